@@ -1,0 +1,147 @@
+use std::io::Write as _;
+
+use expect_test::{Expect, expect};
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Error, decode, desired_query, encode, parse_desired_query};
+use crate::limits::LINK_MESSAGE_BYTES_MAX;
+use crate::wire::v1::{DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionNumber, Version};
+
+fn full() -> DesiredRequest {
+    DesiredRequest {
+        session: SessionNumber(7),
+        since: Some(Version { epoch: Epoch(1), revision: Revision(71) }),
+        digest: Some(Digest::of(b"set")),
+        after: Some(ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")),
+        wait_seconds: 45,
+    }
+}
+
+fn check_query(query: &str, expected: &Expect) {
+    let outcome = match parse_desired_query(query) {
+        Ok(request) => format!("{request:?}"),
+        Err(error) => format!("refused: {error}"),
+    };
+    expected.assert_eq(&outcome);
+}
+
+#[test]
+fn small_messages_are_plain_and_large_ones_compressed() -> Result<(), Error> {
+    let small = json!({"a": 1});
+    let large = json!({"a": "abc ".repeat(1000)});
+    let (media_type, bytes) = encode(&small)?;
+    assert_eq!((media_type, decode::<Value>(media_type, &bytes)?), (MEDIA_TYPE, small));
+    let (media_type, bytes) = encode(&large)?;
+    assert!(bytes.len() < 200, "{}", bytes.len());
+    assert_eq!((media_type, decode::<Value>(media_type, &bytes)?), (MEDIA_TYPE_DEFLATE, large));
+    Ok(())
+}
+
+#[test]
+fn media_type_parameters_are_ignored_and_other_types_refused() {
+    let with_parameter = format!("{}; charset=utf-8", MEDIA_TYPE.to_uppercase());
+    assert!(decode::<Value>(&with_parameter, b"{}").is_ok());
+    assert!(matches!(decode::<Value>("text/html", b"<html>"), Err(Error::MediaType(text)) if text == "text/html"));
+    assert!(matches!(decode::<Value>("", b"{}"), Err(Error::MediaType(_))));
+}
+
+#[test]
+fn a_message_that_inflates_beyond_the_bound_is_refused() -> Result<(), std::io::Error> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![b' '; LINK_MESSAGE_BYTES_MAX])?;
+    encoder.write_all(b"{}")?;
+    let bomb = encoder.finish()?;
+    assert!(bomb.len() < 64 << 10, "{}", bomb.len());
+    assert!(matches!(decode::<Value>(MEDIA_TYPE_DEFLATE, &bomb), Err(Error::TooLarge)));
+    let long = vec![b' '; LINK_MESSAGE_BYTES_MAX + 1];
+    assert!(matches!(decode::<Value>(MEDIA_TYPE, &long), Err(Error::TooLarge)));
+    Ok(())
+}
+
+#[test]
+fn a_cut_message_is_refused() -> Result<(), Error> {
+    let (media_type, bytes) = encode(&json!({"a": "abc ".repeat(1000)}))?;
+    assert!(decode::<Value>(media_type, &bytes[..bytes.len() / 2]).is_err());
+    Ok(())
+}
+
+#[test]
+fn the_query_is_written_without_characters_to_escape() {
+    let query = desired_query(&full());
+    expect!["session=7&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45"]
+        .assert_eq(&query);
+    assert!(query.bytes().all(|b| b.is_ascii_alphanumeric() || b"=&-_.".contains(&b)), "{query}");
+}
+
+#[test]
+fn a_bare_query_asks_for_everything_at_once() {
+    let bare = DesiredRequest { session: SessionNumber(3), since: None, digest: None, after: None, wait_seconds: 0 };
+    assert_eq!(desired_query(&bare), "session=3");
+    assert_eq!(parse_desired_query("session=3&later=1").ok(), Some(bare));
+}
+
+#[test]
+fn queries_that_cannot_be_read_say_why() {
+    check_query("", &expect!["refused: the query lacks session"]);
+    check_query("since=1.2", &expect!["refused: the query lacks session"]);
+    check_query(
+        "session=x",
+        &expect![[r#"refused: the query's session cannot be read: invalid digit found in string: "x""#]],
+    );
+    check_query("session=1&session=2", &expect!["refused: the query has session twice"]);
+    check_query(
+        "session=1&since=7",
+        &expect![[
+            r#"refused: the query's since cannot be read: "7" is not a version: it must be EPOCH.REVISION: "7""#
+        ]],
+    );
+    check_query(
+        "session=1&digest=00",
+        &expect![[r#"refused: the query's digest cannot be read: a digest must be 64 hexadecimal digits: "00""#]],
+    );
+    check_query(
+        "session=1&after=%7B",
+        &expect![[r#"refused: the query's after cannot be read: it is not base64url without padding: "%7B""#]],
+    );
+    check_query(
+        "session=1&after=e30",
+        &expect![[r#"refused: the query's after cannot be read: missing field `name` at line 1 column 2: "e30""#]],
+    );
+    check_query(&"a".repeat(5000), &expect!["refused: the query is longer than 4096 bytes"]);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(
+        session: u64,
+        since: Option<(u64, u64)>,
+        digest: Option<[u8; 32]>,
+        after in proptest::option::of(("[a-z.]{0,9}", "[A-Z][a-z]{1,9}", ".{0,9}", ".{1,30}")),
+        wait_seconds: u64,
+    ) {
+        let request = DesiredRequest {
+            session: SessionNumber(session),
+            since: since.map(|(epoch, revision)| Version { epoch: Epoch(epoch), revision: Revision(revision) }),
+            digest: digest.map(Digest::from_bytes),
+            after: after.map(|(group, kind, namespace, name)| {
+                ObjectKey::new(GroupKind::new(group, kind), namespace, name)
+            }),
+            wait_seconds,
+        };
+        prop_assert_eq!(parse_desired_query(&desired_query(&request)).ok(), Some(request));
+    }
+
+    #[test]
+    fn no_query_panics(query in ".{0,200}") {
+        let _ = parse_desired_query(&query);
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes: Vec<u8>) {
+        let _ = decode::<Value>(MEDIA_TYPE_DEFLATE, &bytes);
+    }
+}
