@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Digest, Hasher, ItemHash, SetDigest};
+use crate::ids::Uid;
+use crate::object::{ObjectKey, SourceRef};
+use crate::reason::Reason;
+
+/// What is to be done with an assigned object. None of these is a removal: an entry in the set is assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "state", content = "reason")]
+pub enum EntryState {
+    /// Keep it as its input says.
+    Apply,
+    /// Leave what is there as it is, until told otherwise.
+    Hold(Reason),
+    /// Not to be applied here; what is there stays.
+    Withheld(Reason),
+}
+
+/// The ServiceAccount of the target as which an object is applied.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Impersonation {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+/// One line of a desired set: what a target should hold at one destination key. Alike for all targets it is alike for,
+/// so that it is made and hashed once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    /// The API version to speak of the key's group: `v1`, `v1beta1`.
+    pub version: Arc<str>,
+    pub source: SourceRef,
+    /// The source's `metadata.generation`; zero where its kind has none.
+    #[serde(default)]
+    pub generation: i64,
+    #[serde(flatten)]
+    pub state: EntryState,
+    /// Names the input of rendering: source body, transforms, the parameters that they read.
+    pub input: Digest,
+    /// Names the [`ApplyPolicy`](crate::ApplyPolicy).
+    pub policy: Digest,
+    /// Lower waves go first.
+    #[serde(default)]
+    pub wave: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impersonate: Option<Impersonation>,
+    /// A namespace that is only there because something in it is placed: created if missing, never changed or deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub implied: bool,
+}
+
+impl Entry {
+    /// This entry's contribution to the digest of a set that holds it.
+    pub fn hash(&self) -> ItemHash {
+        let Self { key, version, source, generation, state, input, policy, wave, impersonate, implied } = self;
+        let (state, reason) = match state {
+            EntryState::Apply => ("Apply", ""),
+            EntryState::Hold(reason) => ("Hold", reason.as_str()),
+            EntryState::Withheld(reason) => ("Withheld", reason.as_str()),
+        };
+        let account = impersonate.as_ref().map_or(("", ""), |account| (&*account.namespace, &*account.name));
+        let mut hasher = Hasher::new("tideline/entry/v1");
+        for text in [
+            &*key.kind.group,
+            &*key.kind.kind,
+            &*key.namespace,
+            &*key.name,
+            &**version,
+            source.space.as_str(),
+            source.uid.as_str(),
+            &*source.namespace,
+            &*source.name,
+            state,
+            reason,
+            account.0,
+            account.1,
+        ] {
+            hasher.field(text.as_bytes());
+        }
+        hasher
+            .field(input.as_bytes())
+            .field(policy.as_bytes())
+            .number(*generation)
+            .number(i64::from(*wave))
+            .number(i64::from(*implied));
+        ItemHash::new(key, hasher.finish())
+    }
+
+    /// The trace id of everything that is done about this input: one per (source, input), the same on both sides.
+    pub fn trace_id(&self) -> String {
+        let mut hasher = Hasher::new("tideline/trace/v1");
+        hasher.field(self.source.uid.as_str().as_bytes()).field(self.input.as_bytes());
+        let mut text = hasher.finish().to_string();
+        text.truncate(32); // 128 bits, as W3C Trace Context has it.
+        text
+    }
+}
+
+/// The fact that a source is no longer assigned to a destination of a target. With an entry's absence it is one of the
+/// only two grounds for a removal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Tombstone {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    /// The source that was assigned; the same key may be assigned to another.
+    #[serde(rename = "sourceUid")]
+    pub source: Uid,
+}
+
+/// All that one target should hold, with its digest kept up to date.
+#[derive(Clone, Debug, Default)]
+pub struct DesiredSet {
+    entries: BTreeMap<ObjectKey, Arc<Entry>>,
+    digest: SetDigest,
+}
+
+impl DesiredSet {
+    /// Puts an entry in its key's place and returns the one that was there.
+    pub fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        self.digest.add(entry.hash());
+        let former = self.entries.insert(entry.key.clone(), entry);
+        if let Some(former) = &former {
+            self.digest.remove(former.hash());
+        }
+        former
+    }
+
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Entry>> {
+        let former = self.entries.remove(key)?;
+        self.digest.remove(former.hash());
+        Some(former)
+    }
+
+    pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Entry>> {
+        self.entries.get(key)
+    }
+
+    /// In the order of their keys.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&ObjectKey, &Arc<Entry>)> {
+        self.entries.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.digest.digest()
+    }
+
+    pub fn buckets(&self) -> &SetDigest {
+        &self.digest
+    }
+}
+
+impl FromIterator<Arc<Entry>> for DesiredSet {
+    fn from_iter<I: IntoIterator<Item = Arc<Entry>>>(entries: I) -> Self {
+        let mut set = Self::default();
+        for entry in entries {
+            set.insert(entry);
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::limits::{LABEL_VALUE_BYTES_MAX, UID_BYTES_MAX};
+
+/// A text that is not the identity it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{value:?} is not a {what}: {why}")]
+pub struct InvalidId {
+    pub what: &'static str,
+    pub value: String,
+    pub why: &'static str,
+}
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            pub const fn from_uuid(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId {
+                    what: $what,
+                    value: text.chars().take(80).collect(),
+                    why: "it must be a UUID",
+                })
+            }
+        }
+    };
+}
+
+uuid_id!(
+    /// A hub, whatever its address: made once, with its data directory.
+    HubId,
+    "hub id"
+);
+uuid_id!(
+    /// A target: the UID of its SyncTarget. A recreated SyncTarget of the same name is another target.
+    TargetId,
+    "target id"
+);
+
+macro_rules! counter {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+counter!(
+    /// A target's history, counted by the hub: raised whenever the agent proves that history was lost.
+    Epoch
+);
+counter!(
+    /// The ledger's commit number that last changed a target's desired set.
+    Revision
+);
+counter!(
+    /// One run of an agent, numbered by the hub; the highest fences all others.
+    SessionNumber
+);
+
+/// Where in its history a target's desired set stands. Ordered: a higher epoch is newer than any revision before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Version {
+    pub epoch: Epoch,
+    pub revision: Revision,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.revision)
+    }
+}
+
+impl FromStr for Version {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid =
+            || InvalidId { what: "version", value: text.chars().take(80).collect(), why: "it must be EPOCH.REVISION" };
+        let (epoch, revision) = text.split_once('.').ok_or_else(invalid)?;
+        Ok(Self {
+            epoch: Epoch(epoch.parse().map_err(|_| invalid())?),
+            revision: Revision(revision.parse().map_err(|_| invalid())?),
+        })
+    }
+}
+
+/// The name of a space: an RFC 1123 label, so that it fits a URL path and a label value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SpaceName(Arc<str>);
+
+impl SpaceName {
+    /// Holds the inventory and the hub's own configuration.
+    pub fn root() -> Self {
+        Self("root".into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for SpaceName {
+    type Error = InvalidId;
+
+    fn try_from(value: String) -> Result<Self, InvalidId> {
+        let inner = value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if value.is_empty()
+            || value.len() > LABEL_VALUE_BYTES_MAX
+            || !inner
+            || value.starts_with('-')
+            || value.ends_with('-')
+        {
+            return Err(InvalidId {
+                what: "space name",
+                value: value.chars().take(80).collect(),
+                why: "it must be 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+            });
+        }
+        Ok(Self(value.into()))
+    }
+}
+
+impl FromStr for SpaceName {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<SpaceName> for String {
+    fn from(name: SpaceName) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl fmt::Display for SpaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for SpaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A Kubernetes object's `metadata.uid`: opaque, not always a UUID.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Uid(Arc<str>);
+
+impl Uid {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Uid {
+    type Error = InvalidId;
+
+    fn try_from(value: String) -> Result<Self, InvalidId> {
+        if value.is_empty() || value.len() > UID_BYTES_MAX {
+            return Err(InvalidId {
+                what: "UID",
+                value: value.chars().take(80).collect(),
+                why: "it must be 1 to 128 bytes",
+            });
+        }
+        Ok(Self(value.into()))
+    }
+}
+
+impl FromStr for Uid {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<Uid> for String {
+    fn from(uid: Uid) -> Self {
+        uid.0.as_ref().to_owned()
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

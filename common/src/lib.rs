@@ -1,0 +1,48 @@
+//! What the hub and the agent must agree on, and nothing else.
+//!
+//! In reading order: identities ([`HubId`], [`TargetId`], [`ObjectKey`], [`SourceRef`]), digests ([`Digest`],
+//! [`SetDigest`]), what is desired ([`Entry`], [`DesiredSet`], [`ApplyPolicy`]), who owns a local object ([`Mark`]),
+//! the messages between the two sides ([`wire::v1`]) and their signatures ([`signature`]), how well an object does
+//! ([`health`]), how that is summed up over targets ([`rollup`]), and the bounds of all of it ([`limits`]).
+//!
+//! No clock, no I/O, no async: time enters as [`Monotonic`].
+
+mod desired;
+mod digest;
+mod ids;
+mod mark;
+mod object;
+mod policy;
+mod reason;
+mod time;
+mod token;
+
+pub mod health;
+pub mod limits;
+pub mod rollup;
+pub mod signature;
+pub mod wire;
+
+pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone};
+pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
+pub use ids::{Epoch, HubId, InvalidId, Revision, SessionNumber, SpaceName, TargetId, Uid, Version};
+pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
+pub use object::{GroupKind, ObjectKey, SourceRef};
+pub use policy::{
+    ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune, PruneAdopted, Recreate,
+    Takeover,
+};
+pub use reason::Reason;
+pub use time::Monotonic;
+pub use token::{EnrolmentToken, TokenError};
+
+/// The field manager of everything the agent keeps applied.
+pub const FIELD_MANAGER: &str = "tideline";
+/// The agent's second manager: holds fields it set once and leaves to others from then on.
+pub const FIELD_MANAGER_INITIAL: &str = "tideline-initial";
+/// The field manager of what the hub writes into spaces.
+pub const FIELD_MANAGER_HUB: &str = "tideline-hub";
+/// Assigns an object directly: a JSON list of Location names.
+pub const ASSIGNED_LOCATIONS_ANNOTATION: &str = "tideline.dev/assigned-locations";
+/// Overrides the wave that an object's kind would give it.
+pub const WAVE_ANNOTATION: &str = "tideline.dev/wave";

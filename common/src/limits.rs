@@ -1,0 +1,39 @@
+//! Every bound that both sides must agree on, with its arithmetic. Bounds of one side live in that side's `limits`.
+
+/// Bytes of a label value, and of an RFC 1123 label (Kubernetes API conventions).
+pub const LABEL_VALUE_BYTES_MAX: usize = 63;
+/// Bytes of a UID. Kubernetes writes UUIDs of 36; others may write up to this.
+pub const UID_BYTES_MAX: usize = 128;
+
+/// Objects that one target's desired set may hold (DESIGN §10), twice over for headroom.
+pub const DESIRED_OBJECTS_MAX: usize = 100_000;
+
+/// Entries in one page of a desired index. About 500 bytes each as JSON, 60 compressed: a page is under 1 MiB raw.
+pub const DESIRED_PAGE_ENTRIES_MAX: usize = 2_000;
+
+/// Bytes of body text that one answer may hold before compression. Proxies commonly refuse more than 1 MiB.
+pub const BODY_BATCH_BYTES_MAX: usize = 1 << 20;
+/// Bodies that one request may ask for: a batch of the smallest useful bodies (about 256 bytes) fills an answer.
+pub const BODY_BATCH_COUNT_MAX: usize = BODY_BATCH_BYTES_MAX / 256;
+/// Bytes of one rendered object. etcd refuses requests above 1.5 MiB, so no target could hold more.
+pub const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Object reports in one message, whichever of this and [`REPORT_PAGE_BYTES_MAX`] is reached first.
+pub const REPORT_PAGE_OBJECTS_MAX: usize = 1_000;
+/// Bytes of one report message before compression.
+pub const REPORT_PAGE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one object's returned status; a larger one is replaced by a reason. Two fit a page with room for the rest.
+pub const STATUS_BYTES_MAX: usize = 256 << 10;
+const _: () = assert!(STATUS_BYTES_MAX * 2 < REPORT_PAGE_BYTES_MAX);
+/// Bytes of a message to a person in a report.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 10;
+
+/// Bytes of a whole link message as received, compressed or not, and after decompression. The largest is a body batch
+/// that holds one body of [`BODY_BYTES_MAX`], JSON-escaped.
+pub const LINK_MESSAGE_BYTES_MAX: usize = 8 << 20;
+const _: () = assert!(LINK_MESSAGE_BYTES_MAX > 2 * BODY_BYTES_MAX + BODY_BATCH_BYTES_MAX);
+
+/// Seconds that a long poll may wait. Middleboxes commonly cut idle connections at 60 s, some at 50.
+pub const POLL_WAIT_SECONDS_MAX: u64 = 45;
+/// Seconds below which halving a poll's wait stops.
+pub const POLL_WAIT_SECONDS_MIN: u64 = 5;

@@ -1,0 +1,93 @@
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::ids::{HubId, TargetId, Uid};
+use crate::object::{ObjectKey, SourceRef};
+use crate::policy::{Prune, PruneAdopted};
+
+/// The label on every local object of ours: its value is the target id. It scopes the agent's watches.
+pub const MARK_LABEL: &str = "tideline.dev/agent";
+/// The annotation that holds the [`Mark`].
+pub const MARK_ANNOTATION: &str = "tideline.dev/source";
+
+/// How an object came to be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Origin {
+    Created,
+    /// It was there before; it is orphaned, not deleted, when it is no longer assigned.
+    Adopted,
+}
+
+/// What a local object says of itself: whose copy it is, and where it belongs.
+///
+/// It is read back from objects that anybody may have written, so it is a claim: see [`Mark::ownership`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    /// The layout; this build writes and reads 1.
+    pub v: u32,
+    pub hub: HubId,
+    pub target: TargetId,
+    pub source: SourceRef,
+    /// The *local* place the mark was written for. A copy has another.
+    #[serde(flatten)]
+    pub local: ObjectKey,
+    pub generation: i64,
+    pub input: Digest,
+    pub prune: Prune,
+    #[serde(default)]
+    pub prune_adopted: PruneAdopted,
+    pub origin: Origin,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MarkError {
+    #[error("cannot read the annotation {MARK_ANNOTATION}")]
+    Decode(#[from] serde_json::Error),
+    #[error("the annotation {MARK_ANNOTATION} has layout {0}; this build reads 1")]
+    Layout(u32),
+}
+
+/// Whose an object with a readable mark is, seen from one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    Ours,
+    /// Written for another place or target and carried here: by a controller that copies annotations, from a backup, by
+    /// hand. Reported, never deleted, never counted.
+    Copy,
+    /// Written by another hub, or for another target of the same one in this very place.
+    Foreign,
+}
+
+impl Mark {
+    /// The annotation's value: compact, stable JSON.
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).expect("a mark has only strings and numbers")
+    }
+
+    pub fn decode(text: &str) -> Result<Self, MarkError> {
+        let mark: Self = serde_json::from_str(text)?;
+        if mark.v != 1 {
+            return Err(MarkError::Layout(mark.v));
+        }
+        Ok(mark)
+    }
+
+    /// Judges the claim of an object found at `found` by the agent of `target` of `hub`.
+    pub fn ownership(&self, hub: HubId, target: TargetId, found: &ObjectKey) -> Ownership {
+        if self.local != *found {
+            Ownership::Copy
+        } else if self.hub != hub {
+            Ownership::Foreign
+        } else if self.target != target {
+            // The same place in another cluster: restored from a backup there, unless two agents share a cluster.
+            Ownership::Copy
+        } else {
+            Ownership::Ours
+        }
+    }
+
+    pub fn source_uid(&self) -> &Uid {
+        &self.source.uid
+    }
+}

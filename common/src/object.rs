@@ -1,0 +1,80 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{SpaceName, Uid};
+
+/// A kind without its version: what an object *is*, whichever version it is served at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupKind {
+    /// Empty for the core group.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub group: Arc<str>,
+    pub kind: Arc<str>,
+}
+
+impl GroupKind {
+    pub fn new(group: impl Into<Arc<str>>, kind: impl Into<Arc<str>>) -> Self {
+        Self { group: group.into(), kind: kind.into() }
+    }
+
+    pub fn is(&self, group: &str, kind: &str) -> bool {
+        &*self.group == group && &*self.kind == kind
+    }
+}
+
+impl fmt::Display for GroupKind {
+    /// `Deployment.apps`, `ConfigMap`: as kubectl writes kinds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// An object's place within one cluster or space: group, kind, namespace, name.
+///
+/// At a target this is the *destination key*. Cheap to clone; the parts are shared where the maker shared them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ObjectKey {
+    #[serde(flatten)]
+    pub kind: GroupKind,
+    /// Empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    pub fn new(kind: GroupKind, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { kind, namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn is_namespaced(&self) -> bool {
+        !self.namespace.is_empty()
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    /// `Deployment.apps shop/web`, `Namespace shop`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if self.is_namespaced() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// Which object of which space something is a copy of. The kind is the copy's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SourceRef {
+    pub space: SpaceName,
+    pub uid: Uid,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}

@@ -1,0 +1,182 @@
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::digest::{Digest, Hasher};
+
+/// Declares a closed enum of the wire, written in CamelCase, least destructive value first: the derived order is
+/// the order in which [`ApplyPolicy::merge`] prefers, and a value that this build does not know is read as the first.
+macro_rules! policy_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? } default $default:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// From the least to the most destructive.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => stringify!($variant)),+ }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::$default
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Cow::<str>::deserialize(deserializer)?;
+                Ok(Self::ALL.iter().copied().find(|value| value.as_str() == text).unwrap_or(Self::ALL[0]))
+            }
+        }
+    };
+}
+
+policy_enum!(
+    /// Whether an object follows its source after it was created.
+    ApplyMode {
+        /// Created once, then left alone.
+        CreateOnly,
+        Continuous,
+    }
+    default Continuous
+);
+policy_enum!(
+    /// What happens to a field that another manager owns.
+    ConflictPolicy {
+        /// The field is left out and reported; the rest is applied.
+        Report,
+        Force,
+    }
+    default Force
+);
+policy_enum!(
+    /// Whether an object that was there before is taken over.
+    Takeover {
+        Never,
+        /// No mark, no server-side-apply manager, no ownership by Helm, Argo CD or Flux.
+        IfUnmanaged,
+        Always,
+    }
+    default IfUnmanaged
+);
+policy_enum!(
+    /// Whether an object is deleted and created again where an immutable field changed.
+    Recreate {
+        Never,
+        OnImmutable,
+    }
+    default Never
+);
+policy_enum!(
+    /// What becomes of the local object when it is no longer assigned.
+    Prune {
+        Orphan,
+        Delete,
+    }
+    default Delete
+);
+policy_enum!(
+    /// What becomes of a local object that was adopted, not created.
+    PruneAdopted {
+        Orphan,
+        /// As [`Prune`] says.
+        AsCreated,
+    }
+    default Orphan
+);
+policy_enum!(
+    /// What happens to a local change of a field we own.
+    DriftPolicy {
+        Report,
+        Correct,
+    }
+    default Correct
+);
+policy_enum!(
+    /// Who decides a single field.
+    FieldMode {
+        /// Never sent.
+        Ignored,
+        /// Sent when the object is created, then left to the target.
+        Initial,
+        Continuous,
+    }
+    default Continuous
+);
+
+/// An exception for one field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FieldPolicy {
+    /// A JSON pointer (RFC 6901), such as `/spec/replicas`.
+    pub path: String,
+    pub mode: FieldMode,
+}
+
+/// How an assigned object is kept at its target. Merged from every Placement that assigns it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApplyPolicy {
+    pub mode: ApplyMode,
+    pub conflicts: ConflictPolicy,
+    pub takeover: Takeover,
+    pub recreate: Recreate,
+    pub prune: Prune,
+    pub prune_adopted: PruneAdopted,
+    pub drift: DriftPolicy,
+    /// At most one per path, ordered by path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldPolicy>,
+}
+
+impl ApplyPolicy {
+    /// What holds where two Placements assign one object: per field, the least destructive value.
+    ///
+    /// Associative, commutative and idempotent, so that the order in which Placements are read does not matter.
+    #[must_use]
+    pub fn merge(&self, other: &Self) -> Self {
+        let mut fields: BTreeMap<&str, FieldMode> = BTreeMap::new();
+        for field in self.fields.iter().chain(&other.fields) {
+            fields.entry(&field.path).and_modify(|mode| *mode = (*mode).min(field.mode)).or_insert(field.mode);
+        }
+        Self {
+            mode: self.mode.min(other.mode),
+            conflicts: self.conflicts.min(other.conflicts),
+            takeover: self.takeover.min(other.takeover),
+            recreate: self.recreate.min(other.recreate),
+            prune: self.prune.min(other.prune),
+            prune_adopted: self.prune_adopted.min(other.prune_adopted),
+            drift: self.drift.min(other.drift),
+            fields: fields.into_iter().map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode }).collect(),
+        }
+    }
+
+    /// What names this policy in entries and indexes.
+    pub fn digest(&self) -> Digest {
+        let Self { mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = self;
+        let mut hasher = Hasher::new("tideline/policy/v1");
+        for text in [
+            mode.as_str(),
+            conflicts.as_str(),
+            takeover.as_str(),
+            recreate.as_str(),
+            prune.as_str(),
+            prune_adopted.as_str(),
+            drift.as_str(),
+        ] {
+            hasher.field(text.as_bytes());
+        }
+        for FieldPolicy { path, mode } in fields {
+            hasher.field(path.as_bytes()).field(mode.as_str().as_bytes());
+        }
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Declares the taxonomy with its text in both directions.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident),+ $(,)?) => {
+        /// Why something is as it is: one taxonomy for conditions, withheld entries, reports, logs and metric labels.
+        ///
+        /// Closed, so that it may label metrics; a reason that this build does not know is read as `Unknown`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Reason {
+            $($(#[$doc])* $variant,)+
+            /// A reason that this build does not know.
+            #[serde(other)]
+            Unknown,
+        }
+
+        impl Reason {
+            pub const ALL: &[Self] = &[$(Self::$variant,)+ Self::Unknown];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($variant),)+
+                    Self::Unknown => "Unknown",
+                }
+            }
+        }
+    };
+}
+
+reasons!(
+    // Of entries and removals.
+    /// Another source holds this destination, or a foreign object is in its place.
+    Conflict,
+    /// The source asks for nothing yet: it is being deleted, or its removal waits for the settle time.
+    Settling,
+    /// The kind may not be placed from this space, or never is.
+    NotAllowed,
+    /// The input cannot be read, so the last good result stands.
+    SourceUnreadable,
+    /// The object cannot be read as an object of its kind.
+    Undecodable,
+    /// Larger than a body may be.
+    TooLarge,
+
+    // Of applying.
+    /// An object is there that the policy forbids to take over.
+    Unmanaged,
+    /// Another field manager owns a field.
+    FieldConflict,
+    /// The API server refuses the object.
+    Invalid,
+    /// The change touches a field that cannot be changed.
+    Immutable,
+    /// The agent has no permission for it.
+    Forbidden,
+    /// The target does not serve this kind.
+    KindMissing,
+    /// The namespace is missing or being deleted.
+    NamespaceUnavailable,
+    /// An admission webhook refused or did not answer.
+    Webhook,
+    /// The API server asked to slow down.
+    Throttled,
+    /// The API server cannot be reached or failed.
+    Unavailable,
+    /// The body has not arrived yet.
+    BodyMissing,
+    /// An earlier wave is not ready.
+    WaitingForWave,
+
+    // Of removing.
+    /// Finalizers of others hold it.
+    Finalizing,
+    /// Something foreign is inside a namespace, or of a CRD's kind.
+    NotEmpty,
+    /// More removals than pass without a person.
+    FuseHeld,
+    /// Its mark is not its own: somebody copied it.
+    Copy,
+
+    // Of targets and links.
+    /// Not heard from within its deadline.
+    Stale,
+    /// The hub lost history that this target has seen.
+    HistoryLost,
+    /// A newer session holds this identity.
+    Fenced,
+    /// The identity is used where it does not belong.
+    Quarantined,
+    /// The SyncTarget is gone.
+    TargetGone,
+    /// Its status cannot be written into the source as it is.
+    StatusPinned,
+    /// Its status is larger than may be returned.
+    StatusTooLarge,
+
+    // Of health.
+    Ready,
+    Progressing,
+    Failed,
+    Suspended,
+);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

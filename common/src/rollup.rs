@@ -1,0 +1,154 @@
+//! The mergeable summary of reported state over targets.
+//!
+//! A [`Rollup`] maps each target to one [`Standing`]; counts are read off it. So merging is the union of maps where the
+//! newer standing wins: associative, commutative, idempotent, and incremental equals recomputed by construction.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use crate::health::Health;
+use crate::wire::v1::Progress;
+
+/// How one object stands at one target, as a report says it, joined with what is desired by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Standing {
+    pub progress: Progress,
+    pub health: Health,
+    /// The input that was applied is the one that is desired.
+    pub current: bool,
+    /// The target was heard from within its deadline, and its own view was in sync.
+    pub fresh: Freshness,
+}
+
+/// Whether what is known of a target may be believed to still hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Freshness {
+    Fresh,
+    Stale,
+    /// Not heard from since the hub started, and its deadline has not passed yet.
+    Unheard,
+}
+
+/// Targets by how an object does there. Every field but `expected` counts a part of `expected`; `deleting` counts targets
+/// on top of it, where the object is no longer assigned but not gone yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Counts {
+    /// Targets it is assigned to.
+    pub expected: u64,
+    /// … that have said anything about it.
+    pub reported: u64,
+    /// … that hold exactly what is desired now.
+    pub applied: u64,
+    /// … where it is applied, ready, and recently heard of.
+    pub ready: u64,
+    pub progressing: u64,
+    pub failed: u64,
+    pub withheld: u64,
+    pub deleting: u64,
+    /// … whose report is older than their deadline. They are in no other count but expected, reported and applied.
+    pub stale: u64,
+    /// … of which nothing can be said.
+    pub unknown: u64,
+}
+
+impl Counts {
+    /// The counts of one assigned target: of a report, or of silence.
+    pub fn of(standing: Option<Standing>) -> Self {
+        let mut counts = Self { expected: 1, ..Self::default() };
+        let Some(Standing { progress, health, current, fresh }) = standing else {
+            counts.unknown = 1;
+            return counts;
+        };
+        counts.reported = 1;
+        counts.applied = u64::from(current && progress == Progress::Applied);
+        match fresh {
+            Freshness::Stale => counts.stale = 1,
+            Freshness::Unheard => counts.unknown = 1,
+            Freshness::Fresh => match (progress, health) {
+                (Progress::Failed, _) | (Progress::Applied, Health::Failed) => counts.failed = 1,
+                (Progress::Withheld, _) => counts.withheld = 1,
+                (Progress::Applied, Health::Ready) if current => counts.ready = 1,
+                (Progress::Applied, Health::Ready | Health::Progressing)
+                | (Progress::Pending | Progress::Deleting | Progress::DeletionHeld, _) => counts.progressing = 1,
+                (Progress::Applied, Health::Unknown) | (Progress::Unknown, _) => counts.unknown = 1,
+            },
+        }
+        counts
+    }
+
+    /// The counts of one target where it is no longer assigned, and not gone.
+    pub fn deleting() -> Self {
+        Self { deleting: 1, ..Self::default() }
+    }
+
+    /// Every target it is assigned to, exactly once, and none besides: what the reader may rely on.
+    pub fn is_consistent(&self) -> bool {
+        let Self { expected, reported, applied, ready, progressing, failed, withheld, deleting: _, stale, unknown } =
+            self;
+        ready + progressing + failed + withheld + stale + unknown == *expected
+            && reported <= expected
+            && applied <= reported
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { expected, reported, applied, ready, progressing, failed, withheld, deleting, stale, unknown } =
+            other;
+        self.expected += expected;
+        self.reported += reported;
+        self.applied += applied;
+        self.ready += ready;
+        self.progressing += progressing;
+        self.failed += failed;
+        self.withheld += withheld;
+        self.deleting += deleting;
+        self.stale += stale;
+        self.unknown += unknown;
+    }
+}
+
+/// What is known of one object over targets of type `T`.
+///
+/// Each target's standing carries the order (session, sequence) of the report it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollup<T: Ord> {
+    targets: BTreeMap<T, (Option<Standing>, u64)>,
+}
+
+impl<T: Ord> Default for Rollup<T> {
+    fn default() -> Self {
+        Self { targets: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord + Clone> Rollup<T> {
+    /// Sets what a target says; an older word than the one that stands is dropped.
+    pub fn set(&mut self, target: T, standing: Option<Standing>, order: u64) {
+        let slot = self.targets.entry(target).or_insert((None, 0));
+        // Two words of one order are the same word; the tie is broken only so that merging commutes on any input.
+        if (order, standing) > (slot.1, slot.0) {
+            *slot = (standing, order);
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (target, (standing, order)) in &other.targets {
+            self.set(target.clone(), *standing, *order);
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (standing, _) in self.targets.values() {
+            counts += Counts::of(*standing);
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests;

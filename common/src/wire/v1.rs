@@ -1,0 +1,396 @@
+//! Version 1 of the link.
+//!
+//! | request | answer | |
+//! |---|---|---|
+//! | `POST /link/v1/enrol` [`EnrolRequest`] | [`EnrolAnswer`] | signed with the token's key |
+//! | `POST /link/v1/session` [`SessionRequest`] | [`SessionAnswer`] | fences older sessions |
+//! | `GET /link/v1/desired?…` [`DesiredRequest`] | [`DesiredAnswer`] | long poll |
+//! | `POST /link/v1/bodies` [`BodiesRequest`] | [`BodiesAnswer`] | content-addressed |
+//! | `PUT /link/v1/reported` [`ReportedRequest`] | [`ReportedAnswer`] | absolute, idempotent |
+//!
+//! Every request but the first is signed with the agent's key, every answer, refusals ([`Refusal`]) included, with the
+//! hub's (see [`crate::signature`]). Messages are JSON, compressed as their media type says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::desired::{Entry, Tombstone};
+use crate::digest::Digest;
+use crate::health::Health;
+use crate::ids::{Epoch, HubId, SessionNumber, TargetId, Uid, Version};
+use crate::object::ObjectKey;
+use crate::policy::ApplyPolicy;
+use crate::reason::Reason;
+use crate::token::base64_bytes;
+
+/// A message as plain JSON.
+pub const MEDIA_TYPE: &str = "application/vnd.tideline.v1+json";
+/// A message as JSON compressed with raw deflate (RFC 1951). Not a `Content-Encoding`, which proxies may undo.
+pub const MEDIA_TYPE_DEFLATE: &str = "application/vnd.tideline.v1+deflate";
+
+pub const ENROL_PATH: &str = "/link/v1/enrol";
+pub const SESSION_PATH: &str = "/link/v1/session";
+pub const DESIRED_PATH: &str = "/link/v1/desired";
+pub const BODIES_PATH: &str = "/link/v1/bodies";
+pub const REPORTED_PATH: &str = "/link/v1/reported";
+
+/// What an agent says of the cluster it runs in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterFacts {
+    /// The UID of the namespace kube-system: the cluster's identity.
+    pub cluster: Option<Uid>,
+    pub kubernetes_version: String,
+    pub agent_version: String,
+}
+
+/// Asks to join. The HTTP signature is by the token's key with the token's name as key id; sending it again with the
+/// same `agent_key` is answered alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnrolRequest {
+    pub token: String,
+    /// The agent's Ed25519 public key.
+    #[serde(with = "base64_bytes")]
+    pub agent_key: Vec<u8>,
+    /// The hub that the token is for.
+    pub hub: HubId,
+    pub facts: ClusterFacts,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnrolAnswer {
+    pub hub: HubId,
+    pub target: TargetId,
+    /// The SyncTarget's name, for messages to people.
+    pub name: String,
+}
+
+/// Opens a session. What the agent proves to have seen lets the hub notice that it lost history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRequest {
+    pub facts: ClusterFacts,
+    /// The set the agent last accepted, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Accepted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionAnswer {
+    pub session: SessionNumber,
+    /// Higher than the agent's own after lost history.
+    pub epoch: Epoch,
+    pub poll: PollSettings,
+}
+
+/// A desired set by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    pub version: Version,
+    pub digest: Digest,
+}
+
+/// How often to ask. Set by the hub, so that it can be changed for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PollSettings {
+    pub wait_seconds: u64,
+    /// Seconds without contact after which the hub calls the target stale; the agent says that it is well more often.
+    pub stale_after_seconds: u64,
+}
+
+/// Asks for what changed. In the query: `session`, `since` and `digest` (absent: everything), `after` (a page's cursor),
+/// `wait` in seconds.
+///
+/// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set (snapshot) or
+/// changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
+/// delta since the *first* page's version, onto what it has gathered, until a delta fits one page: then what it has
+/// gathered has that page's digest, or it starts again with a snapshot. So the hub keeps nothing between pages and
+/// a set that changes all the time is still delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DesiredRequest {
+    pub session: SessionNumber,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Version>,
+    /// Of the whole set at `since`. Absent while pages are being gathered, when the agent holds no whole set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<ObjectKey>,
+    #[serde(default)]
+    pub wait_seconds: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all_fields = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "it lives as long as one message is handled")]
+pub enum DesiredAnswer {
+    /// The set named in the request is the present one.
+    NothingNew,
+    Page(DesiredPage),
+    /// A delta cannot be had from there (gap, compaction, epoch change, digests differ): ask again without `since`.
+    SnapshotRequired {
+        epoch: Epoch,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DesiredPage {
+    /// The version this page was read at.
+    pub at: Version,
+    /// The digest of the whole set at `at`.
+    pub digest: Digest,
+    /// Entries in the whole set at `at`.
+    pub total: u64,
+    /// True for a page of everything, false for one of changes.
+    pub snapshot: bool,
+    pub entries: Vec<Arc<Entry>>,
+    /// Of deltas: what is not assigned any more. Of snapshots, on the last page: every removal not confirmed yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tombstones: Vec<Tombstone>,
+    /// The policies that the entries of this page name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    /// Terminal facts that the hub was told before, for the keys of this page: a lost journal must not run a Job again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminal: Vec<TerminalFact>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ObjectKey>,
+}
+
+/// Something that happened once and must not happen again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalFact {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    pub source_uid: Uid,
+    pub fact: Terminal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Terminal {
+    /// A Job finished, well or not.
+    Finished,
+    /// A create-only object was created.
+    CreatedOnce,
+    #[serde(other)]
+    Unknown,
+}
+
+/// Asks for the rendered objects of entries. Any number may come back; the rest is asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BodiesRequest {
+    pub session: SessionNumber,
+    pub wanted: Vec<BodyWanted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BodyWanted {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    pub input: Digest,
+    /// Bytes already had of a body larger than one answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BodiesAnswer {
+    /// In the order asked for; those that did not fit are left out.
+    pub bodies: Vec<Body>,
+    /// No longer what the set says: poll again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outdated: Vec<Digest>,
+}
+
+/// A rendered object, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Body {
+    pub input: Digest,
+    /// SHA-256 of the whole text.
+    pub sha256: Digest,
+    /// Bytes of the whole text.
+    pub size: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: u64,
+    /// The object as JSON, without what belongs to the space alone; or as much of it as fits.
+    pub text: String,
+}
+
+/// Says how things are. Absolute: sending it twice, late or out of order does no harm. The newest (session, seq) stands,
+/// per object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedRequest {
+    pub session: SessionNumber,
+    /// Rises by one with every report of the session.
+    pub seq: u64,
+    /// The set that is being kept, if any was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Accepted>,
+    /// The highest version of which every entry was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<Version>,
+    /// Whether the agent's own view of its cluster is complete and current. A target that says no is stale.
+    pub in_sync: bool,
+    /// Counted reasons why things are not well at this target as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<TargetCondition>,
+    #[serde(default)]
+    pub objects: Vec<ObjectReport>,
+    /// Removals done: the local object is gone, or is no longer ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<Tombstone>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetCondition {
+    pub reason: Reason,
+    pub count: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedAnswer {
+    pub seq: u64,
+    /// The hub does not hold all of this target's reports (it was restarted): send every object again.
+    #[serde(default)]
+    pub resend: bool,
+}
+
+/// How far one assigned object is at its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Progress {
+    /// Not tried yet.
+    Pending,
+    /// There, as `input` says.
+    Applied,
+    /// The last try failed; `input` says what is there.
+    Failed,
+    /// Deliberately not applied.
+    Withheld,
+    /// No longer assigned; its removal is under way.
+    Deleting,
+    /// No longer assigned; its removal waits, for the reason given.
+    DeletionHeld,
+    #[serde(other)]
+    Unknown,
+}
+
+/// The latest state of one object at one target.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReport {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    pub source_uid: Uid,
+    pub progress: Progress,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The input that was last applied, whatever is desired by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Digest>,
+    pub health: Health,
+    /// The *source* generation that `status` is about: that of the last apply whose local generation the local
+    /// controller has observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Terminal>,
+    /// The local object's `.status`, whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Arc<RawValue>>,
+}
+
+impl PartialEq for ObjectReport {
+    fn eq(&self, other: &Self) -> bool {
+        let text = |report: &Self| report.status.as_ref().map(|raw| raw.get().to_owned());
+        self.key == other.key
+            && self.source_uid == other.source_uid
+            && self.progress == other.progress
+            && self.reason == other.reason
+            && self.message == other.message
+            && self.input == other.input
+            && self.health == other.health
+            && self.observed_generation == other.observed_generation
+            && self.terminal == other.terminal
+            && text(self) == text(other)
+    }
+}
+
+/// A signed "no". Unsigned ones come from something between hub and agent and say nothing about the agent's standing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    pub refusal: RefusalKind,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RefusalKind {
+    /// 400: the message cannot be read.
+    Malformed,
+    /// 401: the signature is missing or wrong, or the key is not known.
+    Unauthenticated,
+    /// 403: the token is used, expired, or for another hub.
+    TokenRefused,
+    /// 403: this identity is used where it does not belong.
+    Quarantined,
+    /// 409: a newer session is open, or this one is not known. Open another only if this process is meant to run.
+    Fenced,
+    /// 410: the SyncTarget is gone.
+    TargetGone,
+    /// 413.
+    TooLarge,
+    /// 429 or 503: come back later.
+    Busy,
+    #[serde(other)]
+    Unknown,
+}
+
+impl RefusalKind {
+    /// The HTTP status code it travels under.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Malformed | Self::Unknown => 400,
+            Self::Unauthenticated => 401,
+            Self::TokenRefused | Self::Quarantined => 403,
+            Self::Fenced => 409,
+            Self::TargetGone => 410,
+            Self::TooLarge => 413,
+            Self::Busy => 503,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! One golden file per message, written once and kept for ever: what an old peer sends must stay readable.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use expect_test::expect_file;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::*;
+use crate::{ApplyPolicy, EntryState, GroupKind, SourceRef};
+
+/// Writing gives the golden file, and reading the golden file gives the message.
+fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/v1").join(format!("{name}.json"));
+    let written = serde_json::to_string_pretty(message).expect("a message is JSON") + "\n";
+    expect_file![&path].assert_eq(&written);
+    let golden = std::fs::read_to_string(&path).expect("the golden file is there");
+    assert_eq!(&serde_json::from_str::<T>(&golden).expect("it reads back"), message);
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", name)
+}
+
+fn target() -> TargetId {
+    "11111111-1111-4111-8111-111111111111".parse().expect("a UUID")
+}
+
+fn hub() -> HubId {
+    "22222222-2222-4222-8222-222222222222".parse().expect("a UUID")
+}
+
+fn uid() -> Uid {
+    "33333333-3333-4333-8333-333333333333".parse().expect("a UID")
+}
+
+fn version(revision: u64) -> Version {
+    Version { epoch: Epoch(1), revision: crate::Revision(revision) }
+}
+
+fn facts() -> ClusterFacts {
+    ClusterFacts { cluster: Some(uid()), kubernetes_version: "v1.35.4".to_owned(), agent_version: "0.1.0".to_owned() }
+}
+
+fn accepted() -> Accepted {
+    Accepted { version: version(71), digest: Digest::of(b"set") }
+}
+
+fn entry() -> Entry {
+    Entry {
+        key: key("web"),
+        version: "v1".into(),
+        source: SourceRef {
+            space: "retail".parse().expect("a name"),
+            uid: uid(),
+            namespace: "shop".into(),
+            name: "web".into(),
+        },
+        generation: 3,
+        state: EntryState::Apply,
+        input: Digest::of(b"input"),
+        policy: ApplyPolicy::default().digest(),
+        wave: 20,
+        impersonate: None,
+        implied: false,
+    }
+}
+
+#[test]
+fn enrolment_is_stable() {
+    golden(
+        "enrol-request",
+        &EnrolRequest { token: "store-0042".to_owned(), agent_key: vec![1; 32], hub: hub(), facts: facts() },
+    );
+    golden("enrol-answer", &EnrolAnswer { hub: hub(), target: target(), name: "store-0042".to_owned() });
+}
+
+#[test]
+fn session_is_stable() {
+    golden("session-request", &SessionRequest { facts: facts(), accepted: Some(accepted()) });
+    let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
+    golden("session-answer", &SessionAnswer { session: SessionNumber(7), epoch: Epoch(1), poll });
+}
+
+#[test]
+fn desired_is_stable() {
+    golden(
+        "desired-request",
+        &DesiredRequest {
+            session: SessionNumber(7),
+            since: Some(version(70)),
+            digest: Some(Digest::of(b"set")),
+            after: Some(key("api")),
+            wait_seconds: 45,
+        },
+    );
+    golden("desired-nothing-new", &DesiredAnswer::NothingNew);
+    golden("desired-snapshot-required", &DesiredAnswer::SnapshotRequired { epoch: Epoch(2) });
+    let withheld = Entry { key: key("api"), state: EntryState::Withheld(Reason::Conflict), ..entry() };
+    let policy = Arc::new(ApplyPolicy::default());
+    golden(
+        "desired-page",
+        &DesiredAnswer::Page(DesiredPage {
+            at: version(71),
+            digest: Digest::of(b"set"),
+            total: 9,
+            snapshot: false,
+            entries: vec![Arc::new(withheld), Arc::new(entry())],
+            tombstones: vec![Tombstone { key: key("old"), source: uid() }],
+            policies: [(policy.digest(), policy)].into(),
+            terminal: vec![TerminalFact { key: key("web"), source_uid: uid(), fact: Terminal::Finished }],
+            next: Some(key("web")),
+        }),
+    );
+}
+
+#[test]
+fn bodies_are_stable() {
+    golden(
+        "bodies-request",
+        &BodiesRequest {
+            session: SessionNumber(7),
+            wanted: vec![BodyWanted { key: key("web"), input: Digest::of(b"input"), offset: 0 }],
+        },
+    );
+    let text = r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#;
+    golden(
+        "bodies-answer",
+        &BodiesAnswer {
+            bodies: vec![Body {
+                input: Digest::of(b"input"),
+                sha256: Digest::of(text.as_bytes()),
+                size: text.len() as u64,
+                offset: 0,
+                text: text.to_owned(),
+            }],
+            outdated: vec![Digest::of(b"older")],
+        },
+    );
+}
+
+#[test]
+fn reported_is_stable() {
+    let status = RawValue::from_string(r#"{"observedGeneration":3,"readyReplicas":2}"#.to_owned()).expect("JSON");
+    golden(
+        "reported-request",
+        &ReportedRequest {
+            session: SessionNumber(7),
+            seq: 12,
+            accepted: Some(accepted()),
+            applied: Some(version(70)),
+            in_sync: true,
+            conditions: vec![TargetCondition { reason: Reason::Forbidden, count: 2, message: "secrets".to_owned() }],
+            objects: vec![ObjectReport {
+                key: key("web"),
+                source_uid: uid(),
+                progress: Progress::Applied,
+                reason: None,
+                message: String::new(),
+                input: Some(Digest::of(b"input")),
+                health: Health::Ready,
+                observed_generation: Some(3),
+                terminal: None,
+                status: Some(Arc::from(status)),
+            }],
+            removed: vec![Tombstone { key: key("old"), source: uid() }],
+        },
+    );
+    golden("reported-answer", &ReportedAnswer { seq: 12, resend: false });
+}
+
+#[test]
+fn refusal_is_stable() {
+    golden(
+        "refusal",
+        &Refusal {
+            refusal: RefusalKind::Fenced,
+            message: "a newer session is open".to_owned(),
+            retry_after_seconds: None,
+        },
+    );
+}
+
+#[test]
+fn what_a_newer_peer_adds_is_ignored_or_unknown() {
+    let refusal: Refusal =
+        serde_json::from_str(r#"{"refusal": "OnFire", "message": "", "later": {"a": 1}}"#).expect("it reads");
+    assert_eq!(refusal.refusal, RefusalKind::Unknown);
+    let answer: DesiredAnswer = serde_json::from_str(r#"{"answer": "Perhaps", "odds": 0.5}"#).expect("it reads");
+    assert_eq!(answer, DesiredAnswer::Unknown);
+    let report = r#"{"kind": "Job", "group": "batch", "namespace": "a", "name": "b", "sourceUid": "u",
+        "progress": "Melting", "health": "Molten", "reason": "Heat"}"#;
+    let report: ObjectReport = serde_json::from_str(report).expect("it reads");
+    assert_eq!(
+        (report.progress, report.health, report.reason),
+        (Progress::Unknown, Health::Unknown, Some(Reason::Unknown))
+    );
+}
