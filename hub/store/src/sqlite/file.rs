@@ -1,0 +1,163 @@
+//! The files of a data dir: lock, schema version, damage, connections, and what SQLite's errors mean.
+
+use super::limits::{CACHE_KIB, READERS, WAL_BYTES};
+use super::rows::{self, CACHED_STATEMENTS, Position};
+use crate::Error;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The version of the tables in `rows`, kept in SQLite's `user_version`. Zero is a new file.
+const SCHEMA: i64 = 1;
+
+const DATABASE: &str = "store.db";
+const LOCK: &str = "store.lock";
+
+/// A connection; the memory engine has only one, which readers and writer take in turn.
+pub(super) type Shared = Arc<Mutex<Connection>>;
+
+/// An opened store before its threads start.
+pub(super) struct Opened {
+    pub(super) writer: Shared,
+    pub(super) readers: Vec<Shared>,
+    pub(super) position: Position,
+    /// Where the data is, for messages.
+    pub(super) path: String,
+    /// Held for as long as it stays open.
+    pub(super) lock: Option<File>,
+}
+
+/// Opens, and if need be creates, the store in `dir`.
+pub(super) fn open(dir: &Path) -> Result<Opened, Error> {
+    fs::create_dir_all(dir).map_err(|error| io("create", dir, &error))?;
+    let lock = lock(&dir.join(LOCK))?;
+    let file = dir.join(DATABASE);
+    let path = file.display().to_string();
+    let writer = connect(&file).map_err(|error| from_sqlite("open", &path, &error))?;
+    writer
+        .pragma_update(None, "auto_vacuum", "incremental")
+        .and_then(|()| writer.pragma_update(None, "journal_mode", "wal"))
+        .map_err(|error| from_sqlite("open", &path, &error))?;
+    check(&writer, &path)?;
+    let position = migrate(&writer, &path)?;
+    // SQLite syncs the files; that they are found after a power cut is the directory's matter.
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| io("sync", dir, &error))?;
+    let readers = (0..READERS)
+        .map(|_| {
+            let reader = connect(&file)?;
+            reader.pragma_update(None, "query_only", true)?;
+            Ok(Arc::new(Mutex::new(reader)))
+        })
+        .collect::<rusqlite::Result<Vec<Shared>>>()
+        .map_err(|error| from_sqlite("open", &path, &error))?;
+    Ok(Opened { writer: Arc::new(Mutex::new(writer)), readers, position, path, lock: Some(lock) })
+}
+
+/// Opens a store that ends with the process.
+pub(super) fn open_in_memory() -> Result<Opened, Error> {
+    let path = ":memory:".to_owned();
+    let conn = Connection::open_in_memory()
+        .and_then(|conn| configure(&conn).map(|()| conn))
+        .map_err(|error| from_sqlite("open", &path, &error))?;
+    let position = migrate(&conn, &path)?;
+    let conn = Arc::new(Mutex::new(conn));
+    Ok(Opened { writer: Arc::clone(&conn), readers: vec![conn], position, path, lock: None })
+}
+
+/// Translates an error of SQLite, with what a person can do about it.
+pub(super) fn from_sqlite(operation: &'static str, path: &str, error: &rusqlite::Error) -> Error {
+    let advice = match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            "; the file is damaged: restore the data dir from a backup, or move it away to start empty"
+        }
+        Some(ErrorCode::DiskFull) => "; free some space, nothing written so far is lost",
+        Some(ErrorCode::SystemIoFailure) => "; check the disk, then restart",
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            "; check owner and permissions of the data dir"
+        }
+        // SQLite's codes are not our enum; the rest has no advice of its own.
+        _ => "",
+    };
+    Error::Io { operation, path: path.to_owned(), reason: format!("{error}{advice}") }
+}
+
+/// Whether the disk or the file failed, so that nothing that follows can be trusted: after a failed fsync the
+/// kernel may have dropped the pages that a second fsync then calls clean.
+pub(super) fn is_fatal(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(|error| io("open", path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let dir = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+            Err(Error::Locked { path: dir.display().to_string() })
+        }
+        Err(TryLockError::Error(error)) => Err(io("lock", path, &error)),
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
+/// The page size stays at 4 KiB: a small commit writes three pages, and twice the page is twice the log.
+fn configure(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // Only recovery of the log makes a connection wait for another.
+    conn.busy_timeout(Duration::from_secs(5))?;
+    conn.pragma_update(None, "synchronous", "full")?;
+    conn.pragma_update(None, "temp_store", "memory")?;
+    conn.pragma_update(None, "cache_size", format!("-{CACHE_KIB}"))?;
+    conn.pragma_update(None, "journal_size_limit", i64::try_from(WAL_BYTES).unwrap_or(i64::MAX))
+}
+
+/// Reads the whole file once. Damage found here costs a restore; found later it costs a night.
+fn check(conn: &Connection, path: &str) -> Result<(), Error> {
+    let verdict: String = conn
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| from_sqlite("check", path, &error))?;
+    if verdict == "ok" {
+        return Ok(());
+    }
+    let reason =
+        format!("it is damaged ({verdict}): restore the data dir from a backup, or move it away to start empty");
+    Err(Error::Io { operation: "open", path: path.to_owned(), reason })
+}
+
+fn migrate(conn: &Connection, path: &str) -> Result<Position, Error> {
+    let failed = |error: rusqlite::Error| from_sqlite("open", path, &error);
+    let found: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    match (found, tables) {
+        (0, 0) => {
+            let create = format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", rows::TABLES);
+            conn.execute_batch(&create).map_err(failed)?;
+        }
+        (SCHEMA, _) => {}
+        // Another program's database, or a version of ours that this build does not know.
+        (found, _) => {
+            return Err(Error::Schema { path: path.to_owned(), found, known: SCHEMA });
+        }
+    }
+    rows::position(conn).map_err(failed)
+}
+
+fn io(operation: &'static str, path: &Path, error: &std::io::Error) -> Error {
+    Error::Io { operation, path: path.display().to_string(), reason: error.to_string() }
+}
