@@ -1,0 +1,89 @@
+//! The three patch formats that rewrite a document: JSON patch (RFC 6902), merge patch (RFC 7386)
+//! and Kubernetes' strategic merge patch. Server-side apply is `fieldmanager`.
+//!
+//! Work is bounded: a small patch cannot make a large document.
+
+mod json;
+mod strategic;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub use self::json::json_patch;
+pub use self::strategic::strategic_merge;
+
+/// Operations in one JSON patch, as in kube-apiserver.
+pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
+
+/// Bytes that the copies of one JSON patch may add: twice what an object may hold (1.5 MiB).
+pub const JSON_PATCH_COPIED_BYTES_MAX: usize = 3 << 20;
+
+/// Items in one list that a strategic merge patch merges; matching costs the product of both sides'
+/// lengths, and 10,000 × 10,000 is more than a second.
+pub const MERGED_LIST_ITEMS_MAX: usize = 5_000;
+
+/// Why a patch is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// 400: the patch is not one.
+    #[error("the patch is malformed: {0}")]
+    Malformed(String),
+    /// 413.
+    #[error("the patch is too large: {0}")]
+    TooLarge(String),
+    /// 422: the patch is well-formed and cannot be applied to this document.
+    #[error("the server rejected our request due to an error in our request: {0}")]
+    Inapplicable(String),
+}
+
+impl Error {
+    /// The HTTP status that the error is answered with.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Malformed(_) => 400,
+            Self::TooLarge(_) => 413,
+            Self::Inapplicable(_) => 422,
+        }
+    }
+}
+
+/// Applies a merge patch (RFC 7386): null removes, objects merge, all else replaces.
+pub fn merge_patch(document: &Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch.clone();
+    };
+    let mut out = document.as_object().cloned().unwrap_or_default();
+    for (name, value) in patch {
+        if value.is_null() {
+            out.remove(name);
+            continue;
+        }
+        let merged = merge_patch(out.get(name).unwrap_or(&Value::Null), value);
+        out.insert(name.clone(), merged);
+    }
+    Value::Object(out)
+}
+
+/// The merge patch that turns `old` into `new`.
+pub fn diff(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return new.clone();
+    };
+    let mut out = Map::new();
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        out.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in new {
+        match old.get(name) {
+            Some(before) if before == value => {}
+            Some(before) if before.is_object() && value.is_object() => {
+                out.insert(name.clone(), diff(before, value));
+            }
+            Some(_) | None => {
+                out.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    Value::Object(out)
+}
