@@ -1,0 +1,3 @@
+//! The agents' link.
+
+pub mod core;

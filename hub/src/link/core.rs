@@ -1,0 +1,549 @@
+//! The hub's side of the link without its edges: sessions, long polls, pages, reports.
+//!
+//! ```text
+//!            SessionRequest            Stored
+//!   (none) ──────────────▶ Opening ──────────▶ Open ──┐ SessionRequest: a higher number fences this one
+//!                             ▲                       │
+//!                             └───────────────────────┘
+//! ```
+//!
+//! A state machine that is told what happened and says what to do. It reads the desired sets through [`Sets`] and owns
+//! only what may be forgotten: who is connected, who waits, when a target was last heard. Session numbers are persisted
+//! before they are told; a hub that restarts knows every number it gave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::limits::{
+    BODY_BATCH_COUNT_MAX, DESIRED_PAGE_ENTRIES_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_OBJECTS_MAX,
+};
+use tideline_common::rollup::Freshness;
+use tideline_common::wire::v1::{
+    Accepted, BodiesRequest, BodyWanted, ClusterFacts, DesiredAnswer, DesiredPage, DesiredRequest, PollSettings, Refusal,
+    RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, SessionRequest, TerminalFact,
+};
+use tideline_common::{
+    ApplyPolicy, Digest, Entry, Epoch, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid, Version,
+};
+
+/// One target's desired set by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetInfo {
+    pub version: Version,
+    pub digest: Digest,
+    pub entries: u64,
+}
+
+/// A page as the ledger gives it; see [`DesiredPage`] for what it must hold.
+#[derive(Clone, Debug, Default)]
+pub struct SetPage {
+    pub entries: Vec<Arc<Entry>>,
+    pub tombstones: Vec<Tombstone>,
+    pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    pub terminal: Vec<TerminalFact>,
+    pub next: Option<ObjectKey>,
+}
+
+/// What the link reads of the ledger.
+pub trait Sets {
+    /// None if the target is not known.
+    fn info(&self, target: TargetId) -> Option<SetInfo>;
+
+    /// The page after `after` of everything, or of what changed since `since`; none if a delta cannot be had from there.
+    fn page(
+        &self,
+        target: TargetId,
+        since: Option<Revision>,
+        after: Option<&ObjectKey>,
+        limit: usize,
+    ) -> Option<SetPage>;
+
+    /// Whether the present set has this input at this key.
+    fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool;
+}
+
+/// Names one request until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A request whose signature was verified by the key of the target it is from.
+#[derive(Clone, Debug)]
+pub enum Request {
+    Session(SessionRequest),
+    Desired(DesiredRequest),
+    Bodies(BodiesRequest),
+    Reported(Box<ReportedRequest>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A target is known to the inventory, with the cluster it enrolled from and the last session number it was given.
+    TargetKnown { target: TargetId, cluster: Option<Uid>, session: SessionNumber },
+    /// Its SyncTarget is gone.
+    TargetGone(TargetId),
+    Requested { id: RequestId, target: TargetId, request: Request },
+    /// The client of a waiting request went away.
+    Abandoned(RequestId),
+    /// [`Effect::StoreSession`] was done, or failed.
+    SessionStored { target: TargetId, session: SessionNumber, result: Result<(), String> },
+    /// These targets' sets changed, or their epochs.
+    Committed(Vec<TargetId>),
+    /// The summary does not hold all reports of this target: ask for them.
+    ReportsIncomplete(TargetId),
+    Timer,
+}
+
+#[derive(Clone, Debug)]
+pub enum Effect {
+    Respond { id: RequestId, answer: Result<Answer, Refusal> },
+    /// Persist that this number was given, with what the agent says of its cluster; then tell `SessionStored`.
+    StoreSession { target: TargetId, session: SessionNumber, facts: ClusterFacts },
+    /// The agent proves a history that the hub does not have: make the target's epoch, durably, the one after the higher
+    /// of its own and the proven one, and show `HistoryLost`.
+    RaiseEpoch { target: TargetId, proven: Accepted },
+    /// Read, render and send these bodies, as many as fit, in this order.
+    ReadBodies { id: RequestId, target: TargetId, wanted: Vec<BodyWanted>, outdated: Vec<Digest> },
+    /// Take in a report. It is of the present session and not older than what was taken in before.
+    Report { target: TargetId, report: Box<ReportedRequest> },
+    /// The target was heard from, now.
+    Heard { target: TargetId, in_sync: bool },
+    /// No authenticated contact that says "in sync" within the deadline.
+    Stale(TargetId),
+    /// An identity is used from another cluster than the one that enrolled.
+    Quarantined { target: TargetId, cluster: Option<Uid> },
+    SetTimer(Monotonic),
+}
+
+pub type Effects = Vec<Effect>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Session(SessionAnswer),
+    Desired(DesiredAnswer),
+    Reported(ReportedAnswer),
+}
+
+/// What the operator may set.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub poll: PollSettings,
+}
+
+impl Default for Config {
+    /// Stale after two and a half heartbeats: an agent says that it is well every third of the deadline.
+    fn default() -> Self {
+        Self { poll: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 120 } }
+    }
+}
+
+#[derive(Debug)]
+enum Session {
+    /// No session since this hub started; the number is the last one given, by any run.
+    Closed(SessionNumber),
+    /// The number is being persisted; nobody was told yet.
+    Opening { number: SessionNumber, request: RequestId },
+    Open(SessionNumber),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: RequestId,
+    until: Monotonic,
+    /// What the agent has.
+    since: Version,
+}
+
+#[derive(Debug)]
+struct Target {
+    cluster: Option<Uid>,
+    session: Session,
+    waiting: Option<Waiting>,
+    /// The sequence number of the newest report of the session that was taken in.
+    seq: u64,
+    /// Reports are missing here; the next answer to one says so, once.
+    resend: bool,
+    /// When it was last fresh, or when the hub began to wait for it.
+    fresh_at: Monotonic,
+    freshness: Freshness,
+}
+
+/// The hub's link core. See the module.
+#[derive(Debug)]
+pub struct Core {
+    config: Config,
+    targets: BTreeMap<TargetId, Target>,
+    /// Polls and freshness by deadline, so that a step costs nothing for targets that nothing happens to.
+    polls: BTreeSet<(Monotonic, TargetId)>,
+    deadlines: BTreeSet<(Monotonic, TargetId)>,
+    timer: Option<Monotonic>,
+}
+
+impl Core {
+    pub fn new(config: Config) -> Self {
+        Self { config, targets: BTreeMap::new(), polls: BTreeSet::new(), deadlines: BTreeSet::new(), timer: None }
+    }
+
+    /// Takes one event and appends what must happen next; never blocks, reads no clock.
+    pub fn step(&mut self, now: Monotonic, sets: &impl Sets, event: Event, out: &mut Effects) {
+        match event {
+            Event::TargetKnown { target, cluster, session } => self.on_known(now, target, cluster, session),
+            Event::TargetGone(target) => self.on_gone(target, out),
+            Event::Requested { id, target, request } => self.on_request(now, sets, id, target, request, out),
+            Event::Abandoned(id) => self.on_abandoned(id),
+            Event::SessionStored { target, session, result } => {
+                self.on_session_stored(sets, target, session, result, out);
+            }
+            Event::Committed(targets) => {
+                for target in targets {
+                    self.answer_waiting(sets, target, out);
+                }
+            }
+            Event::ReportsIncomplete(target) => {
+                if let Some(target) = self.targets.get_mut(&target) {
+                    target.resend = true;
+                }
+            }
+            Event::Timer => {
+                self.timer = None;
+                self.on_timer(now, out);
+            }
+        }
+        self.arm(out);
+    }
+
+    /// Whether what was last heard of a target may be believed to still hold; none if it is not known.
+    pub fn freshness(&self, target: TargetId) -> Option<Freshness> {
+        self.targets.get(&target).map(|target| target.freshness)
+    }
+
+    fn on_known(&mut self, now: Monotonic, id: TargetId, cluster: Option<Uid>, session: SessionNumber) {
+        if let Some(target) = self.targets.get_mut(&id) {
+            target.cluster = target.cluster.take().or(cluster);
+            return;
+        }
+        let target = Target {
+            cluster,
+            session: Session::Closed(session),
+            waiting: None,
+            seq: 0,
+            resend: true,
+            fresh_at: now,
+            freshness: Freshness::Unheard,
+        };
+        self.targets.insert(id, target);
+        self.deadlines.insert((now + self.stale_after(), id));
+    }
+
+    fn on_gone(&mut self, id: TargetId, out: &mut Effects) {
+        let Some(target) = self.targets.remove(&id) else { return };
+        self.deadlines.remove(&(target.fresh_at + self.stale_after(), id));
+        if let Some(waiting) = target.waiting {
+            self.polls.remove(&(waiting.until, id));
+            out.push(refuse(waiting.id, RefusalKind::TargetGone, TARGET_GONE));
+        }
+        if let Session::Opening { request, .. } = target.session {
+            out.push(refuse(request, RefusalKind::TargetGone, TARGET_GONE));
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Monotonic,
+        sets: &impl Sets,
+        id: RequestId,
+        target: TargetId,
+        request: Request,
+        out: &mut Effects,
+    ) {
+        if !self.targets.contains_key(&target) || sets.info(target).is_none() {
+            out.push(refuse(id, RefusalKind::TargetGone, TARGET_GONE));
+            return;
+        }
+        match request {
+            Request::Session(request) => self.on_session(sets, id, target, request, out),
+            Request::Desired(request) => {
+                if self.admit(id, target, request.session, out) {
+                    self.on_desired(now, sets, id, target, &request, out);
+                }
+            }
+            Request::Bodies(request) => {
+                if self.admit(id, target, request.session, out) {
+                    on_bodies(sets, id, target, request, out);
+                }
+            }
+            Request::Reported(request) => {
+                if self.admit(id, target, request.session, out) {
+                    self.on_reported(now, id, target, request, out);
+                }
+            }
+        }
+    }
+
+    /// Lets only the present session pass.
+    fn admit(&self, id: RequestId, target: TargetId, session: SessionNumber, out: &mut Effects) -> bool {
+        let present = match self.targets.get(&target).map(|target| &target.session) {
+            // After a restart of the hub the last session given goes on as if nothing had happened.
+            Some(Session::Open(number) | Session::Closed(number)) => Some(*number),
+            Some(Session::Opening { .. }) | None => None,
+        };
+        if present == Some(session) && session != SessionNumber::default() {
+            return true;
+        }
+        out.push(refuse(id, RefusalKind::Fenced, "another session of this identity is open, or this one is not known"));
+        false
+    }
+
+    fn on_session(
+        &mut self,
+        sets: &impl Sets,
+        id: RequestId,
+        key: TargetId,
+        request: SessionRequest,
+        out: &mut Effects,
+    ) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        if let (Some(known), Some(claimed)) = (&target.cluster, &request.facts.cluster)
+            && known != claimed
+        {
+            out.push(Effect::Quarantined { target: key, cluster: request.facts.cluster });
+            out.push(refuse(id, RefusalKind::Quarantined, "this identity was enrolled from another cluster"));
+            return;
+        }
+        target.cluster = target.cluster.take().or_else(|| request.facts.cluster.clone());
+        let (last, abandoned) = match target.session {
+            Session::Closed(number) | Session::Open(number) => (number, None),
+            Session::Opening { number, request } => (number, Some(request)),
+        };
+        if let Some(abandoned) = abandoned {
+            out.push(refuse(abandoned, RefusalKind::Fenced, "a newer session is being opened"));
+        }
+        if let Some(waiting) = target.waiting.take() {
+            self.polls.remove(&(waiting.until, key));
+            out.push(refuse(waiting.id, RefusalKind::Fenced, "a newer session is being opened"));
+        }
+        let number = last.next();
+        target.session = Session::Opening { number, request: id };
+        if let (Some(proven), Some(present)) = (request.accepted, sets.info(key))
+            && proves_lost_history(proven, present)
+        {
+            out.push(Effect::RaiseEpoch { target: key, proven });
+        }
+        out.push(Effect::StoreSession { target: key, session: number, facts: request.facts });
+    }
+
+    fn on_session_stored(
+        &mut self,
+        sets: &impl Sets,
+        key: TargetId,
+        session: SessionNumber,
+        result: Result<(), String>,
+        out: &mut Effects,
+    ) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        let Session::Opening { number, request } = target.session else { return };
+        if number != session {
+            return;
+        }
+        if result.is_err() {
+            // The number may have been written: it is never given again.
+            target.session = Session::Closed(number);
+            out.push(refuse(request, RefusalKind::Busy, "the hub cannot write its store at the moment"));
+            return;
+        }
+        target.session = Session::Open(number);
+        target.seq = 0;
+        target.resend = true;
+        let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
+        out.push(Effect::Respond {
+            id: request,
+            answer: Ok(Answer::Session(SessionAnswer { session, epoch, poll: self.config.poll })),
+        });
+    }
+
+    fn on_desired(
+        &mut self,
+        now: Monotonic,
+        sets: &impl Sets,
+        id: RequestId,
+        key: TargetId,
+        request: &DesiredRequest,
+        out: &mut Effects,
+    ) {
+        let Some(present) = sets.info(key) else { return };
+        if let (Some(version), Some(digest)) = (request.since, request.digest) {
+            let proven = Accepted { version, digest };
+            if proves_lost_history(proven, present) {
+                out.push(Effect::RaiseEpoch { target: key, proven });
+                // Whether or not the epoch is raised by then, a delta from there cannot be had.
+                let epoch = version.epoch.max(present.version.epoch).next();
+                out.push(respond_desired(id, DesiredAnswer::SnapshotRequired { epoch }));
+                return;
+            }
+            if version == present.version && request.after.is_none() {
+                if request.wait_seconds == 0 {
+                    out.push(respond_desired(id, DesiredAnswer::NothingNew));
+                } else {
+                    self.wait(Waiting { id, until: now + wait(request.wait_seconds), since: version }, key, out);
+                }
+                return;
+            }
+        }
+        out.push(respond_desired(id, answer_desired(sets, key, request.since, request.after.as_ref(), present)));
+    }
+
+    fn wait(&mut self, waiting: Waiting, key: TargetId, out: &mut Effects) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        self.polls.insert((waiting.until, key));
+        if let Some(former) = target.waiting.replace(waiting) {
+            // The agent has one poll at a time, so nobody listens to the former any more.
+            self.polls.remove(&(former.until, key));
+            out.push(respond_desired(former.id, DesiredAnswer::NothingNew));
+        }
+    }
+
+    /// Sends a waiting agent what changed since it asked.
+    fn answer_waiting(&mut self, sets: &impl Sets, key: TargetId, out: &mut Effects) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        let Some(present) = sets.info(key) else { return };
+        let Some(waiting) = target.waiting.take_if(|waiting| waiting.since != present.version) else { return };
+        self.polls.remove(&(waiting.until, key));
+        out.push(respond_desired(waiting.id, answer_desired(sets, key, Some(waiting.since), None, present)));
+    }
+
+    fn on_abandoned(&mut self, id: RequestId) {
+        let found = self.targets.iter_mut().find(|(_, target)| target.waiting.as_ref().is_some_and(|w| w.id == id));
+        if let Some((key, target)) = found
+            && let Some(waiting) = target.waiting.take()
+        {
+            self.polls.remove(&(waiting.until, *key));
+        }
+    }
+
+    fn on_reported(
+        &mut self,
+        now: Monotonic,
+        id: RequestId,
+        key: TargetId,
+        request: Box<ReportedRequest>,
+        out: &mut Effects,
+    ) {
+        if request.objects.len() > REPORT_PAGE_OBJECTS_MAX {
+            out.push(refuse(id, RefusalKind::TooLarge, "too many objects in one report"));
+            return;
+        }
+        let stale_after = self.stale_after();
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        let (seq, in_sync) = (request.seq, request.in_sync);
+        target.session = Session::Open(request.session);
+        // What comes late or twice says nothing about now.
+        if seq > target.seq {
+            target.seq = seq;
+            if in_sync {
+                self.deadlines.remove(&(target.fresh_at + stale_after, key));
+                target.fresh_at = now;
+                target.freshness = Freshness::Fresh;
+                self.deadlines.insert((now + stale_after, key));
+            }
+            out.push(Effect::Heard { target: key, in_sync });
+            out.push(Effect::Report { target: key, report: request });
+        }
+        let resend = std::mem::take(&mut target.resend);
+        out.push(Effect::Respond { id, answer: Ok(Answer::Reported(ReportedAnswer { seq, resend })) });
+    }
+
+    fn on_timer(&mut self, now: Monotonic, out: &mut Effects) {
+        while let Some(&(until, key)) = self.polls.first().filter(|(until, _)| *until <= now) {
+            self.polls.remove(&(until, key));
+            if let Some(waiting) = self.targets.get_mut(&key).and_then(|target| target.waiting.take()) {
+                out.push(respond_desired(waiting.id, DesiredAnswer::NothingNew));
+            }
+        }
+        while let Some(&(deadline, key)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
+            self.deadlines.remove(&(deadline, key));
+            if let Some(target) = self.targets.get_mut(&key) {
+                target.freshness = Freshness::Stale;
+                out.push(Effect::Stale(key));
+            }
+        }
+    }
+
+    fn arm(&mut self, out: &mut Effects) {
+        let next = [self.polls.first(), self.deadlines.first()].into_iter().flatten().map(|(at, _)| *at).min();
+        if let Some(at) = next
+            && self.timer.is_none_or(|armed| at < armed)
+        {
+            self.timer = Some(at);
+            out.push(Effect::SetTimer(at));
+        }
+    }
+
+    fn stale_after(&self) -> Duration {
+        Duration::from_secs(self.config.poll.stale_after_seconds)
+    }
+}
+
+const TARGET_GONE: &str = "the SyncTarget of this agent was deleted; enrol again, or stop the agent";
+
+/// An agent holds what this hub never gave: a later revision of the same epoch, a later epoch, or the same version with
+/// another content.
+fn proves_lost_history(proven: Accepted, present: SetInfo) -> bool {
+    proven.version > present.version || (proven.version == present.version && proven.digest != present.digest)
+}
+
+fn wait(seconds: u64) -> Duration {
+    Duration::from_secs(seconds.min(POLL_WAIT_SECONDS_MAX))
+}
+
+fn answer_desired(
+    sets: &impl Sets,
+    target: TargetId,
+    since: Option<Version>,
+    after: Option<&ObjectKey>,
+    present: SetInfo,
+) -> DesiredAnswer {
+    let epoch = present.version.epoch;
+    if since.is_some_and(|since| since.epoch != epoch) {
+        return DesiredAnswer::SnapshotRequired { epoch };
+    }
+    let revision = since.map(|since| since.revision);
+    let Some(page) = sets.page(target, revision, after, DESIRED_PAGE_ENTRIES_MAX) else {
+        return DesiredAnswer::SnapshotRequired { epoch };
+    };
+    let SetPage { entries, tombstones, policies, terminal, next } = page;
+    DesiredAnswer::Page(DesiredPage {
+        at: present.version,
+        digest: present.digest,
+        total: present.entries,
+        snapshot: since.is_none(),
+        entries,
+        tombstones,
+        policies,
+        terminal,
+        next,
+    })
+}
+
+fn on_bodies(sets: &impl Sets, id: RequestId, target: TargetId, request: BodiesRequest, out: &mut Effects) {
+    if request.wanted.len() > BODY_BATCH_COUNT_MAX {
+        out.push(refuse(id, RefusalKind::TooLarge, "too many bodies in one request"));
+        return;
+    }
+    // Only what is assigned to the one who asks, however well it knows the digests of others.
+    let (wanted, outdated): (Vec<_>, Vec<_>) =
+        request.wanted.into_iter().partition(|wanted| sets.names(target, &wanted.key, wanted.input));
+    let outdated = outdated.into_iter().map(|wanted| wanted.input).collect();
+    out.push(Effect::ReadBodies { id, target, wanted, outdated });
+}
+
+fn respond_desired(id: RequestId, answer: DesiredAnswer) -> Effect {
+    Effect::Respond { id, answer: Ok(Answer::Desired(answer)) }
+}
+
+fn refuse(id: RequestId, refusal: RefusalKind, message: &str) -> Effect {
+    let refusal = Refusal { refusal, message: message.to_owned(), retry_after_seconds: None };
+    Effect::Respond { id, answer: Err(refusal) }
+}
+
+#[cfg(test)]
+mod tests;

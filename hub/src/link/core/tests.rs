@@ -1,0 +1,359 @@
+use super::*;
+
+use expect_test::{Expect, expect};
+use tideline_common::DesiredSet;
+
+/// One target's set, and the revision that each key last changed at.
+#[derive(Default)]
+struct OneSet {
+    set: DesiredSet,
+    changed: BTreeMap<ObjectKey, u64>,
+    removed: Vec<(Tombstone, u64)>,
+    revision: u64,
+    epoch: u64,
+}
+
+impl Sets for OneSet {
+    fn info(&self, id: TargetId) -> Option<SetInfo> {
+        (id == target()).then(|| SetInfo {
+            version: Version { epoch: Epoch(self.epoch), revision: Revision(self.revision) },
+            digest: self.set.digest(),
+            entries: self.set.len() as u64,
+        })
+    }
+
+    fn page(&self, _: TargetId, since: Option<Revision>, after: Option<&ObjectKey>, limit: usize) -> Option<SetPage> {
+        let since = since.map_or(0, |since| since.0);
+        let mut entries: Vec<_> = self
+            .set
+            .iter()
+            .filter(|(key, _)| after.is_none_or(|after| *key > after) && self.changed[*key] > since)
+            .map(|(_, entry)| Arc::clone(entry))
+            .collect();
+        let next = (entries.len() > limit).then(|| entries[limit - 1].key.clone());
+        entries.truncate(limit);
+        let tombstones = self.removed.iter().filter(|(_, at)| *at > since).map(|(stone, _)| stone.clone()).collect();
+        Some(SetPage { entries, tombstones, next, ..SetPage::default() })
+    }
+
+    fn names(&self, _: TargetId, key: &ObjectKey, input: Digest) -> bool {
+        self.set.get(key).is_some_and(|entry| entry.input == input)
+    }
+}
+
+impl OneSet {
+    fn put(&mut self, name: &str) {
+        self.revision += 1;
+        let entry = Entry {
+            key: key(name),
+            version: "v1".into(),
+            source: tideline_common::SourceRef {
+                space: "default".parse().expect("a name"),
+                uid: name.parse().expect("a UID"),
+                namespace: "shop".into(),
+                name: name.into(),
+            },
+            generation: 0,
+            state: tideline_common::EntryState::Apply,
+            input: Digest::of(name.as_bytes()),
+            policy: Digest::of(b"policy"),
+            wave: 0,
+            impersonate: None,
+            implied: false,
+        };
+        self.changed.insert(entry.key.clone(), self.revision);
+        self.set.insert(Arc::new(entry));
+    }
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(tideline_common::GroupKind::new("", "ConfigMap"), "shop", name)
+}
+
+fn target() -> TargetId {
+    "11111111-1111-4111-8111-111111111111".parse().expect("a UUID")
+}
+
+fn at(seconds: u64) -> Monotonic {
+    Monotonic::from_millis(seconds * 1000)
+}
+
+/// A core that knows one target, and prints what it says.
+struct Script {
+    core: Core,
+    sets: OneSet,
+    now: u64,
+    requests: u64,
+}
+
+impl Script {
+    fn new() -> Self {
+        let sets = OneSet { epoch: 1, ..OneSet::default() };
+        let mut script = Self { core: Core::new(Config::default()), sets, now: 0, requests: 0 };
+        script.event(Event::TargetKnown { target: target(), cluster: None, session: SessionNumber(4) });
+        script
+    }
+
+    fn event(&mut self, event: Event) -> String {
+        let mut out = Effects::new();
+        self.core.step(at(self.now), &self.sets, event, &mut out);
+        out.iter().map(print).collect::<Vec<_>>().join("\n")
+    }
+
+    fn request(&mut self, request: Request) -> String {
+        self.requests += 1;
+        self.event(Event::Requested { id: RequestId(self.requests), target: target(), request })
+    }
+
+    fn open(&mut self, accepted: Option<Accepted>) -> String {
+        let asked = self.request(Request::Session(SessionRequest { facts: ClusterFacts::default(), accepted }));
+        let session = match self.core.targets[&target()].session {
+            Session::Opening { number, .. } => number,
+            Session::Closed(_) | Session::Open(_) => panic!("no session is being opened: {asked}"),
+        };
+        let stored = self.event(Event::SessionStored { target: target(), session, result: Ok(()) });
+        format!("{asked}\n{stored}")
+    }
+
+    fn desired(&mut self, session: u64, since: Option<Accepted>, wait_seconds: u64) -> String {
+        self.request(Request::Desired(DesiredRequest {
+            session: SessionNumber(session),
+            since: since.map(|since| since.version),
+            digest: since.map(|since| since.digest),
+            after: None,
+            wait_seconds,
+        }))
+    }
+
+    fn report(&mut self, session: u64, seq: u64, in_sync: bool) -> String {
+        self.request(Request::Reported(Box::new(ReportedRequest {
+            session: SessionNumber(session),
+            seq,
+            accepted: None,
+            applied: None,
+            in_sync,
+            conditions: Vec::new(),
+            objects: Vec::new(),
+            removed: Vec::new(),
+        })))
+    }
+
+    fn accepted(&self) -> Accepted {
+        let info = self.sets.info(target()).expect("it is known");
+        Accepted { version: info.version, digest: info.digest }
+    }
+}
+
+fn print(effect: &Effect) -> String {
+    match effect {
+        Effect::Respond { id, answer: Ok(Answer::Session(answer)) } => {
+            format!("{}: session {} epoch {}", id.0, answer.session, answer.epoch)
+        }
+        Effect::Respond { id, answer: Ok(Answer::Desired(DesiredAnswer::Page(page))) } => {
+            let names: Vec<_> = page.entries.iter().map(|entry| &*entry.key.name).collect();
+            let form = if page.snapshot { "snapshot" } else { "delta" };
+            format!("{}: {form} at {} of {}: {}", id.0, page.at, page.total, names.join(" "))
+        }
+        Effect::Respond { id, answer: Ok(Answer::Desired(answer)) } => format!("{}: {answer:?}", id.0),
+        Effect::Respond { id, answer: Ok(Answer::Reported(answer)) } => {
+            format!("{}: reported {} resend {}", id.0, answer.seq, answer.resend)
+        }
+        Effect::Respond { id, answer: Err(refusal) } => format!("{}: refused {:?}", id.0, refusal.refusal),
+        Effect::StoreSession { session, .. } => format!("store session {session}"),
+        Effect::RaiseEpoch { proven, .. } => format!("raise epoch, proven {}", proven.version),
+        Effect::ReadBodies { wanted, outdated, .. } => {
+            let names: Vec<_> = wanted.iter().map(|wanted| &*wanted.key.name).collect();
+            format!("read {} ({} outdated)", names.join(" "), outdated.len())
+        }
+        Effect::Report { report, .. } => format!("report {}", report.seq),
+        Effect::Heard { in_sync, .. } => format!("heard, in sync {in_sync}"),
+        Effect::Stale(_) => "stale".to_owned(),
+        Effect::Quarantined { .. } => "quarantined".to_owned(),
+        Effect::SetTimer(at) => format!("timer {}", at.as_millis() / 1000),
+    }
+}
+
+fn check(found: &str, expected: &Expect) {
+    expected.assert_eq(found);
+}
+
+#[test]
+fn session_is_told_only_once_it_is_stored() {
+    let mut script = Script::new();
+    check(
+        &script.open(None),
+        &expect![[r#"
+            store session 5
+            1: session 5 epoch 1"#]],
+    );
+}
+
+#[test]
+fn newer_session_fences_the_older_with_its_poll() {
+    let mut script = Script::new();
+    script.open(None);
+    let accepted = script.accepted();
+    script.desired(5, Some(accepted), 45);
+    check(&script.open(None), &expect![[r#"
+        2: refused Fenced
+        store session 6
+        3: session 6 epoch 1"#]]);
+    check(&script.desired(5, None, 0), &expect!["4: refused Fenced"]);
+    check(&script.desired(6, None, 0), &expect!["5: snapshot at 1.0 of 0: "]);
+}
+
+#[test]
+fn session_that_cannot_be_stored_is_not_given_and_its_number_is_not_given_again() {
+    let mut script = Script::new();
+    script.request(Request::Session(SessionRequest { facts: ClusterFacts::default(), accepted: None }));
+    let failed = Event::SessionStored { target: target(), session: SessionNumber(5), result: Err("full".to_owned()) };
+    check(&script.event(failed), &expect!["1: refused Busy"]);
+    check(&script.open(None), &expect![[r#"
+        store session 6
+        2: session 6 epoch 1"#]]);
+}
+
+#[test]
+fn session_goes_on_over_a_restart_of_the_hub() {
+    let mut script = Script::new();
+    check(&script.desired(4, None, 0), &expect!["1: snapshot at 1.0 of 0: "]);
+    check(&script.report(4, 120, true), &expect![[r#"
+        heard, in sync true
+        report 120
+        2: reported 120 resend true"#]]);
+    check(&script.report(3, 121, true), &expect!["3: refused Fenced"]);
+}
+
+#[test]
+fn waiting_poll_is_answered_with_the_change() {
+    let mut script = Script::new();
+    script.open(None);
+    script.sets.put("a");
+    let accepted = script.accepted();
+    check(&script.desired(5, Some(accepted), 45), &expect!["timer 45"]);
+    script.sets.put("b");
+    check(&script.event(Event::Committed(vec![target()])), &expect!["2: delta at 1.2 of 2: b"]);
+}
+
+#[test]
+fn poll_ends_with_nothing_new_after_its_time() {
+    let mut script = Script::new();
+    script.open(None);
+    let accepted = script.accepted();
+    script.desired(5, Some(accepted), 1000);
+    script.now = 45;
+    check(&script.event(Event::Timer), &expect![[r#"
+        2: NothingNew
+        timer 120"#]]);
+}
+
+#[test]
+fn commit_that_does_not_concern_a_set_wakes_nobody() {
+    let mut script = Script::new();
+    script.open(None);
+    let accepted = script.accepted();
+    script.desired(5, Some(accepted), 45);
+    check(&script.event(Event::Committed(vec![target()])), &expect![[""]]);
+}
+
+#[test]
+fn history_that_the_hub_lost_raises_the_epoch() {
+    let mut script = Script::new();
+    script.sets.put("a");
+    let accepted = script.accepted();
+    let ahead = Accepted { version: Version { revision: Revision(9), ..accepted.version }, ..accepted };
+    let other = Accepted { digest: Digest::of(b"another set"), ..accepted };
+    check(&script.open(Some(ahead)), &expect![[r#"
+        raise epoch, proven 1.9
+        store session 5
+        1: session 5 epoch 1"#]]);
+    check(&script.desired(5, Some(other), 45), &expect![[r#"
+        raise epoch, proven 1.1
+        2: SnapshotRequired { epoch: Epoch(2) }"#]]);
+    check(&script.open(Some(accepted)), &expect![[r#"
+        store session 6
+        3: session 6 epoch 1"#]]);
+}
+
+#[test]
+fn delta_over_an_epoch_is_not_to_be_had() {
+    let mut script = Script::new();
+    script.open(None);
+    let accepted = script.accepted();
+    script.sets.epoch = 2;
+    check(&script.desired(5, Some(accepted), 45), &expect!["2: SnapshotRequired { epoch: Epoch(2) }"]);
+}
+
+#[test]
+fn silence_becomes_stale_after_its_deadline_and_a_word_makes_it_fresh() {
+    let mut script = Script::new();
+    assert_eq!(script.core.freshness(target()), Some(Freshness::Unheard));
+    script.open(None);
+    script.report(5, 1, true);
+    assert_eq!(script.core.freshness(target()), Some(Freshness::Fresh));
+    script.now = 119;
+    check(&script.event(Event::Timer), &expect!["timer 120"]);
+    script.now = 120;
+    check(&script.event(Event::Timer), &expect!["stale"]);
+    assert_eq!(script.core.freshness(target()), Some(Freshness::Stale));
+    script.report(5, 2, true);
+    assert_eq!(script.core.freshness(target()), Some(Freshness::Fresh));
+}
+
+#[test]
+fn agent_whose_own_view_is_not_in_sync_is_stale_however_often_it_calls() {
+    let mut script = Script::new();
+    script.open(None);
+    for seq in 1..=13 {
+        script.now += 10;
+        script.event(Event::Timer);
+        script.report(5, seq, false);
+    }
+    assert_eq!(script.core.freshness(target()), Some(Freshness::Stale));
+}
+
+#[test]
+fn report_that_comes_late_or_twice_is_answered_and_not_taken_in() {
+    let mut script = Script::new();
+    script.open(None);
+    check(&script.report(5, 2, true), &expect![[r#"
+        heard, in sync true
+        report 2
+        2: reported 2 resend true"#]]);
+    check(&script.report(5, 2, true), &expect!["3: reported 2 resend false"]);
+    check(&script.report(5, 1, true), &expect!["4: reported 1 resend false"]);
+}
+
+#[test]
+fn body_is_given_only_to_whom_it_is_assigned() {
+    let mut script = Script::new();
+    script.open(None);
+    script.sets.put("a");
+    let wanted = |name: &str, of: &str| BodyWanted { key: key(name), input: Digest::of(of.as_bytes()), offset: 0 };
+    let wanted = vec![wanted("a", "a"), wanted("a", "older"), wanted("b", "b")];
+    let request = BodiesRequest { session: SessionNumber(5), wanted };
+    check(&script.request(Request::Bodies(request)), &expect!["read a (2 outdated)"]);
+}
+
+#[test]
+fn identity_used_from_another_cluster_is_quarantined() {
+    let mut script = Script::new();
+    let from = |uid: &str| SessionRequest {
+        facts: ClusterFacts { cluster: uid.parse().ok(), ..ClusterFacts::default() },
+        accepted: None,
+    };
+    script.request(Request::Session(from("first")));
+    check(&script.request(Request::Session(from("second"))), &expect![[r#"
+        quarantined
+        2: refused Quarantined"#]]);
+}
+
+#[test]
+fn deleted_target_is_told_so() {
+    let mut script = Script::new();
+    script.open(None);
+    let accepted = script.accepted();
+    script.desired(5, Some(accepted), 45);
+    check(&script.event(Event::TargetGone(target())), &expect!["2: refused TargetGone"]);
+    check(&script.desired(5, None, 0), &expect!["3: refused TargetGone"]);
+}
