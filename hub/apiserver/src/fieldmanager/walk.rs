@@ -283,13 +283,9 @@ fn compare_fields(
         // silent.
         let implied = ty.declared(name).and_then(|declared| {
             let node = field.node();
-            match node.shape {
-                Shape::Object { .. } if node.always_present => Some(&struct_value),
-                Shape::List { .. } | Shape::Object { .. } if declared.required && !node.always_present => {
-                    Some(&Value::Null)
-                }
-                _ => None,
-            }
+            let by_value = matches!(node.shape, Shape::Object { .. }) && node.always_present;
+            let written_if_nil = matches!(node.shape, Shape::List { .. }) && declared.required;
+            by_value.then_some(&struct_value).or(written_if_nil.then_some(&Value::Null))
         });
         path.push(PathElement::field(name));
         let (old, new) = (old.and_then(|old| old.get(name).or(implied)), new.and_then(|new| new.get(name).or(implied)));
