@@ -1,0 +1,13 @@
+//! Real Kubernetes clusters on loopback: etcd, kube-apiserver and, when asked for, kube-controller-manager.
+//!
+//! No nodes: Pods stay Pending, everything that needs no kubelet is as in production. The binaries are pinned by
+//! `tests/kubernetes/go.mod`.
+
+mod assets;
+mod cluster;
+mod credentials;
+mod kubectl;
+
+pub use assets::Assets;
+pub use cluster::{Cluster, ClusterOptions};
+pub use kubectl::Kubectl;

@@ -1,0 +1,26 @@
+//! What the tests, the benches and the quickstart share: real clusters, processes under test, a wire that can be
+//! cut, and the one way to wait.
+//!
+//! - [`kubernetes`]: real Kubernetes clusters (etcd, kube-apiserver, kube-controller-manager, kubectl).
+//! - [`Binaries`], [`Process`]: Tideline's own binaries, run as processes that a test may kill, pause and measure.
+//! - [`Relay`]: a TCP relay between two parties that a test cuts, stalls, delays and mends.
+//! - [`eventually`], [`eventually_ok`]: bounded waiting on a value. Nothing else in the tests sleeps.
+//! - [`require_kubernetes!`], [`require_binaries!`]: what a test needs from outside, or a loud skip.
+
+mod binaries;
+pub mod kubernetes;
+mod leash;
+mod ports;
+mod process;
+mod relay;
+mod requirement;
+mod scratch;
+mod wait;
+
+pub use crate::binaries::Binaries;
+pub use crate::ports::free_port;
+pub use crate::process::{Finished, Process, run_to_end};
+pub use crate::relay::{Condition, Relay};
+pub use crate::requirement::{enclosing_function, met_or_skipped};
+pub use crate::scratch::Scratch;
+pub use crate::wait::{eventually, eventually_ok};

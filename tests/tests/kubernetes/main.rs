@@ -1,0 +1,3 @@
+//! Tests on real Kubernetes: one binary, so that cargo does not start its clusters side by side with another's.
+
+mod harness;
