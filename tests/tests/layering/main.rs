@@ -1,0 +1,246 @@
+//! The shape of the tree, read from its manifests and from the paths that its sources name.
+//!
+//! The tables at the top are the rules; a folder that does not exist yet breaks none. A rule that stands in the way
+//! is changed here, in the same commit as what it stood in the way of, and ARCHITECTURE.md with it.
+
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::Source;
+
+/// Which of our own packages a package may depend on (dev-dependencies are free).
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+    ("common", &[]),
+    ("common/runtime", &["tideline-common"]),
+    ("agent", &["tideline-common", "tideline-runtime"]),
+    ("hub/api", &["tideline-common"]),
+    ("hub/store", &[]),
+    ("hub/apiserver", &["tideline-store"]),
+    ("hub", &["tideline-common", "tideline-runtime", "tideline-api", "tideline-store", "tideline-apiserver"]),
+];
+
+/// Packages of others that a package must not depend on.
+const MUST_NOT_DEPEND_ON: &[(&str, &[&str])] =
+    &[("common", &["tokio", "futures", "kube", "tracing", "reqwest", "hyper", "axum"]), ("hub/apiserver", &["kube"])];
+
+/// Modules without I/O, clock, logging or async: a file, or a folder with all that is in it, less tests.
+const PURE: &[&str] = &[
+    "common/src",
+    "agent/src/core",
+    "agent/src/plan",
+    "agent/src/session",
+    "hub/src/clean",
+    "hub/src/index",
+    "hub/src/placement",
+    "hub/src/ledger",
+    "hub/src/rollup",
+    "hub/src/link/core",
+];
+
+/// What a pure module must not name.
+const IMPURE: &[&str] = &[
+    "tokio",
+    "tracing",
+    "kube",
+    "reqwest",
+    "axum",
+    "hyper",
+    "std::env",
+    "std::fs",
+    "std::io::stderr",
+    "std::io::stdin",
+    "std::io::stdout",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "uuid::Uuid::new_v4",
+    "ring::rand::SystemRandom",
+];
+
+/// A dependency that is named in few places, so that it can be replaced.
+struct Vendor {
+    name: &'static str,
+    /// Where it may be named: files or folders, as in [`PURE`].
+    within: &'static [&'static str],
+    /// In how many files of each of these.
+    files_max: usize,
+}
+
+const VENDORS: &[Vendor] = &[
+    Vendor { name: "sled", within: &["agent/src/journal"], files_max: 1 },
+    Vendor { name: "backoff", within: &["common/runtime/src/retry"], files_max: 1 },
+    Vendor { name: "rusqlite", within: &["hub/store/src/sqlite"], files_max: usize::MAX },
+    Vendor { name: "reqwest", within: &["agent/src"], files_max: 1 },
+    Vendor { name: "rcgen", within: &["hub/src", "tests/src", "common/runtime/src/tls/tests"], files_max: 1 },
+    Vendor { name: "prometheus_client", within: &["common/runtime/src", "agent/src", "hub"], files_max: usize::MAX },
+];
+
+/// Functions that give a channel without a bound.
+const UNBOUNDED: &[&str] =
+    &["std::sync::mpsc::channel", "tokio::sync::mpsc::unbounded_channel", "futures::channel::mpsc::unbounded"];
+
+/// Waits on time instead of a value.
+const SLEEPS: &[&str] = &["std::thread::sleep", "tokio::time::sleep", "tokio::time::sleep_until"];
+
+/// The bounded wait itself, and the wire whose delay is what a test asks for.
+const MAY_SLEEP: &[&str] = &["tests/src/wait", "tests/src/relay"];
+
+/// Longest source file, in lines: the habit is 600, and a file just over is not worth a build that fails.
+const LINES_MAX: usize = 700;
+
+#[test]
+fn packages_depend_only_downwards() {
+    let mut faults = Vec::new();
+    for (package, allowed) in MAY_DEPEND_ON {
+        for dependency in dependencies(package) {
+            if dependency.starts_with("tideline-") && !allowed.contains(&dependency.as_str()) {
+                faults.push(format!("{package} depends on {dependency}"));
+            }
+        }
+    }
+    for (package, forbidden) in MUST_NOT_DEPEND_ON {
+        for dependency in dependencies(package) {
+            if forbidden.contains(&dependency.as_str()) {
+                faults.push(format!("{package} depends on {dependency}"));
+            }
+        }
+    }
+    report("dependencies against the direction of DESIGN §2", &faults);
+}
+
+#[test]
+fn pure_modules_name_nothing_impure() {
+    let mut faults = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test() && is_within(source, PURE)) {
+        for path in IMPURE {
+            faults.extend(source.naming(path).map(|line| format!("{}:{line} names {path}", source.name)));
+        }
+        faults.extend(source.lines_with("async").map(|line| format!("{}:{line} is async", source.name)));
+    }
+    report("impure code in pure modules", &faults);
+}
+
+#[test]
+fn a_vendor_is_named_in_one_place() {
+    let mut faults = Vec::new();
+    let sources = sources();
+    for vendor in VENDORS {
+        let naming: Vec<&Source> =
+            sources.iter().filter(|source| source.naming(vendor.name).next().is_some()).collect();
+        for source in naming.iter().filter(|source| !is_within(source, vendor.within)) {
+            faults.push(format!("{} names {}", source.name, vendor.name));
+        }
+        for place in vendor.within {
+            let files: Vec<&str> =
+                naming.iter().filter(|source| is_within(source, &[place])).map(|source| source.name.as_str()).collect();
+            if files.len() > vendor.files_max {
+                faults.push(format!("{} is named in {} files: {}", vendor.name, files.len(), files.join(", ")));
+            }
+        }
+    }
+    report("dependencies named outside their one place", &faults);
+}
+
+#[test]
+fn every_channel_is_bounded() {
+    let mut faults = Vec::new();
+    for source in &sources() {
+        for path in UNBOUNDED {
+            faults.extend(source.naming(path).map(|line| format!("{}:{line} names {path}", source.name)));
+        }
+    }
+    report("channels without a bound", &faults);
+}
+
+#[test]
+fn tests_wait_on_values_and_are_never_ignored() {
+    let mut faults = Vec::new();
+    for source in &sources() {
+        faults.extend(source.attributes("ignore").map(|line| format!("{}:{line} ignores a test", source.name)));
+        if source.is_test() && !is_within(source, MAY_SLEEP) {
+            for path in SLEEPS {
+                faults.extend(source.naming(path).map(|line| format!("{}:{line} names {path}", source.name)));
+            }
+        }
+    }
+    report("sleeping or ignored tests", &faults);
+}
+
+#[test]
+fn files_stay_readable() {
+    let faults: Vec<String> = sources()
+        .iter()
+        .filter(|source| source.lines > LINES_MAX)
+        .map(|source| format!("{} has {} lines", source.name, source.lines))
+        .collect();
+    report(&format!("files of more than {LINES_MAX} lines"), &faults);
+}
+
+fn report(what: &str, faults: &[String]) {
+    assert!(faults.is_empty(), "{what}:\n  {}", faults.join("\n  "));
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the tree")
+}
+
+/// Whether the file is one of the places, or in one: `a/b` stands for `a/b.rs` and all of `a/b/`; a longer file name
+/// (`a/b_c.rs`) is another module.
+fn is_within(source: &Source, places: &[&str]) -> bool {
+    places
+        .iter()
+        .any(|place| source.name.strip_prefix(place).is_some_and(|rest| rest == ".rs" || rest.starts_with('/')))
+}
+
+/// Reads the package's dependencies, less those for tests and builds. A package that does not exist has none.
+fn dependencies(package: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap_or_default();
+    let mut in_dependencies = false;
+    let mut found = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            in_dependencies =
+                section == "dependencies" || (section.starts_with("target.") && section.ends_with(".dependencies"));
+            found.extend(section.strip_prefix("dependencies.").map(str::to_owned));
+        } else if in_dependencies && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            found.extend((!name.is_empty()).then(|| name.to_owned()));
+        }
+    }
+    found
+}
+
+/// Reads every Rust source of the tree.
+fn sources() -> Vec<Source> {
+    let mut files = Vec::new();
+    collect(root(), &mut files);
+    files.sort();
+    let sources: Vec<Source> = files
+        .iter()
+        .map(|file| {
+            let name = file.strip_prefix(root()).expect("found under the root").display().to_string();
+            Source::new(&name, &fs::read_to_string(file).expect("sources are readable UTF-8"))
+        })
+        .collect();
+    assert!(sources.len() > 10, "found only {} sources under {}", sources.len(), root().display());
+    sources
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("folders are readable") {
+        let path = entry.expect("entries are readable").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                collect(&path, files);
+            }
+        } else if name.ends_with(".rs") {
+            files.push(path);
+        }
+    }
+}
