@@ -1,0 +1,220 @@
+//! The agent without its edges: a state machine that is told what happened and says what to do.
+//!
+//! ```text
+//!  Answered ─▶ session ─▶ gather ─▶ fetch ─▶ switch ═ Persist ═▶ work ─▶ plan ────▶ Create, Apply
+//!                                                                  ▲  └─▶ remove ──▶ Delete, Orphan, Inspect
+//!  Kind, Listed, Observed, Vanished ─▶ kinds, objects ─────────────┤
+//!  Executed ───────────────────────────────────────────────────────┴─▶ report ─▶ Send(Reported)
+//! ```
+//!
+//! No clock, log, I/O or task: time comes with each event, and randomness from [`Config::seed`]. The process may end
+//! between any two effects: a new [`Core`] made from what the journal holds by then goes on from there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ObjectReport};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, TargetId, Tombstone};
+
+mod disk;
+mod effect;
+mod event;
+mod fetch;
+mod fuse;
+mod gather;
+mod inputs;
+mod jitter;
+mod kinds;
+mod observe;
+mod plan;
+mod remove;
+mod report;
+mod result;
+mod session;
+mod switch;
+mod work;
+
+pub use effect::{
+    AppliedRecord, ApplyTakeover, Effect, Effects, Enrolled, FreezeReason, Op, OpId, PersistId, Request, RequestId,
+    Timer, Write,
+};
+pub use event::{Answer, Event, FieldConflict, LinkFailure, Observed, OpResult, Served};
+pub use fuse::FuseLimits;
+
+use disk::Disk;
+use fuse::Fuse;
+use inputs::Inputs;
+use jitter::Jitter;
+use kinds::Kinds;
+use observe::Object;
+use remove::Removal;
+use report::Reports;
+use session::Session;
+use work::Work;
+
+/// What does not change while the agent runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The pinned hub.
+    pub hub: HubId,
+    pub facts: ClusterFacts,
+    /// How to join; not needed once the journal says that it was done.
+    pub enrolment: Option<EnrolRequest>,
+    /// Where jitter comes from. Different for every agent and run.
+    pub seed: u64,
+    pub fuse: FuseLimits,
+}
+
+/// What the journal held when the agent started.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    pub enrolled: Option<Enrolled>,
+    pub accepted: Option<Accepted>,
+    pub entries: Vec<Arc<Entry>>,
+    /// By the digest that entries name.
+    pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    /// The inputs whose bodies are there.
+    pub bodies: BTreeSet<Digest>,
+    pub applied: Vec<(ObjectKey, AppliedRecord)>,
+    pub removing: Vec<Tombstone>,
+    /// What [`Write::Unsent`] left.
+    pub unsent: Vec<ObjectReport>,
+}
+
+/// The agent's state. Bounded by what is placed at its target: no body is kept, and no status that was reported.
+pub struct Core {
+    config: Config,
+    target: Option<TargetId>,
+    jitter: Jitter,
+    session: Session,
+    accepted: Option<Accepted>,
+    desired: DesiredSet,
+    policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    inputs: Inputs,
+    objects: BTreeMap<ObjectKey, Object>,
+    removals: BTreeMap<Tombstone, Removal>,
+    kinds: Kinds,
+    fuse: Fuse,
+    work: Work,
+    reports: Reports,
+    disk: Disk,
+    /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
+    believe_marks: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Asked to end: what is under way is finished, nothing is begun.
+    Stopping,
+    /// Ended, or told to by the hub: nothing is done any more.
+    Ended,
+}
+
+impl Core {
+    pub fn new(config: Config, loaded: Loaded) -> Self {
+        let Loaded { enrolled, accepted, entries, policies, bodies, applied, removing, unsent } = loaded;
+        let mut core = Self {
+            target: enrolled.map(|enrolled| enrolled.target),
+            jitter: Jitter::new(config.seed),
+            session: Session::default(),
+            believe_marks: accepted.is_none(),
+            accepted,
+            desired: DesiredSet::default(),
+            policies,
+            inputs: Inputs::new(bodies),
+            objects: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            kinds: Kinds::default(),
+            fuse: Fuse::new(config.fuse),
+            work: Work::default(),
+            reports: Reports::default(),
+            disk: Disk::default(),
+            phase: Phase::Running,
+            config,
+        };
+        for (key, record) in applied {
+            core.kinds.refer(&key.kind, &record.version);
+            core.objects.entry(key).or_default().record = Some(record);
+        }
+        for report in unsent {
+            let object = core.objects.entry(report.key).or_default();
+            object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
+        }
+        for entry in entries {
+            core.put_entry(entry);
+        }
+        for tombstone in removing {
+            core.put_removal(tombstone, None);
+        }
+        core
+    }
+
+    /// Takes one event and appends what must happen next.
+    pub fn step(&mut self, now: Monotonic, event: Event, out: &mut Effects) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match event {
+            Event::Started => self.started(now, out),
+            Event::Answered { id, result } => self.answered(now, id, result, out),
+            Event::Persisted { id, result } => self.persisted(now, id, result, out),
+            Event::Executed { id, result } => self.executed(now, id, result, out),
+            Event::Timer(Timer::Link) => self.link_due(now, out),
+            Event::Timer(Timer::Report) => self.reports.due(now),
+            Event::Timer(Timer::Retry) => self.retries_due(now),
+            Event::Kind { kind, served } => self.kind_served(now, &kind, served),
+            Event::Listed { kind, objects } => self.listed(now, &kind, objects),
+            Event::Observed(observed) => self.observed(now, *observed),
+            Event::Vanished { key, uid } => self.vanished(now, &key, &uid),
+            Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
+            Event::Stop => self.phase = Phase::Stopping,
+        }
+        self.settle(now, out);
+    }
+
+    fn started(&mut self, now: Monotonic, out: &mut Effects) {
+        self.drop_bodies();
+        self.reports.everything(self.objects.keys(), now);
+        self.session_start(out);
+    }
+
+    fn persisted(&mut self, now: Monotonic, id: PersistId, result: Result<(), String>, out: &mut Effects) {
+        for then in self.disk.persisted(now, id, result, &mut self.jitter) {
+            match then {
+                disk::Then::Recorded(key) => self.recorded(now, &key),
+                disk::Then::Switched(change) => self.switched(now, *change, out),
+                disk::Then::Enrolled => self.open_session(out),
+            }
+        }
+        self.fetch_more(out);
+    }
+
+    /// What follows from whatever the event changed: operations, writes, reports, watches, timers.
+    fn settle(&mut self, now: Monotonic, out: &mut Effects) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.pump(now, out);
+        self.disk.flush(now, out);
+        self.report(now, out);
+        if let Some(watch) = self.kinds.take_change() {
+            out.push(Effect::Watch(watch));
+        }
+        let retry = [self.work.next_retry(), self.disk.next_retry()].into_iter().flatten().min();
+        self.work.set_timer(retry, out);
+        if self.phase == Phase::Stopping && self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet() {
+            self.phase = Phase::Ended;
+            out.push(Effect::Stopped);
+        }
+    }
+
+    fn freeze(&mut self, reason: FreezeReason, out: &mut Effects) {
+        self.phase = Phase::Ended;
+        out.push(Effect::Freeze(reason));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Writes to the journal: one batch at a time, all others gather behind it. A batch that fails is written again, before
+//! anything later, until it succeeds.
+
+use std::time::Duration;
+
+use tideline_common::{Monotonic, ObjectKey};
+
+use super::effect::{Effect, Effects, PersistId, Write};
+use super::gather::Change;
+use super::jitter::Jitter;
+
+/// Wait after a failed write, doubled each time up to the second. A full disk is emptied by a person or a rotation.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Bytes of bodies that may wait for the disk before no more are asked for: what four answers hold.
+pub(super) const BODIES_WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// What may be done once a batch is on disk.
+#[derive(Debug)]
+pub(super) enum Then {
+    Recorded(ObjectKey),
+    Switched(Box<Change>),
+    Enrolled,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    last: u64,
+    writing: Option<(Option<PersistId>, Batch)>,
+    waiting: Batch,
+    failures: u32,
+    retry_at: Option<Monotonic>,
+    problem: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    writes: Vec<Write>,
+    then: Vec<Then>,
+    body_bytes: usize,
+}
+
+impl Disk {
+    pub(super) fn write(&mut self, write: Write) {
+        if let Write::Body { text, .. } = &write {
+            self.waiting.body_bytes += text.len();
+        }
+        self.waiting.writes.push(write);
+    }
+
+    /// Adds what is to be done once everything asked for so far is on disk.
+    pub(super) fn then(&mut self, then: Then) {
+        self.waiting.then.push(then);
+    }
+
+    pub(super) fn has_room_for_bodies(&self) -> bool {
+        let writing = self.writing.as_ref().map_or(0, |(_, batch)| batch.body_bytes);
+        writing + self.waiting.body_bytes < BODIES_WAITING_BYTES_MAX
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.writing.is_none() && self.waiting.writes.is_empty()
+    }
+
+    pub(super) fn next_retry(&self) -> Option<Monotonic> {
+        self.retry_at
+    }
+
+    /// Why the last write failed, if it did.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    pub(super) fn flush(&mut self, now: Monotonic, out: &mut Effects) {
+        if self.writing.is_none() && !self.waiting.writes.is_empty() {
+            self.writing = Some((None, std::mem::take(&mut self.waiting)));
+        }
+        let due = self.retry_at.is_none_or(|at| at <= now);
+        if let Some((id @ None, batch)) = &mut self.writing
+            && due
+        {
+            self.retry_at = None;
+            self.last += 1;
+            *id = Some(PersistId(self.last));
+            // A copy: the batch is needed again if the write fails. Its large parts are shared.
+            out.push(Effect::Persist { id: PersistId(self.last), writes: batch.writes.clone() });
+        }
+    }
+
+    /// Takes the end of a write and says what may be done now.
+    pub(super) fn persisted(
+        &mut self,
+        now: Monotonic,
+        id: PersistId,
+        result: Result<(), String>,
+        jitter: &mut Jitter,
+    ) -> Vec<Then> {
+        match self.writing.take_if(|(writing, _)| *writing == Some(id)) {
+            None => Vec::new(),
+            Some((_, batch)) => match result {
+                Ok(()) => {
+                    self.failures = 0;
+                    self.problem = None;
+                    batch.then
+                }
+                Err(message) => {
+                    self.failures = self.failures.saturating_add(1);
+                    self.problem = Some(message);
+                    self.retry_at = Some(now + jitter.half(self.failures, RETRY.0, RETRY.1));
+                    self.writing = Some((None, batch));
+                    Vec::new()
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What the core asks for. The edges execute it and tell the outcome as an [`Event`](super::Event).
+//!
+//! An API version that is empty means: the one that the server prefers. It is so only where the journal was lost and a
+//! removal is all that is known of a kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::{
+    Accepted, BodiesRequest, DesiredRequest, EnrolRequest, ObjectReport, ReportedRequest, SessionRequest,
+};
+use tideline_common::{ApplyPolicy, Digest, Entry, GroupKind, Mark, Monotonic, ObjectKey, TargetId, Tombstone, Uid};
+
+/// The effects of one step, in order. An effect may be executed before an earlier one completes, unless said otherwise.
+pub type Effects = Vec<Effect>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PersistId(pub u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Sends a signed request to the hub.
+    Send { id: RequestId, request: Request },
+    /// Writes to the journal, all or nothing, durably; batches are written in the order they were asked for.
+    Persist { id: PersistId, writes: Vec<Write> },
+    /// Does one thing at the cluster.
+    Execute { id: OpId, op: Op },
+    /// Sets, or replaces, a timer.
+    SetTimer { timer: Timer, at: Monotonic },
+    /// Watches exactly these kinds from now on (at this version), scoped to our label.
+    Watch(BTreeMap<GroupKind, Arc<str>>),
+    /// Lists these kinds again, so that every object comes anew with its status.
+    Relist(Vec<GroupKind>),
+    /// Everything that had to be done before stopping is done.
+    Stopped,
+    /// This process must end: another holds its identity, or it was told to. Nothing at the cluster changes.
+    Freeze(FreezeReason),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FreezeReason {
+    Fenced(String),
+    Quarantined(String),
+    TargetGone(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    Enrol(EnrolRequest),
+    Session(SessionRequest),
+    Desired(DesiredRequest),
+    Bodies(BodiesRequest),
+    Reported(ReportedRequest),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// The next try at the link.
+    Link,
+    /// The next report: changes gather until then; also the heartbeat.
+    Report,
+    /// The earliest retry of an operation.
+    Retry,
+}
+
+/// One write to the journal.
+#[derive(Clone, Debug)]
+pub enum Write {
+    Enrolled(Enrolled),
+    /// The body of an input, as the text to apply.
+    Body {
+        input: Digest,
+        text: Arc<str>,
+    },
+    /// Switches to a set of which every body is there. Entries not named stay.
+    Accept {
+        accepted: Accepted,
+        put: Vec<Arc<Entry>>,
+        remove: Vec<ObjectKey>,
+        policies: Vec<Arc<ApplyPolicy>>,
+    },
+    /// What stands at the cluster after a write of ours.
+    Applied {
+        key: ObjectKey,
+        record: AppliedRecord,
+    },
+    /// Nothing of ours stands there any more.
+    Forgotten {
+        key: ObjectKey,
+    },
+    /// A removal that is authorised and under way; survives restarts until it is done.
+    Removing(Tombstone),
+    Removed(Tombstone),
+    /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may
+    /// be gone by now). Every other report is made anew after a restart. Replaces the key's former one.
+    Unsent(Box<ObjectReport>),
+    /// The key's [`Write::Unsent`] is of no use any more.
+    Sent {
+        key: ObjectKey,
+    },
+    /// Bodies that nothing names any more.
+    DropBodies(Vec<Digest>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Enrolled {
+    pub target: TargetId,
+    pub name: String,
+}
+
+/// What the journal knows of an object after our last write. "Unchanged" means: all of it still holds.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct AppliedRecord {
+    pub uid: Uid,
+    /// The API version it was written at: a removal still needs it when the entry is gone.
+    #[serde(default)]
+    pub version: Arc<str>,
+    pub source: Uid,
+    pub input: Digest,
+    pub policy: Digest,
+    /// The source generation that `input` is of.
+    pub source_generation: i64,
+    pub managed: Option<Digest>,
+    /// The local generation after the write; zero where the kind has none, and then `resource_version` counts.
+    pub generation: i64,
+    pub resource_version: Arc<str>,
+    pub origin: tideline_common::Origin,
+    /// It was created by POST and never applied since: our managedFields entry is still an Update.
+    pub posted: bool,
+}
+
+/// One operation on the cluster.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// POST; answers `Exists` where something is there.
+    Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
+    /// Server-side apply onto the object with this UID; never creates.
+    Apply { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid, takeover: ApplyTakeover },
+    /// Deletes the object with this UID, in the background.
+    Delete { key: ObjectKey, version: Arc<str>, uid: Uid },
+    /// Strips mark and managedFields entries from the object with this UID and leaves the data.
+    Orphan { key: ObjectKey, version: Arc<str>, uid: Uid },
+    /// Looks live at what a namespace holds, or at the objects of a CRD's kind.
+    Inspect { key: ObjectKey, version: Arc<str> },
+    /// Reads one object, whatever its labels; `Written` or `Gone`.
+    Get { key: ObjectKey, version: Arc<str> },
+}
+
+/// Which former field managers' entries are folded into ours before applying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyTakeover {
+    /// None: our own Apply entry is there.
+    None,
+    /// Our own Update entry, left by the POST that created the object.
+    Posted,
+    /// The Update entries of others for the fields that we apply: the object is being adopted.
+    Adopt,
+}

@@ -1,0 +1,157 @@
+//! What the core is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{
+    BodiesAnswer, DesiredAnswer, EnrolAnswer, Refusal, ReportedAnswer, SessionAnswer, Terminal,
+};
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+
+use super::effect::{OpId, PersistId, RequestId, Timer};
+
+/// One thing that happened outside the core.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The first event of a run, after the journal was read.
+    Started,
+    /// An effect of [`Effect::Send`](super::Effect::Send) ended.
+    Answered {
+        id: RequestId,
+        result: Result<Answer, LinkFailure>,
+    },
+    /// The writes of [`Effect::Persist`](super::Effect::Persist) are on disk, or are not.
+    Persisted {
+        id: PersistId,
+        result: Result<(), String>,
+    },
+    /// An effect of [`Effect::Execute`](super::Effect::Execute) ended.
+    Executed {
+        id: OpId,
+        result: OpResult,
+    },
+    Timer(Timer),
+    /// Discovery knows the kind, or does not; sent for every kind to be watched and again when it changes.
+    Kind {
+        kind: GroupKind,
+        served: Served,
+    },
+    /// A complete list of the kind's objects of ours (by label). Replaces all that was observed of the kind.
+    Listed {
+        kind: GroupKind,
+        objects: Vec<Observed>,
+    },
+    /// One object of ours was added or changed.
+    Observed(Box<Observed>),
+    /// An object left the watch: it was deleted, or lost its label.
+    Vanished {
+        key: ObjectKey,
+        uid: Uid,
+    },
+    /// The watch of a kind is not current: nothing may be concluded from absence until the next `Listed`.
+    WatchLost {
+        kind: GroupKind,
+        reason: Reason,
+        message: String,
+    },
+    /// The process is asked to end: finish what is under way, report once, stop.
+    Stop,
+}
+
+/// How the target's API server serves a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    Yes {
+        namespaced: bool,
+        status: bool,
+    },
+    No,
+    /// Discovery failed: neither yes nor no.
+    Unknown,
+}
+
+/// An answer that is authentic: signed by the pinned hub, for the request it answers.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Enrolled(EnrolAnswer),
+    Session(SessionAnswer),
+    Desired(DesiredAnswer),
+    /// Every complete body was checked against its SHA-256.
+    Bodies(BodiesAnswer),
+    Reported(ReportedAnswer),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+pub enum LinkFailure {
+    /// The hub said no, signed.
+    Refused(Refusal),
+    /// Nothing authentic came back: no connection, a proxy's or a portal's answer, a wrong signature.
+    Unreachable { message: String, retry_after: Option<Duration> },
+}
+
+/// What is known of a local object from a list, a watch or a write. Cheap: no spec.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub resource_version: Arc<str>,
+    /// Zero where the kind has none.
+    pub generation: i64,
+    /// The hash of the managedFields entries of our managers, without their time; none if there are none.
+    pub managed: Option<Digest>,
+    /// The mark, if there is a readable one.
+    pub mark: Option<Arc<Mark>>,
+    /// Whether the label names this target.
+    pub labelled: bool,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    pub health: Health,
+    pub health_message: String,
+    /// `.status.observedGeneration`.
+    pub observed_generation: Option<i64>,
+    pub terminal: Option<Terminal>,
+    /// `.status`, for kinds that have the subresource. Not kept by the core beyond the report.
+    pub status: Option<Arc<RawValue>>,
+    /// Somebody else manages it declaratively: a server-side-apply manager, Helm, Argo CD or Flux.
+    pub managed_elsewhere: bool,
+}
+
+/// How an operation on the cluster ended.
+#[derive(Clone, Debug)]
+pub enum OpResult {
+    /// The object is as asked for; this is how it was returned. `conflicts` names the fields left to others, by
+    /// manager, where the policy says to report them.
+    Written {
+        observed: Box<Observed>,
+        conflicts: Vec<FieldConflict>,
+    },
+    /// A creation found an object there.
+    Exists(Box<Observed>),
+    /// The object is gone, or was not there.
+    Gone,
+    /// Deletion was accepted and waits for finalizers.
+    Finalizing,
+    /// A precondition (UID, resourceVersion) did not hold: something else is there now.
+    PreconditionFailed,
+    /// A live list found nothing foreign; or found this many foreign objects, one of them named.
+    Emptiness {
+        foreign: u64,
+        example: Option<String>,
+        ours: u64,
+    },
+    Failed {
+        reason: Reason,
+        message: String,
+        retry_after: Option<Duration>,
+    },
+}
+
+/// A field that is another manager's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldConflict {
+    pub manager: String,
+    pub field: String,
+}

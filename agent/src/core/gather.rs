@@ -1,0 +1,287 @@
+//! Puts a desired set together from pages, as `tideline_common::wire::v1::DesiredRequest` describes.
+//!
+//! What is gathered is kept as changes onto the accepted set, so that a small change costs little however large the set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_common::limits::DESIRED_OBJECTS_MAX;
+use tideline_common::wire::v1::{Accepted, DesiredPage, TerminalFact};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Version};
+
+/// A set that is complete and whose digest was verified, as the difference from the accepted one.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) accepted: Accepted,
+    /// Only what differs.
+    pub(super) put: Vec<Arc<Entry>>,
+    pub(super) remove: Vec<ObjectKey>,
+    pub(super) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    /// Every removal that is authorised: told by a tombstone, or by absence within one epoch.
+    pub(super) tombstones: BTreeSet<Tombstone>,
+    pub(super) terminal: Vec<TerminalFact>,
+}
+
+/// What to ask next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) since: Option<Version>,
+    pub(super) digest: Option<Digest>,
+    pub(super) after: Option<ObjectKey>,
+}
+
+/// What a page led to.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// More is to be asked.
+    Ask,
+    Complete(Box<Change>),
+    /// The set is the accepted one.
+    NothingNew,
+    /// What was gathered is of no use; everything must be asked for anew.
+    Again(Flaw),
+    /// The answer must not be believed; what is accepted stands.
+    Refuse(Flaw),
+}
+
+/// Why an answer was of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Flaw {
+    /// Digest or count of the whole differ from what the hub says.
+    Incomplete,
+    /// Older than what was accepted or already gathered: a replica that lags, or a hub that lost history.
+    Older,
+    /// The accepted version under another digest: the hub lost history.
+    OtherHistory,
+    /// A page that does not belong to the question, or that leads nowhere.
+    OutOfPlace,
+    /// More entries than a target may have.
+    TooLarge,
+    /// An entry names a policy that was never sent.
+    PolicyMissing,
+}
+
+#[derive(Debug)]
+pub(super) struct Gather {
+    /// What the changes are onto; none for a snapshot.
+    onto: Option<Accepted>,
+    changes: BTreeMap<ObjectKey, Option<Arc<Entry>>>,
+    digest: SetDigest,
+    len: usize,
+    policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    tombstones: BTreeSet<Tombstone>,
+    terminal: Vec<TerminalFact>,
+    walk: Walk,
+}
+
+/// One pass over the pages of one question.
+#[derive(Debug)]
+struct Walk {
+    since: Option<Version>,
+    /// Whether `since` is the accepted set and not what an earlier walk of this gathering began at.
+    whole: bool,
+    after: Option<ObjectKey>,
+    first: Option<At>,
+    latest: Option<Version>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct At {
+    version: Version,
+    digest: Digest,
+    total: u64,
+}
+
+impl Gather {
+    /// Asks for what changed since the accepted set.
+    pub(super) fn changes(accepted: Accepted, desired: &DesiredSet) -> Self {
+        Self::begin(Some(accepted), desired.buckets().clone(), desired.len())
+    }
+
+    /// Asks for everything.
+    pub(super) fn everything() -> Self {
+        Self::begin(None, SetDigest::default(), 0)
+    }
+
+    fn begin(onto: Option<Accepted>, digest: SetDigest, len: usize) -> Self {
+        let since = onto.map(|accepted| accepted.version);
+        Self {
+            onto,
+            changes: BTreeMap::new(),
+            digest,
+            len,
+            policies: BTreeMap::new(),
+            tombstones: BTreeSet::new(),
+            terminal: Vec::new(),
+            walk: Walk { since, whole: true, after: None, first: None, latest: None },
+        }
+    }
+
+    pub(super) fn question(&self) -> Question {
+        let Walk { since, whole, after, .. } = &self.walk;
+        let whole = *whole && after.is_none();
+        Question {
+            since: *since,
+            digest: self.onto.filter(|_| whole).map(|accepted| accepted.digest),
+            after: after.clone(),
+        }
+    }
+
+    /// Whether nothing was gathered yet, so that the hub may take its time to answer.
+    pub(super) fn may_wait(&self) -> bool {
+        self.walk.whole && self.walk.after.is_none() && self.onto.is_some()
+    }
+
+    /// The hub says that nothing changed since the version asked about.
+    pub(super) fn nothing_new(&mut self, held: &Held<'_>) -> Step {
+        if self.walk.after.is_some() || self.walk.since.is_none() {
+            Step::Again(Flaw::OutOfPlace)
+        } else if self.walk.whole {
+            Step::NothingNew
+        } else {
+            match self.walk.first {
+                Some(at) => self.complete(at, held),
+                None => Step::Again(Flaw::OutOfPlace),
+            }
+        }
+    }
+
+    /// Takes a page. `held` is the accepted set that changes are onto.
+    pub(super) fn page(&mut self, page: DesiredPage, held: &Held<'_>) -> Step {
+        if let Err(step) = self.check(&page, held) {
+            return step;
+        }
+        let at = At { version: page.at, digest: page.digest, total: page.total };
+        let next = page.next.clone();
+        let first_page = self.walk.after.is_none();
+        if first_page {
+            self.walk.first = Some(at);
+        }
+        self.walk.latest = Some(at.version);
+        self.take(page, held);
+        if self.len > DESIRED_OBJECTS_MAX {
+            return Step::Refuse(Flaw::TooLarge);
+        }
+        match next {
+            Some(cursor) => {
+                self.walk.after = Some(cursor);
+                Step::Ask
+            }
+            None if first_page => self.complete(at, held),
+            None => {
+                // The pages are of different revisions: what changed since the first is asked for until it fits one.
+                let began = self.walk.first.map(|at| at.version);
+                self.walk =
+                    Walk { since: began, whole: false, after: None, first: self.walk.first, latest: Some(at.version) };
+                Step::Ask
+            }
+        }
+    }
+
+    fn check(&self, page: &DesiredPage, held: &Held<'_>) -> Result<(), Step> {
+        if let Some(accepted) = held.accepted {
+            if page.at < accepted.version {
+                return Err(Step::Refuse(Flaw::Older));
+            }
+            if page.at == accepted.version && page.digest != accepted.digest {
+                return Err(Step::Refuse(Flaw::OtherHistory));
+            }
+        }
+        if self.walk.latest.is_some_and(|latest| page.at < latest) {
+            return Err(Step::Again(Flaw::Older));
+        }
+        let stuck = page.next.as_ref().is_some_and(|next| self.walk.after.as_ref().is_some_and(|after| next <= after));
+        // Changes never lead from one epoch into the next.
+        let crossed = self.walk.since.is_some_and(|since| since.epoch != page.at.epoch);
+        if page.snapshot != self.walk.since.is_none() || stuck || crossed {
+            return Err(Step::Again(Flaw::OutOfPlace));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, page: DesiredPage, held: &Held<'_>) {
+        let DesiredPage { snapshot, entries, tombstones, policies, terminal, .. } = page;
+        if !snapshot {
+            for Tombstone { key, source } in &tombstones {
+                if self.present(key, held).is_some_and(|entry| entry.source.uid == *source) {
+                    self.change(key.clone(), None, held);
+                }
+            }
+        }
+        for entry in entries {
+            self.change(entry.key.clone(), Some(entry), held);
+        }
+        self.tombstones.extend(tombstones);
+        self.policies.extend(policies);
+        self.terminal.extend(terminal);
+    }
+
+    fn present<'a>(&'a self, key: &ObjectKey, held: &Held<'a>) -> Option<&'a Arc<Entry>> {
+        match self.changes.get(key) {
+            Some(change) => change.as_ref(),
+            None if self.onto.is_some() => held.desired.get(key),
+            None => None,
+        }
+    }
+
+    fn change(&mut self, key: ObjectKey, entry: Option<Arc<Entry>>, held: &Held<'_>) {
+        if let Some(hash) = self.present(&key, held).map(|former| former.hash()) {
+            self.digest.remove(hash);
+            self.len -= 1;
+        }
+        if let Some(entry) = &entry {
+            self.digest.add(entry.hash());
+            self.len += 1;
+        }
+        self.changes.insert(key, entry);
+    }
+
+    fn complete(&mut self, at: At, held: &Held<'_>) -> Step {
+        if self.len as u64 != at.total || self.digest.digest() != at.digest {
+            return Step::Again(Flaw::Incomplete);
+        }
+        let accepted = Accepted { version: at.version, digest: at.digest };
+        if self.onto == Some(accepted) && self.tombstones.is_empty() {
+            return Step::NothingNew;
+        }
+        let mut put = Vec::new();
+        let mut remove = Vec::new();
+        let changes = std::mem::take(&mut self.changes);
+        if self.onto.is_none() {
+            remove.extend(held.desired.iter().map(|(key, _)| key).filter(|key| !changes.contains_key(*key)).cloned());
+        }
+        for (key, change) in changes {
+            let former = held.desired.get(&key);
+            match change {
+                Some(entry) if former != Some(&entry) => put.push(entry),
+                None if former.is_some() => remove.push(key),
+                Some(_) | None => {}
+            }
+        }
+        let policies = std::mem::take(&mut self.policies);
+        let named =
+            |entry: &Arc<Entry>| policies.contains_key(&entry.policy) || held.policies.contains_key(&entry.policy);
+        if !put.iter().all(named) {
+            return Step::Again(Flaw::PolicyMissing);
+        }
+        let mut tombstones = std::mem::take(&mut self.tombstones);
+        if held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch) {
+            let absent = remove.iter().filter_map(|key| held.desired.get(key));
+            tombstones
+                .extend(absent.map(|entry| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() }));
+        }
+        let terminal = std::mem::take(&mut self.terminal);
+        Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal }))
+    }
+}
+
+/// What was accepted last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'a> {
+    pub(super) accepted: Option<Accepted>,
+    pub(super) desired: &'a DesiredSet,
+    pub(super) policies: &'a BTreeMap<Digest, Arc<ApplyPolicy>>,
+}
+
+#[cfg(test)]
+mod tests;

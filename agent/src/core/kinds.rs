@@ -1,0 +1,167 @@
+//! Which kinds are watched, and whether what is known of each is complete and current.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::TargetCondition;
+use tideline_common::{GroupKind, Reason};
+
+use super::event::Served;
+
+/// What may be concluded about a kind's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// Nothing was heard yet.
+    Unlisted,
+    /// Discovery failed.
+    Unknown,
+    /// The cluster does not serve the kind, so there are no objects of it.
+    Missing,
+    /// What is not seen is not there.
+    Current,
+    /// What is not seen may be there.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    kinds: BTreeMap<GroupKind, Kind>,
+    watched: BTreeMap<GroupKind, Arc<str>>,
+    changed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    /// Entries, records and removals of this kind.
+    references: usize,
+    version: Arc<str>,
+    served: Option<Served>,
+    watch: Watch,
+}
+
+#[derive(Debug, Default)]
+enum Watch {
+    #[default]
+    Unlisted,
+    Current,
+    Lost(Reason, String),
+}
+
+impl Kinds {
+    /// Something needs the kind; `version` counts if no entry says another.
+    pub(super) fn refer(&mut self, kind: &GroupKind, version: &Arc<str>) {
+        let entry = self.kinds.entry(kind.clone()).or_default();
+        entry.references += 1;
+        self.changed |= entry.references == 1;
+        if entry.version.is_empty() && !version.is_empty() {
+            entry.version = Arc::clone(version);
+            self.changed = true;
+        }
+    }
+
+    pub(super) fn unrefer(&mut self, kind: &GroupKind) {
+        if let Some(entry) = self.kinds.get_mut(kind) {
+            entry.references = entry.references.saturating_sub(1);
+            self.changed |= entry.references == 0;
+        }
+    }
+
+    /// Entries decide which version is spoken.
+    pub(super) fn speak(&mut self, kind: &GroupKind, version: &Arc<str>) {
+        if let Some(entry) = self.kinds.get_mut(kind)
+            && entry.version != *version
+        {
+            entry.version = Arc::clone(version);
+            self.changed = true;
+        }
+    }
+
+    pub(super) fn version(&self, kind: &GroupKind) -> Arc<str> {
+        self.kinds.get(kind).map(|kind| Arc::clone(&kind.version)).unwrap_or_default()
+    }
+
+    pub(super) fn is_needed(&self, kind: &GroupKind) -> bool {
+        self.kinds.get(kind).is_some_and(|kind| kind.references > 0)
+    }
+
+    /// The kinds to watch from now on, if they are not those of the last time.
+    pub(super) fn take_change(&mut self) -> Option<BTreeMap<GroupKind, Arc<str>>> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        self.kinds.retain(|_, kind| kind.references > 0);
+        let watch: BTreeMap<_, _> =
+            self.kinds.iter().map(|(name, kind)| (name.clone(), Arc::clone(&kind.version))).collect();
+        if watch == self.watched {
+            return None;
+        }
+        self.watched.clone_from(&watch);
+        Some(watch)
+    }
+
+    /// Returns whether that is new.
+    pub(super) fn served(&mut self, kind: &GroupKind, served: Served) -> bool {
+        let Some(entry) = self.kinds.get_mut(kind) else { return false };
+        let news = entry.served != Some(served);
+        entry.served = Some(served);
+        if served == Served::No {
+            entry.watch = Watch::Unlisted;
+        }
+        news
+    }
+
+    pub(super) fn listed(&mut self, kind: &GroupKind) {
+        if let Some(entry) = self.kinds.get_mut(kind) {
+            entry.watch = Watch::Current;
+        }
+    }
+
+    pub(super) fn lost(&mut self, kind: &GroupKind, reason: Reason, message: String) {
+        if let Some(entry) = self.kinds.get_mut(kind) {
+            entry.watch = Watch::Lost(reason, message);
+        }
+    }
+
+    pub(super) fn view(&self, kind: &GroupKind) -> View {
+        self.kinds.get(kind).map_or(View::Unlisted, Kind::view)
+    }
+
+    /// Whether all that is needed is known and current. That a kind is not served is knowledge too.
+    pub(super) fn in_sync(&self) -> bool {
+        self.kinds.values().all(|kind| matches!(kind.view(), View::Current | View::Missing))
+    }
+
+    /// Those whose objects have a status of their own.
+    pub(super) fn with_status(&self) -> Vec<GroupKind> {
+        let has = |kind: &Kind| matches!(kind.served, Some(Served::Yes { status: true, .. }));
+        self.kinds.iter().filter(|(_, kind)| has(kind)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The watches that are not current, counted by reason, with one of them named.
+    pub(super) fn conditions(&self) -> Vec<TargetCondition> {
+        let mut conditions: BTreeMap<Reason, TargetCondition> = BTreeMap::new();
+        for (name, kind) in &self.kinds {
+            if let Watch::Lost(reason, message) = &kind.watch {
+                let condition = conditions.entry(*reason).or_insert_with(|| TargetCondition {
+                    reason: *reason,
+                    count: 0,
+                    message: format!("cannot watch {name}: {message}"),
+                });
+                condition.count += 1;
+            }
+        }
+        conditions.into_values().collect()
+    }
+}
+
+impl Kind {
+    fn view(&self) -> View {
+        match (self.served, &self.watch) {
+            (Some(Served::No), _) => View::Missing,
+            (_, Watch::Current) => View::Current,
+            (_, Watch::Lost(..)) => View::Lost,
+            (Some(Served::Unknown), Watch::Unlisted) => View::Unknown,
+            (Some(Served::Yes { .. }) | None, Watch::Unlisted) => View::Unlisted,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What is known of each object, and how it follows from what the cluster says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::{Digest, GroupKind, Mark, Monotonic, ObjectKey, Ownership, Reason, Uid};
+
+use super::Core;
+use super::effect::{AppliedRecord, OpId};
+use super::event::{Observed, Served};
+use super::kinds::View;
+
+/// One place at the cluster: assigned, or ours, or to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Object {
+    pub(super) record: Option<AppliedRecord>,
+    /// Writes of the record that are not on disk yet; what they say is not reported before.
+    pub(super) unrecorded: u32,
+    /// What the watch, or a write after it, showed.
+    pub(super) seen: Option<Seen>,
+    /// What a creation found in its place. Good for one decision: nothing tells when it changes.
+    pub(super) probe: Option<Seen>,
+    /// A write found something else than was seen there; the next creation finds out what.
+    pub(super) doubted: bool,
+    pub(super) flight: Option<OpId>,
+    /// The present entry was tried, well or not.
+    pub(super) tried: bool,
+    /// The wave under which it is in the queue.
+    pub(super) queued: Option<i32>,
+    pub(super) failures: u32,
+    pub(super) retry_at: Option<Monotonic>,
+    /// Corrections in a row, and when the last was made: somebody may be undoing them.
+    pub(super) corrections: (u32, Monotonic),
+    pub(super) outcome: Outcome,
+    /// Something that happened once, and for which source.
+    pub(super) terminal: Option<(Uid, Terminal)>,
+    pub(super) live: Live,
+    /// What the hub acknowledged last.
+    pub(super) told: Option<Told>,
+}
+
+/// How the last try went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) progress: Progress,
+    pub(super) reason: Option<Reason>,
+    pub(super) message: String,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self { progress: Progress::Pending, reason: None, message: String::new() }
+    }
+}
+
+/// What is reported of the live object.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) health: Health,
+    pub(super) message: String,
+    /// The source generation that the status is about.
+    pub(super) observed_generation: Option<i64>,
+    pub(super) status: Status,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum Status {
+    #[default]
+    None,
+    Known(Arc<RawValue>),
+    /// Reported and dropped. It is read again if a report is due for another reason.
+    Dropped,
+    /// Being read again.
+    Awaited,
+}
+
+/// A report by its digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) facts: Digest,
+    pub(super) status: Option<Digest>,
+}
+
+/// What decisions are made from.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) uid: Uid,
+    pub(super) resource_version: Arc<str>,
+    pub(super) generation: i64,
+    pub(super) managed: Option<Digest>,
+    pub(super) mark: Option<Arc<Mark>>,
+    pub(super) labelled: bool,
+    pub(super) deleting: bool,
+    pub(super) managed_elsewhere: bool,
+    pub(super) observed_generation: Option<i64>,
+}
+
+impl From<&Observed> for Seen {
+    fn from(observed: &Observed) -> Self {
+        Self {
+            uid: observed.uid.clone(),
+            resource_version: Arc::clone(&observed.resource_version),
+            generation: observed.generation,
+            managed: observed.managed,
+            mark: observed.mark.clone(),
+            labelled: observed.labelled,
+            deleting: observed.deleting,
+            managed_elsewhere: observed.managed_elsewhere,
+            observed_generation: observed.observed_generation,
+        }
+    }
+}
+
+impl Seen {
+    /// Whether a decision could differ; a change of status alone makes no difference.
+    fn decides_like(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.generation == other.generation
+            && self.managed == other.managed
+            && self.labelled == other.labelled
+            && self.deleting == other.deleting
+            && self.mark == other.mark
+    }
+
+    /// Whether this is an earlier state of the same object. Resource versions of one object are comparable where they
+    /// are decimal numbers (KEP-5504); where they are not, what comes later is taken to be later.
+    fn is_older_than(&self, other: &Self) -> bool {
+        let number = |seen: &Self| seen.resource_version.parse::<u128>().ok();
+        self.uid == other.uid && number(self).zip(number(other)).is_some_and(|(this, other)| this < other)
+    }
+}
+
+impl Core {
+    pub(super) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
+        if self.kinds.served(kind, served) {
+            if served == Served::No {
+                self.unsee(kind, |_| true);
+            }
+            self.enqueue_kind(now, kind);
+        }
+    }
+
+    pub(super) fn watch_lost(&mut self, now: Monotonic, kind: &GroupKind, reason: Reason, message: String) {
+        let unlisted = self.kinds.view(kind) == View::Unlisted;
+        self.kinds.lost(kind, reason, message);
+        for key in self.keys_of(kind) {
+            // The list that was to bring its status does not come.
+            if let Some(object) = self.objects.get_mut(&key)
+                && matches!(object.live.status, Status::Awaited)
+            {
+                object.live.status = Status::Dropped;
+                self.reports.dirty(&key, now);
+            }
+        }
+        if unlisted {
+            self.enqueue_kind(now, kind);
+        }
+    }
+
+    pub(super) fn listed(&mut self, now: Monotonic, kind: &GroupKind, objects: Vec<Observed>) {
+        if !self.kinds.is_needed(kind) {
+            return;
+        }
+        self.kinds.listed(kind);
+        let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
+        self.unsee(kind, |key| !listed.contains(key));
+        for observed in objects {
+            self.observed(now, observed);
+        }
+        self.enqueue_kind(now, kind);
+    }
+
+    pub(super) fn observed(&mut self, now: Monotonic, observed: Observed) {
+        let key = observed.key.clone();
+        if !self.kinds.is_needed(&key.kind) {
+            return;
+        }
+        let marked_ours = self
+            .me()
+            .zip(observed.mark.as_ref())
+            .is_some_and(|(me, mark)| mark.ownership(me.hub, me.target, &key) == Ownership::Ours);
+        // Copies and strangers that only carry our label are none of our business.
+        if !marked_ours && !self.objects.contains_key(&key) {
+            return;
+        }
+        let news = self.see(&key, observed);
+        let object = &self.objects[&key];
+        // What waits for its retry is not tried sooner because its status changes.
+        if news || object.retry_at.is_none() {
+            self.enqueue(&key);
+        }
+        self.reports.dirty(&key, now);
+        if key.kind.is("", "Namespace") {
+            self.wake_namespace(&key.name);
+        }
+    }
+
+    /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
+    pub(super) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
+        let source = self.desired.get(key).map(|entry| entry.source.uid.clone());
+        let object = self.objects.entry(key.clone()).or_default();
+        let seen = Seen::from(&observed);
+        if object.seen.as_ref().is_some_and(|former| seen.is_older_than(former)) {
+            return false;
+        }
+        let news = !object.seen.as_ref().is_some_and(|former| former.decides_like(&seen));
+        object.seen = Some(seen);
+        object.doubted = false;
+        object.live.health = observed.health;
+        object.live.message = observed.health_message;
+        object.live.status = observed.status.map_or(Status::None, Status::Known);
+        object.translate_generation();
+        let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone()).or(source);
+        if let Some((source, fact)) = source.zip(observed.terminal) {
+            self.note_terminal(key, source, fact);
+        }
+        news
+    }
+
+    pub(super) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
+            object.unsee();
+            self.enqueue(key);
+            self.reports.dirty(key, now);
+            self.forget_if_empty(key);
+        }
+    }
+
+    /// Every key of a kind of which something is known, in order.
+    pub(super) fn keys_of(&self, kind: &GroupKind) -> Vec<ObjectKey> {
+        let from = ObjectKey::new(kind.clone(), "", "");
+        self.objects.range(from..).map(|(key, _)| key).take_while(|key| key.kind == *kind).cloned().collect()
+    }
+
+    fn unsee(&mut self, kind: &GroupKind, gone: impl Fn(&ObjectKey) -> bool) {
+        for key in self.keys_of(kind) {
+            if gone(&key) {
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.unsee();
+                }
+                self.forget_if_empty(&key);
+            }
+        }
+    }
+
+    fn enqueue_kind(&mut self, now: Monotonic, kind: &GroupKind) {
+        for key in self.keys_of(kind) {
+            self.enqueue(&key);
+            self.reports.dirty(&key, now);
+        }
+    }
+}
+
+impl Object {
+    pub(super) fn unsee(&mut self) {
+        self.seen = None;
+        self.live = Live { observed_generation: self.live.observed_generation, ..Live::default() };
+    }
+
+    /// The local controller has seen our last apply: what it says now is about that source generation.
+    pub(super) fn translate_generation(&mut self) {
+        if let (Some(record), Some(seen)) = (&self.record, &self.seen)
+            && record.uid == seen.uid
+            && seen.observed_generation.is_some_and(|observed| observed >= record.generation)
+        {
+            self.live.observed_generation = Some(record.source_generation);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Decides, for one assigned object, what to do next. Pure: the same situation always gives the same decision, and
+//! carrying it out leads to a situation in which nothing is to be done.
+
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{
+    ApplyMode, ApplyPolicy, DriftPolicy, Entry, EntryState, HubId, Mark, Origin, Ownership, Prune, PruneAdopted,
+    Reason, Takeover, TargetId, Uid,
+};
+
+use super::effect::{AppliedRecord, ApplyTakeover};
+use super::kinds::View;
+use super::observe::Seen;
+
+/// Whose agent this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Me {
+    pub(super) hub: HubId,
+    pub(super) target: TargetId,
+}
+
+/// All that is known about an assigned object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Situation<'a> {
+    pub(super) me: Me,
+    pub(super) entry: &'a Entry,
+    /// Absent if it was lost with the journal.
+    pub(super) policy: Option<&'a ApplyPolicy>,
+    pub(super) body: Body,
+    pub(super) record: Option<&'a AppliedRecord>,
+    pub(super) seen: Option<&'a Seen>,
+    pub(super) view: View,
+    /// A fact of this very source.
+    pub(super) terminal: Option<Terminal>,
+    pub(super) marks: Marks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Held,
+    Missing,
+}
+
+/// What a mark says that the journal does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marks {
+    /// The journal was lost: a mark that says just what is desired is believed, so that nothing is applied twice.
+    Believed,
+    /// The journal is whole: it misses at most a write that was under way, which is done again.
+    Checked,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It is as it should be, or is to be left as it is.
+    Nothing(Settled),
+    /// What is there is ours and right; only the journal does not know.
+    Record {
+        uid: Uid,
+        origin: Origin,
+    },
+    Create,
+    Apply {
+        uid: Uid,
+        takeover: ApplyTakeover,
+        origin: Origin,
+    },
+    /// Something has to happen first that the agent will be told of.
+    Wait(Reason),
+    /// Assigned, but not to be applied.
+    Withhold(Reason),
+    /// Cannot be done, for now.
+    Fail(Reason, String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    Unchanged,
+    /// It was changed locally, and the policy says to report that and no more.
+    Drifted,
+    /// Done once and for all.
+    Terminal,
+}
+
+/// The mark that a local object of this entry must carry.
+pub(super) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> Mark {
+    Mark {
+        v: 1,
+        hub: me.hub,
+        target: me.target,
+        source: entry.source.clone(),
+        local: entry.key.clone(),
+        generation: entry.generation,
+        input: entry.input,
+        // An implied namespace is nobody's to delete.
+        prune: if entry.implied { Prune::Orphan } else { policy.prune },
+        prune_adopted: if entry.implied { PruneAdopted::Orphan } else { policy.prune_adopted },
+        origin,
+    }
+}
+
+pub(super) fn plan(situation: Situation<'_>) -> Decision {
+    let Situation { entry, policy, body, seen, view, terminal, .. } = situation;
+    match entry.state {
+        EntryState::Apply => {}
+        EntryState::Hold(reason) | EntryState::Withheld(reason) => return Decision::Withhold(reason),
+    }
+    match view {
+        View::Unlisted => return Decision::Wait(Reason::Progressing),
+        View::Unknown => return Decision::Wait(Reason::Unavailable),
+        View::Missing => {
+            return Decision::Fail(Reason::KindMissing, format!("this cluster does not serve {}", entry.key.kind));
+        }
+        View::Current | View::Lost => {}
+    }
+    let Some(policy) = policy else {
+        return Decision::Fail(Reason::BodyMissing, "its policy was lost with the journal; it is fetched again".into());
+    };
+    let decision = match seen {
+        Some(seen) => present(situation, policy, seen),
+        None => match terminal {
+            Some(Terminal::Finished | Terminal::CreatedOnce) => Decision::Nothing(Settled::Terminal),
+            Some(Terminal::Unknown) | None => absent(situation, policy),
+        },
+    };
+    match (&decision, body) {
+        (Decision::Create | Decision::Apply { .. }, Body::Missing) => {
+            Decision::Fail(Reason::BodyMissing, "its body is not in the journal; it is fetched again".into())
+        }
+        _ => decision,
+    }
+}
+
+/// Nothing is seen in its place.
+fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
+    let Situation { entry, record, view, .. } = situation;
+    match (record, view) {
+        (Some(record), _) if policy.mode == ApplyMode::CreateOnly && record.source == entry.source.uid => {
+            Decision::Nothing(Settled::Terminal)
+        }
+        // While the view is not current nothing follows from not seeing it; it is written to where it was.
+        (Some(record), View::Lost) => {
+            if is_as_recorded(entry, record) {
+                Decision::Nothing(Settled::Unchanged)
+            } else {
+                apply_onto(record)
+            }
+        }
+        // A creation is safe without a look: where something is, it is refused and told what is there.
+        (Some(_) | None, _) => Decision::Create,
+    }
+}
+
+/// Something is in its place.
+fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decision {
+    let Situation { me, entry, record, .. } = situation;
+    let record = record.filter(|record| record.uid == seen.uid);
+    let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, &entry.key));
+    match (ownership, record) {
+        (Some(Ownership::Foreign), _) => {
+            return Decision::Fail(Reason::Conflict, "it is managed by another hub or for another target".into());
+        }
+        (Some(Ownership::Copy), None) => {
+            return Decision::Fail(
+                Reason::Copy,
+                "an object is there whose mark is another's: somebody copied it; remove its label and annotation"
+                    .into(),
+            );
+        }
+        (None, None) if entry.implied => return Decision::Nothing(Settled::Unchanged),
+        (None, None) => return adopt(policy, seen),
+        (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}
+    }
+    if seen.deleting {
+        return Decision::Wait(Reason::Finalizing);
+    }
+    let origin = match (record, &seen.mark) {
+        (Some(record), _) => record.origin,
+        (None, Some(mark)) => mark.origin,
+        (None, None) => Origin::Adopted,
+    };
+    match record {
+        None => {
+            let right = seen.mark.as_deref() == Some(&mark_of(me, entry, policy, origin));
+            let left_alone = policy.mode == ApplyMode::CreateOnly || entry.implied;
+            if left_alone || (right && situation.marks == Marks::Believed) {
+                Decision::Record { uid: seen.uid.clone(), origin }
+            } else {
+                Decision::Apply { uid: seen.uid.clone(), takeover: ApplyTakeover::Posted, origin }
+            }
+        }
+        Some(record) => ours(situation, policy, seen, record),
+    }
+}
+
+/// It is ours, and the journal knows it.
+fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &AppliedRecord) -> Decision {
+    let Situation { me, entry, .. } = situation;
+    if policy.mode == ApplyMode::CreateOnly || entry.implied {
+        return if record.source == entry.source.uid {
+            Decision::Nothing(Settled::Unchanged)
+        } else {
+            Decision::Record { uid: seen.uid.clone(), origin: record.origin }
+        };
+    }
+    if !is_as_recorded(entry, record) {
+        return apply_onto(record);
+    }
+    // Where the kind has no generation the managedFields hash alone decides: a change of a field of ours by anybody
+    // else takes the field out of our entry, and a change of anything else is none of ours.
+    let drifted = seen.managed != record.managed
+        || seen.generation != record.generation
+        || !seen.labelled
+        || seen.mark.as_deref() != Some(&mark_of(me, entry, policy, record.origin));
+    match (drifted, policy.drift) {
+        (false, _) => Decision::Nothing(Settled::Unchanged),
+        (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
+        (true, DriftPolicy::Correct) => apply_onto(record),
+    }
+}
+
+/// An object without a mark is there that the journal does not know.
+fn adopt(policy: &ApplyPolicy, seen: &Seen) -> Decision {
+    let adopted = Decision::Apply { uid: seen.uid.clone(), takeover: ApplyTakeover::Adopt, origin: Origin::Adopted };
+    match policy.takeover {
+        Takeover::Always => adopted,
+        Takeover::IfUnmanaged if !seen.managed_elsewhere => adopted,
+        Takeover::IfUnmanaged => {
+            Decision::Fail(Reason::Unmanaged, "an object is there that something else manages declaratively".into())
+        }
+        Takeover::Never => {
+            Decision::Fail(Reason::Unmanaged, "an object is there, and the policy forbids to take it over".into())
+        }
+    }
+}
+
+fn apply_onto(record: &AppliedRecord) -> Decision {
+    let takeover = if record.posted { ApplyTakeover::Posted } else { ApplyTakeover::None };
+    Decision::Apply { uid: record.uid.clone(), takeover, origin: record.origin }
+}
+
+fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
+    record.input == entry.input
+        && record.policy == entry.policy
+        && record.source == entry.source.uid
+        && record.source_generation == entry.generation
+}
+
+/// What the journal shall know after a write, or of what was found to be right.
+pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool) -> AppliedRecord {
+    AppliedRecord {
+        uid: seen.uid.clone(),
+        version: Arc::clone(&entry.version),
+        source: entry.source.uid.clone(),
+        input: entry.input,
+        policy: entry.policy,
+        source_generation: entry.generation,
+        managed: seen.managed,
+        generation: seen.generation,
+        resource_version: Arc::clone(&seen.resource_version),
+        origin,
+        posted,
+    }
+}
+
+#[cfg(test)]
+mod tests;

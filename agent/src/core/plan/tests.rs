@@ -1,0 +1,322 @@
+use expect_test::{Expect, expect};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::{ConflictPolicy, Digest};
+
+use super::super::tests::{entry, key, me, uid};
+use super::*;
+
+/// One situation, to be varied.
+#[derive(Clone)]
+struct Case {
+    entry: Entry,
+    policy: ApplyPolicy,
+    body: Body,
+    record: Option<AppliedRecord>,
+    seen: Option<Seen>,
+    view: View,
+    terminal: Option<Terminal>,
+    marks: Marks,
+}
+
+impl Case {
+    /// Assigned, applied, seen and unchanged.
+    fn unchanged() -> Self {
+        let entry = entry(&key("apps", "Deployment", "web"), 1, 1);
+        let policy = ApplyPolicy::default();
+        let mark = mark_of(me(), &entry, &policy, Origin::Created);
+        let seen = Seen {
+            uid: uid("u1"),
+            resource_version: "5".into(),
+            generation: 1,
+            managed: Some(Digest::of(b"managed")),
+            mark: Some(Arc::new(mark)),
+            labelled: true,
+            deleting: false,
+            managed_elsewhere: false,
+            observed_generation: None,
+        };
+        let record = record_of(&entry, &seen, Origin::Created, false);
+        Self {
+            entry,
+            policy,
+            body: Body::Held,
+            record: Some(record),
+            seen: Some(seen),
+            view: View::Current,
+            terminal: None,
+            marks: Marks::Checked,
+        }
+    }
+
+    fn decide(&self) -> Decision {
+        plan(Situation {
+            me: me(),
+            entry: &self.entry,
+            policy: Some(&self.policy),
+            body: self.body,
+            record: self.record.as_ref(),
+            seen: self.seen.as_ref(),
+            view: self.view,
+            terminal: self.terminal,
+            marks: self.marks,
+        })
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        self.seen.as_mut().unwrap()
+    }
+
+    fn mark(&mut self) -> &mut Mark {
+        Arc::make_mut(self.seen().mark.as_mut().unwrap())
+    }
+}
+
+fn check(cases: &[(&str, fn(&mut Case))], expected: &Expect) {
+    let mut table = String::new();
+    for (name, change) in cases {
+        let mut case = Case::unchanged();
+        change(&mut case);
+        let decision = match case.decide() {
+            Decision::Fail(reason, _) => format!("Fail({reason})"),
+            Decision::Wait(reason) => format!("Wait({reason})"),
+            Decision::Withhold(reason) => format!("Withhold({reason})"),
+            Decision::Nothing(settled) => format!("Nothing({settled:?})"),
+            Decision::Apply { uid, takeover, origin } => format!("Apply {uid} {takeover:?} {origin:?}"),
+            Decision::Record { uid, origin } => format!("Record {uid} {origin:?}"),
+            Decision::Create => "Create".to_owned(),
+        };
+        writeln!(table, "{name:42} {decision}").unwrap();
+    }
+    expected.assert_eq(&table);
+}
+
+#[test]
+fn what_is_unchanged_is_left_alone() {
+    check(
+        &[
+            ("unchanged", |_| {}),
+            ("another manager changed its fields", |case| case.seen().resource_version = "9".into()),
+            ("its body is missing", |case| case.body = Body::Missing),
+            ("its watch is lost", |case| {
+                case.seen = None;
+                case.view = View::Lost;
+            }),
+            ("create-only, and changed in the space", |case| {
+                case.policy.mode = ApplyMode::CreateOnly;
+                case.entry.input = Digest::of(b"new");
+            }),
+            ("create-only, and deleted", |case| {
+                case.policy.mode = ApplyMode::CreateOnly;
+                case.seen = None;
+            }),
+            ("a finished job, removed by its TTL", |case| {
+                case.seen = None;
+                case.terminal = Some(Terminal::Finished);
+            }),
+            ("the same, and the journal lost", |case| {
+                (case.seen, case.record) = (None, None);
+                case.terminal = Some(Terminal::Finished);
+            }),
+            ("an implied namespace, somebody else's", |case| {
+                case.entry.implied = true;
+                case.record = None;
+                case.seen().mark = None;
+            }),
+            ("an implied namespace, ours, changed", |case| {
+                case.entry.implied = true;
+                case.seen().managed = None;
+            }),
+            ("changed locally, to be reported only", |case| {
+                case.policy.drift = DriftPolicy::Report;
+                case.seen().managed = None;
+            }),
+        ],
+        &expect![[r#"
+            unchanged                                  Nothing(Unchanged)
+            another manager changed its fields         Nothing(Unchanged)
+            its body is missing                        Nothing(Unchanged)
+            its watch is lost                          Nothing(Unchanged)
+            create-only, and changed in the space      Nothing(Unchanged)
+            create-only, and deleted                   Nothing(Terminal)
+            a finished job, removed by its TTL         Nothing(Terminal)
+            the same, and the journal lost             Nothing(Terminal)
+            an implied namespace, somebody else's      Nothing(Unchanged)
+            an implied namespace, ours, changed        Nothing(Unchanged)
+            changed locally, to be reported only       Nothing(Drifted)
+        "#]],
+    );
+}
+
+#[test]
+fn what_changed_on_either_side_is_applied() {
+    check(
+        &[
+            ("its input", |case| case.entry.input = Digest::of(b"new")),
+            ("its policy", |case| case.entry.policy = Digest::of(b"new")),
+            ("its source, of the same content", |case| case.entry.source.uid = uid("s9")),
+            ("its source's generation", |case| case.entry.generation = 9),
+            ("a field of ours, locally", |case| case.seen().managed = Some(Digest::of(b"other"))),
+            ("its local generation", |case| case.seen().generation = 2),
+            ("its label is gone", |case| case.seen().labelled = false),
+            ("its mark is gone", |case| case.seen().mark = None),
+            ("its mark is garbled", |case| case.mark().local = key("", "ConfigMap", "other")),
+            ("posted before", |case| {
+                case.entry.input = Digest::of(b"new");
+                case.record.as_mut().unwrap().posted = true;
+            }),
+            ("its input, while the watch is lost", |case| {
+                case.entry.input = Digest::of(b"new");
+                case.seen = None;
+                case.view = View::Lost;
+            }),
+            ("its input, whose body is missing", |case| {
+                case.entry.input = Digest::of(b"new");
+                case.body = Body::Missing;
+            }),
+            ("deleted", |case| case.seen = None),
+            ("deleted and made again by somebody", |case| {
+                case.seen().uid = uid("u2");
+                case.seen().mark = None;
+            }),
+            ("adopted, and changed locally", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                case.seen().managed = None;
+            }),
+            ("being deleted", |case| case.seen().deleting = true),
+        ],
+        &expect![[r#"
+            its input                                  Apply u1 None Created
+            its policy                                 Apply u1 None Created
+            its source, of the same content            Apply u1 None Created
+            its source's generation                    Apply u1 None Created
+            a field of ours, locally                   Apply u1 None Created
+            its local generation                       Apply u1 None Created
+            its label is gone                          Apply u1 None Created
+            its mark is gone                           Apply u1 None Created
+            its mark is garbled                        Apply u1 None Created
+            posted before                              Apply u1 Posted Created
+            its input, while the watch is lost         Apply u1 None Created
+            its input, whose body is missing           Fail(BodyMissing)
+            deleted                                    Create
+            deleted and made again by somebody         Apply u2 Adopt Adopted
+            adopted, and changed locally               Apply u1 None Adopted
+            being deleted                              Wait(Finalizing)
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_journal_does_not_know_is_judged_by_its_mark() {
+    check(
+        &[
+            ("nothing there", |case| (case.seen, case.record) = (None, None)),
+            ("the same, and the watch is lost", |case| {
+                (case.seen, case.record) = (None, None);
+                case.view = View::Lost;
+            }),
+            ("ours", |case| case.record = None),
+            ("ours, the journal was lost", |case| {
+                case.record = None;
+                case.marks = Marks::Believed;
+            }),
+            ("ours of an older input, the journal was lost", |case| {
+                case.record = None;
+                case.marks = Marks::Believed;
+                case.entry.input = Digest::of(b"new");
+            }),
+            ("ours, create-only", |case| {
+                case.record = None;
+                case.policy.mode = ApplyMode::CreateOnly;
+            }),
+            ("another hub's", |case| {
+                case.record = None;
+                case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("another hub's, though in the journal", |case| {
+                case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("another target's", |case| {
+                case.record = None;
+                case.mark().target = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("a copy", |case| {
+                case.record = None;
+                case.mark().local = key("", "ConfigMap", "other");
+            }),
+            ("unmarked", |case| {
+                case.record = None;
+                case.seen().mark = None;
+            }),
+            ("unmarked, and Helm's", |case| {
+                case.record = None;
+                case.seen().mark = None;
+                case.seen().managed_elsewhere = true;
+            }),
+            ("the same, to be taken over always", |case| {
+                case.record = None;
+                case.seen().mark = None;
+                case.seen().managed_elsewhere = true;
+                case.policy.takeover = Takeover::Always;
+                case.policy.conflicts = ConflictPolicy::Force;
+            }),
+            ("unmarked, never to be taken over", |case| {
+                case.record = None;
+                case.seen().mark = None;
+                case.policy.takeover = Takeover::Never;
+            }),
+        ],
+        &expect![[r#"
+            nothing there                              Create
+            the same, and the watch is lost            Create
+            ours                                       Apply u1 Posted Created
+            ours, the journal was lost                 Record u1 Created
+            ours of an older input, the journal was lost Apply u1 Posted Created
+            ours, create-only                          Record u1 Created
+            another hub's                              Fail(Conflict)
+            another hub's, though in the journal       Fail(Conflict)
+            another target's                           Fail(Copy)
+            a copy                                     Fail(Copy)
+            unmarked                                   Apply u1 Adopt Adopted
+            unmarked, and Helm's                       Fail(Unmanaged)
+            the same, to be taken over always          Apply u1 Adopt Adopted
+            unmarked, never to be taken over           Fail(Unmanaged)
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_done_before_it_may_be() {
+    check(
+        &[
+            ("withheld", |case| case.entry.state = EntryState::Withheld(Reason::Conflict)),
+            ("held", |case| {
+                case.entry.state = EntryState::Hold(Reason::SourceUnreadable);
+                case.seen = None;
+            }),
+            ("its kind was not listed", |case| case.view = View::Unlisted),
+            ("its kind is not served", |case| case.view = View::Missing),
+            ("discovery failed", |case| case.view = View::Unknown),
+        ],
+        &expect![[r#"
+            withheld                                   Withhold(Conflict)
+            held                                       Withhold(SourceUnreadable)
+            its kind was not listed                    Wait(Progressing)
+            its kind is not served                     Fail(KindMissing)
+            discovery failed                           Wait(Unavailable)
+        "#]],
+    );
+}
+
+#[test]
+fn carrying_out_a_decision_leaves_nothing_to_do() {
+    let mut case = Case::unchanged();
+    case.entry.input = Digest::of(b"new");
+    let Decision::Apply { origin, .. } = case.decide() else { panic!("a change is applied") };
+    let mark = mark_of(me(), &case.entry, &case.policy, origin);
+    case.seen().mark = Some(Arc::new(mark));
+    case.seen().managed = Some(Digest::of(b"new"));
+    case.record = Some(record_of(&case.entry, case.seen.as_ref().unwrap(), origin, false));
+    assert_eq!(case.decide(), Decision::Nothing(Settled::Unchanged));
+}

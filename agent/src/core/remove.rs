@@ -1,0 +1,221 @@
+//! The gate. Nothing is deleted that did not come through here: [`Authorised`] cannot be made elsewhere, and the
+//! operations that delete or orphan are made of it alone.
+
+use std::sync::Arc;
+
+use tideline_common::{
+    ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted, Reason, Recreate, Uid,
+};
+
+use super::effect::{AppliedRecord, Op};
+use super::kinds::View;
+use super::observe::Seen;
+use super::plan::Me;
+
+/// A removal under way.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
+    pub(super) wave: i32,
+    pub(super) version: Option<Arc<str>>,
+    pub(super) failures: u32,
+    pub(super) retry_at: Option<Monotonic>,
+    pub(super) state: RemovalState,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum RemovalState {
+    #[default]
+    Waiting,
+    /// The last look or try came to this.
+    Held(Reason, String),
+    /// Deletion was accepted.
+    Finalizing,
+    /// Done; the hub is to be told, and the journal forgets it when the hub knows.
+    Done,
+}
+
+/// On what ground a removal is considered, and everything that speaks for or against it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Evidence<'a> {
+    pub(super) me: Me,
+    pub(super) key: &'a ObjectKey,
+    pub(super) ground: Ground<'a>,
+    /// What the accepted set assigns to this place.
+    pub(super) entry: Option<&'a Entry>,
+    pub(super) record: Option<&'a AppliedRecord>,
+    /// The policy it was applied under, if still known.
+    pub(super) policy: Option<&'a ApplyPolicy>,
+    pub(super) seen: Option<&'a Seen>,
+    pub(super) view: View,
+    pub(super) inspection: Option<Inspection>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground<'a> {
+    /// This source is not assigned here any more: a tombstone says so, or it was missing from a set that is complete
+    /// and of the epoch of the set that had it.
+    Unassigned(&'a Uid),
+    /// It is in no set that is known, and nothing says that it was taken out.
+    Unexplained,
+}
+
+/// What a live look found in a namespace, or of a CRD's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inspection {
+    pub(super) foreign: u64,
+    pub(super) ours: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Delete(Authorised),
+    Orphan(Authorised),
+    /// A live look is needed first.
+    Inspect,
+    /// The place has a new source: what is there is handed over when that is applied.
+    ReMark,
+    /// Nothing of this source stands there: the removal is done.
+    Forget,
+    /// Not before something changes.
+    Hold(Reason),
+    /// Not enough is known yet.
+    Wait,
+}
+
+/// The right to remove one object, by UID.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Authorised {
+    key: ObjectKey,
+    uid: Uid,
+    how: How,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum How {
+    Delete,
+    Orphan,
+}
+
+impl Authorised {
+    pub(super) fn op(self, version: Arc<str>) -> Op {
+        let Self { key, uid, how } = self;
+        match how {
+            How::Delete => Op::Delete { key, version, uid },
+            How::Orphan => Op::Orphan { key, version, uid },
+        }
+    }
+
+    /// Forgoes the right.
+    pub(super) fn held(self, reason: Reason) -> Verdict {
+        let Self { .. } = self;
+        Verdict::Hold(reason)
+    }
+}
+
+/// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
+pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
+    let Evidence { me, key, ground, entry, record, seen, view, .. } = evidence;
+    let source = match ground {
+        Ground::Unassigned(source) => source,
+        Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
+    };
+    if let Some(entry) = entry {
+        return handover(evidence, entry, source);
+    }
+    let record = record.filter(|record| record.source == *source);
+    let Some(seen) = seen else {
+        return match (record, view) {
+            // Not seen by its label; it may have lost it. The UID decides at the API server.
+            (Some(record), View::Current | View::Lost) => dispose(evidence, record.uid.clone(), Some(record)),
+            (_, View::Missing) | (None, View::Current) => Verdict::Forget,
+            (_, View::Unlisted | View::Unknown) | (None, View::Lost) => Verdict::Wait,
+        };
+    };
+    let recorded = record.is_some_and(|record| record.uid == seen.uid);
+    let record = record.filter(|_| recorded);
+    match seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key)) {
+        Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => Verdict::Forget,
+        Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
+        Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
+        None if recorded => dispose(evidence, seen.uid.clone(), record),
+        Some(Ownership::Copy | Ownership::Foreign) | None => Verdict::Forget,
+    }
+}
+
+fn handover(evidence: Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
+    let Evidence { record, seen, view, .. } = evidence;
+    if entry.source.uid == *source {
+        // It is assigned again: the removal is void.
+        return Verdict::Forget;
+    }
+    match record {
+        Some(record) if record.source == *source => Verdict::ReMark,
+        None if seen.is_some() || view != View::Current => Verdict::ReMark,
+        Some(_) | None => Verdict::Forget,
+    }
+}
+
+/// It is ours and of the source that is gone. What becomes of it is what was said while it was assigned: by its mark and
+/// by the journal, whichever is less destructive.
+fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
+    let Evidence { key, policy, seen, inspection, .. } = evidence;
+    if seen.is_some_and(|seen| seen.deleting) {
+        return Verdict::Hold(Reason::Finalizing);
+    }
+    let mark = seen.and_then(|seen| seen.mark.as_deref());
+    let prune = policy.map(|policy| policy.prune).into_iter().chain(mark.map(|mark| mark.prune)).min();
+    let prune_adopted =
+        policy.map(|policy| policy.prune_adopted).into_iter().chain(mark.map(|mark| mark.prune_adopted)).min();
+    let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
+        || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
+    let delete = prune == Some(Prune::Delete) && (!adopted || prune_adopted == Some(PruneAdopted::AsCreated));
+    let key = key.clone();
+    if !delete {
+        return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });
+    }
+    if holds_others(&key.kind) {
+        if adopted || is_system_namespace(&key) {
+            return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });
+        }
+        match inspection {
+            None => return Verdict::Inspect,
+            Some(Inspection { foreign: 0, ours: 0 }) => {}
+            Some(Inspection { .. }) => return Verdict::Hold(Reason::NotEmpty),
+        }
+    }
+    Verdict::Delete(Authorised { key, uid, how: How::Delete })
+}
+
+/// Whether an object may be deleted to be created again at once, because a field of it cannot be changed.
+pub(super) fn may_replace(
+    entry: &Entry,
+    policy: &ApplyPolicy,
+    record: Option<&AppliedRecord>,
+    uid: &Uid,
+) -> Option<Authorised> {
+    let kind = &entry.key.kind;
+    let never = holds_others(kind) || kind.is("", "PersistentVolumeClaim");
+    let created = record.is_some_and(|record| record.uid == *uid && record.origin == Origin::Created);
+    (policy.recreate == Recreate::OnImmutable && !never && created).then(|| Authorised {
+        key: entry.key.clone(),
+        uid: uid.clone(),
+        how: How::Delete,
+    })
+}
+
+/// With a Namespace or a CRD goes all that is in it.
+pub(super) fn holds_others(kind: &GroupKind) -> bool {
+    kind.is("", "Namespace") || kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
+fn is_system_namespace(key: &ObjectKey) -> bool {
+    key.kind.is("", "Namespace") && (&*key.name == "default" || key.name.starts_with("kube-"))
+}
+
+/// The wave of a removal whose entry is not known any more: what holds others goes last.
+pub(super) fn wave_of(kind: &GroupKind) -> i32 {
+    if holds_others(kind) { i32::MIN } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+use expect_test::{Expect, expect};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::{Digest, Mark};
+
+use super::super::plan::{mark_of, record_of};
+use super::super::tests::{entry, key, me, uid};
+use super::*;
+
+#[derive(Clone)]
+struct Case {
+    former: Entry,
+    policy: Option<ApplyPolicy>,
+    entry: Option<Entry>,
+    record: Option<AppliedRecord>,
+    seen: Option<Seen>,
+    view: View,
+    inspection: Option<Inspection>,
+}
+
+impl Case {
+    /// Created by us, of a source that is not assigned any more.
+    fn plain() -> Self {
+        Self::of(&key("", "ConfigMap", "web"))
+    }
+
+    fn of(key: &ObjectKey) -> Self {
+        let former = entry(key, 1, 1);
+        let policy = ApplyPolicy::default();
+        let seen = Seen {
+            uid: uid("u1"),
+            resource_version: "5".into(),
+            generation: 0,
+            managed: Some(Digest::of(b"managed")),
+            mark: Some(Arc::new(mark_of(me(), &former, &policy, Origin::Created))),
+            labelled: true,
+            deleting: false,
+            managed_elsewhere: false,
+            observed_generation: None,
+        };
+        Self {
+            record: Some(record_of(&former, &seen, Origin::Created, false)),
+            policy: Some(policy),
+            former,
+            entry: None,
+            seen: Some(seen),
+            view: View::Current,
+            inspection: None,
+        }
+    }
+
+    fn judge(&self) -> Verdict {
+        may_delete(Evidence {
+            me: me(),
+            key: &self.former.key,
+            ground: Ground::Unassigned(&self.former.source.uid),
+            entry: self.entry.as_ref(),
+            record: self.record.as_ref(),
+            policy: self.policy.as_ref(),
+            seen: self.seen.as_ref(),
+            view: self.view,
+            inspection: self.inspection,
+        })
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        self.seen.as_mut().unwrap()
+    }
+
+    fn mark(&mut self) -> &mut Mark {
+        Arc::make_mut(self.seen().mark.as_mut().unwrap())
+    }
+}
+
+fn text(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Delete(Authorised { uid, how: How::Delete, .. }) => format!("Delete {uid}"),
+        Verdict::Orphan(Authorised { uid, how: How::Orphan, .. }) => format!("Orphan {uid}"),
+        Verdict::Hold(reason) => format!("Hold({reason})"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn check(plain: fn() -> Case, cases: &[(&str, fn(&mut Case))], expected: &Expect) {
+    let mut table = String::new();
+    for (name, change) in cases {
+        let mut case = plain();
+        change(&mut case);
+        writeln!(table, "{name:46} {}", text(&case.judge())).unwrap();
+    }
+    expected.assert_eq(&table);
+}
+
+#[test]
+fn only_what_is_ours_is_deleted() {
+    check(
+        Case::plain,
+        &[
+            ("ours by journal and mark", |_| {}),
+            ("ours by its mark, the journal lost", |case| (case.record, case.policy) = (None, None)),
+            ("ours by the journal, its mark gone", |case| case.seen().mark = None),
+            ("ours by the journal, its label gone", |case| case.seen = None),
+            ("the same, and the watch is lost", |case| {
+                case.seen = None;
+                case.view = View::Lost;
+            }),
+            ("not in the journal, unmarked", |case| {
+                case.record = None;
+                case.seen().mark = None;
+            }),
+            ("somebody else's with the same name, unmarked", |case| {
+                case.seen().uid = uid("u2");
+                case.seen().mark = None;
+            }),
+            ("another hub's", |case| {
+                case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("a copy of another object", |case| {
+                case.record = None;
+                case.mark().local = key("", "ConfigMap", "other");
+            }),
+            ("ours, but its mark is a copy", |case| case.mark().local = key("", "ConfigMap", "other")),
+            ("of another target", |case| {
+                case.record = None;
+                case.mark().target = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("of another source", |case| {
+                case.record.as_mut().unwrap().source = uid("s2");
+                case.mark().source.uid = uid("s2");
+            }),
+            ("not there", |case| (case.seen, case.record) = (None, None)),
+            ("not seen, the watch is lost", |case| {
+                (case.seen, case.record) = (None, None);
+                case.view = View::Lost;
+            }),
+            ("not seen, its kind not yet listed", |case| {
+                case.seen = None;
+                case.view = View::Unlisted;
+            }),
+            ("its kind is not served", |case| {
+                case.seen = None;
+                case.view = View::Missing;
+            }),
+            ("being deleted", |case| case.seen().deleting = true),
+        ],
+        &expect![[r#"
+            ours by journal and mark                       Delete u1
+            ours by its mark, the journal lost             Delete u1
+            ours by the journal, its mark gone             Delete u1
+            ours by the journal, its label gone            Delete u1
+            the same, and the watch is lost                Delete u1
+            not in the journal, unmarked                   Forget
+            somebody else's with the same name, unmarked   Forget
+            another hub's                                  Forget
+            a copy of another object                       Forget
+            ours, but its mark is a copy                   Hold(Copy)
+            of another target                              Forget
+            of another source                              Forget
+            not there                                      Forget
+            not seen, the watch is lost                    Wait
+            not seen, its kind not yet listed              Wait
+            its kind is not served                         Forget
+            being deleted                                  Hold(Finalizing)
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_assigned_is_handed_over() {
+    check(
+        Case::plain,
+        &[
+            ("to another source, not applied yet", |case| case.entry = Some(entry(&case.former.key, 2, 1))),
+            ("to another source, applied", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                case.record.as_mut().unwrap().source = uid("s2");
+            }),
+            ("to another source, withheld", |case| {
+                let mut other = entry(&case.former.key, 2, 1);
+                other.state = tideline_common::EntryState::Withheld(Reason::Conflict);
+                case.entry = Some(other);
+            }),
+            ("to another source, nothing there", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                (case.seen, case.record) = (None, None);
+            }),
+            ("to the same source again", |case| case.entry = Some(case.former.clone())),
+        ],
+        &expect![[r#"
+            to another source, not applied yet             ReMark
+            to another source, applied                     Forget
+            to another source, withheld                    ReMark
+            to another source, nothing there               Forget
+            to the same source again                       Forget
+        "#]],
+    );
+}
+
+#[test]
+fn the_least_destructive_policy_decides() {
+    check(
+        Case::plain,
+        &[
+            ("the policy says orphan", |case| case.policy.as_mut().unwrap().prune = Prune::Orphan),
+            ("the mark says orphan", |case| case.mark().prune = Prune::Orphan),
+            ("nothing says anything", |case| {
+                case.policy = None;
+                case.seen().mark = None;
+            }),
+            ("adopted", |case| case.mark().origin = Origin::Adopted),
+            ("adopted by the journal", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("adopted, to be pruned as created", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                case.policy.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
+                case.mark().prune_adopted = PruneAdopted::AsCreated;
+            }),
+        ],
+        &expect![[r#"
+            the policy says orphan                         Orphan u1
+            the mark says orphan                           Orphan u1
+            nothing says anything                          Orphan u1
+            adopted                                        Orphan u1
+            adopted by the journal                         Orphan u1
+            adopted, to be pruned as created               Delete u1
+        "#]],
+    );
+}
+
+#[test]
+fn a_namespace_goes_only_when_it_is_empty() {
+    check(
+        || Case::of(&key("", "Namespace", "shop")),
+        &[
+            ("not looked into", |_| {}),
+            ("empty", |case| case.inspection = Some(Inspection { foreign: 0, ours: 0 })),
+            ("something foreign is in it", |case| case.inspection = Some(Inspection { foreign: 1, ours: 0 })),
+            ("something of ours is in it", |case| case.inspection = Some(Inspection { foreign: 0, ours: 1 })),
+            ("adopted, to be pruned as created, empty", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                case.policy.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
+                case.mark().prune_adopted = PruneAdopted::AsCreated;
+                case.inspection = Some(Inspection { foreign: 0, ours: 0 });
+            }),
+            ("it was only implied", |case| {
+                case.former.implied = true;
+                let mark = mark_of(me(), &case.former, &ApplyPolicy::default(), Origin::Created);
+                case.seen().mark = Some(Arc::new(mark));
+            }),
+        ],
+        &expect![[r#"
+            not looked into                                Inspect
+            empty                                          Delete u1
+            something foreign is in it                     Hold(NotEmpty)
+            something of ours is in it                     Hold(NotEmpty)
+            adopted, to be pruned as created, empty        Orphan u1
+            it was only implied                            Orphan u1
+        "#]],
+    );
+}
+
+#[test]
+fn after_lost_history_nothing_is_removed_by_absence() {
+    let case = Case::plain();
+    let verdict = may_delete(Evidence {
+        me: me(),
+        key: &case.former.key,
+        ground: Ground::Unexplained,
+        entry: None,
+        record: case.record.as_ref(),
+        policy: case.policy.as_ref(),
+        seen: case.seen.as_ref(),
+        view: View::Current,
+        inspection: None,
+    });
+    assert_eq!(verdict, Verdict::Hold(Reason::HistoryLost));
+}
+
+#[test]
+fn only_what_we_created_is_replaced_and_never_what_holds_others() {
+    let recreate = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+    let may = |case: &Case, policy: &ApplyPolicy| {
+        may_replace(&case.former, policy, case.record.as_ref(), &uid("u1")).is_some()
+    };
+    assert!(may(&Case::plain(), &recreate));
+    assert!(!may(&Case::plain(), &ApplyPolicy::default()));
+    for (group, kind) in
+        [("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")]
+    {
+        assert!(!may(&Case::of(&key(group, kind, "x")), &recreate), "{kind}");
+    }
+    let mut adopted = Case::plain();
+    adopted.record.as_mut().unwrap().origin = Origin::Adopted;
+    assert!(!may(&adopted, &recreate));
+}

@@ -1,0 +1,394 @@
+//! Says how things are. What changed gathers for a moment and goes out in pages; what the hub acknowledged is remembered
+//! by its digests, so that nothing is said twice.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tideline_common::health::Health;
+use tideline_common::limits::{MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX};
+use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, Tombstone, Version};
+
+use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
+use super::event::{Answer, LinkFailure};
+use super::observe::{Object, Status, Told};
+use super::remove::{Evidence, Ground, RemovalState, Verdict, may_delete};
+use super::{Core, Phase};
+
+/// Changes gather this long before they are sent.
+const GATHER: Duration = Duration::from_millis(50);
+/// Parts of the time after which the hub calls a target stale, at the end of each of which it hears from it.
+const HEARTBEATS: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    dirty: BTreeSet<ObjectKey>,
+    removed: BTreeSet<Tombstone>,
+    /// Since when something waits to be sent.
+    since: Option<Monotonic>,
+    flight: Option<Flight>,
+    seq: u64,
+    failures: u32,
+    not_before: Option<Monotonic>,
+    last_sent: Option<Monotonic>,
+    told: Option<Facts>,
+    timer: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    id: RequestId,
+    objects: Vec<(ObjectKey, Told)>,
+    removed: Vec<Tombstone>,
+    facts: Facts,
+}
+
+/// What is said of the target as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Facts {
+    applied: Option<Version>,
+    in_sync: bool,
+    conditions: Vec<TargetCondition>,
+}
+
+impl Reports {
+    pub(super) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
+        if !self.dirty.contains(key) {
+            self.dirty.insert(key.clone());
+        }
+        self.since.get_or_insert(now);
+    }
+
+    pub(super) fn everything<'a>(&mut self, keys: impl Iterator<Item = &'a ObjectKey>, now: Monotonic) {
+        self.dirty.extend(keys.cloned());
+        self.since.get_or_insert(now);
+    }
+
+    pub(super) fn removed(&mut self, tombstone: Tombstone, now: Monotonic) {
+        self.dirty.remove(&tombstone.key);
+        self.dirty(&tombstone.key, now);
+        self.removed.insert(tombstone);
+    }
+
+    pub(super) fn forget_removed(&mut self, tombstone: &Tombstone) {
+        self.removed.remove(tombstone);
+    }
+
+    /// The status could not be read; the report goes without.
+    pub(super) fn status_unread(&mut self, key: &ObjectKey, object: Option<&mut Object>) {
+        if let Some(object) = object
+            && let Status::Awaited = object.live.status
+        {
+            // An operation is under way, which brings a status with it; until then the old one is known to the hub.
+            object.live.status = Status::Dropped;
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    pub(super) fn due(&mut self, now: Monotonic) {
+        self.timer = None;
+        self.since = self.since.map(|since| since.min(now));
+    }
+
+    pub(super) fn is_flying(&self, id: RequestId) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.id == id)
+    }
+
+    /// Whether nothing is left to say, or nobody listens.
+    pub(super) fn is_quiet(&self) -> bool {
+        let idle = self.dirty.is_empty() && self.removed.is_empty();
+        self.flight.is_none() && (idle || self.failures > 0 || self.last_sent.is_none())
+    }
+
+    pub(super) fn new_session(&mut self) {
+        self.seq = 0;
+        self.told = None;
+    }
+}
+
+impl Core {
+    /// Sends what is due, or sets the timer for it.
+    pub(super) fn report(&mut self, now: Monotonic, out: &mut Effects) {
+        let Some(session) = self.session_number() else { return };
+        if self.reports.flight.is_some() {
+            return;
+        }
+        let facts = self.facts();
+        if self.reports.told.as_ref() != Some(&facts) {
+            self.reports.since.get_or_insert(now);
+        }
+        let gather = if self.phase == Phase::Running { GATHER } else { Duration::ZERO };
+        let beat = self.session.stale_after() / HEARTBEATS;
+        let heartbeat = self.reports.last_sent.map(|sent| sent + beat);
+        let change = self.reports.since.map(|since| since + gather);
+        let Some(due) = [heartbeat, change].into_iter().flatten().min() else { return };
+        let due = self.reports.not_before.map_or(due, |not_before| due.max(not_before));
+        if due > now {
+            if self.reports.timer != Some(due) {
+                self.reports.timer = Some(due);
+                out.push(Effect::SetTimer { timer: Timer::Report, at: due });
+            }
+            return;
+        }
+        let page = self.report_page();
+        let beat_due = heartbeat.is_none_or(|at| at <= now);
+        let news = !page.objects.is_empty() || !page.removed.is_empty() || self.reports.told.as_ref() != Some(&facts);
+        self.reports.since = (!self.reports.dirty.is_empty() || !self.reports.removed.is_empty()).then_some(now);
+        if !news && !beat_due {
+            if let Some(at) = heartbeat.filter(|_| self.reports.since.is_none()) {
+                self.reports.timer = Some(at);
+                out.push(Effect::SetTimer { timer: Timer::Report, at });
+            }
+            return;
+        }
+        let id = self.session.request();
+        self.reports.seq += 1;
+        self.reports.last_sent = Some(now);
+        self.reports.flight =
+            Some(Flight { id, objects: page.told, removed: page.removed.clone(), facts: facts.clone() });
+        let Facts { applied, in_sync, conditions } = facts;
+        let request = ReportedRequest {
+            session,
+            seq: self.reports.seq,
+            accepted: self.accepted,
+            applied,
+            in_sync,
+            conditions,
+            objects: page.objects,
+            removed: page.removed,
+        };
+        out.push(Effect::Send { id, request: Request::Reported(request) });
+    }
+
+    pub(super) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
+        let Some(Flight { id: _, objects, removed, facts }) = self.reports.flight.take() else { return };
+        match result {
+            Ok(Answer::Reported(ReportedAnswer { seq: _, resend })) => {
+                self.reports.failures = 0;
+                self.reports.not_before = None;
+                self.reports.told = Some(facts);
+                for (key, told) in objects {
+                    self.acknowledged(&key, told);
+                }
+                for tombstone in removed {
+                    self.removal_acknowledged(&tombstone);
+                }
+                if resend {
+                    self.resend(now, out);
+                }
+            }
+            other => {
+                self.reports.failures = self.reports.failures.saturating_add(1);
+                let wait = self.wait_after(self.reports.failures, other.err().as_ref());
+                self.reports.not_before = Some(now + wait);
+                self.reports.everything(objects.iter().map(|(key, _)| key), now);
+                for tombstone in removed {
+                    if self.removals.contains_key(&tombstone) {
+                        self.reports.removed.insert(tombstone);
+                    }
+                }
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, key: &ObjectKey, told: Told) {
+        let changed = self.reports.dirty.contains(key);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.told = Some(told);
+            if !changed && matches!(object.live.status, Status::Known(_)) {
+                object.live.status = Status::Dropped;
+            }
+        }
+    }
+
+    fn removal_acknowledged(&mut self, tombstone: &Tombstone) {
+        if self.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
+            self.disk.write(Write::Removed(tombstone.clone()));
+            self.forget_removal(tombstone);
+        }
+    }
+
+    /// The hub does not know what it was told.
+    fn resend(&mut self, now: Monotonic, out: &mut Effects) {
+        for object in self.objects.values_mut() {
+            object.told = None;
+            // The list brings it again.
+            if matches!(object.live.status, Status::Dropped) {
+                object.live.status = Status::Awaited;
+            }
+        }
+        self.reports.everything(self.objects.keys(), now);
+        let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
+        self.reports.removed.extend(done.map(|(tombstone, _)| tombstone.clone()));
+        let kinds = self.kinds.with_status();
+        if !kinds.is_empty() {
+            out.push(Effect::Relist(kinds));
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let mut conditions = self.kinds.conditions();
+        conditions.extend(self.session.conditions());
+        if let Some(problem) = self.disk.problem() {
+            let message = bounded(format!("the journal cannot be written: {problem}"));
+            conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
+        }
+        let tried = self.work.all_tried();
+        let former = self.reports.told.as_ref().and_then(|told| told.applied);
+        let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(former);
+        Facts { applied, in_sync: self.kinds.in_sync(), conditions }
+    }
+
+    /// Takes as many changed objects as one message holds.
+    fn report_page(&mut self) -> Page {
+        let mut page = Page::default();
+        while page.removed.len() < REPORT_PAGE_OBJECTS_MAX
+            && let Some(tombstone) = self.reports.removed.pop_first()
+        {
+            page.bytes += REMOVED_BYTES;
+            page.removed.push(tombstone);
+        }
+        while page.objects.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
+            && let Some(key) = self.reports.dirty.pop_first()
+        {
+            self.add_report(key, &mut page);
+        }
+        page
+    }
+
+    fn add_report(&mut self, key: ObjectKey, page: &mut Page) {
+        let Some(object) = self.objects.get(&key) else { return };
+        // What was done is not said before the journal knows it; then the key comes again.
+        if object.unrecorded > 0 {
+            return;
+        }
+        let Some(mut report) = self.object_report(&key, object) else { return };
+        let facts = Digest::of(&serde_json::to_vec(&report).unwrap_or_default());
+        let mut told = Told { facts, status: None };
+        match &object.live.status {
+            Status::None => {}
+            Status::Known(status) if status.get().len() > STATUS_BYTES_MAX => {
+                report.reason = report.reason.or(Some(Reason::StatusTooLarge));
+                told = Told { facts: Digest::of(&serde_json::to_vec(&report).unwrap_or_default()), status: None };
+            }
+            Status::Known(status) => {
+                told.status = Some(Digest::of(status.get().as_bytes()));
+                report.status = Some(status.clone());
+            }
+            Status::Dropped if object.told.is_some_and(|former| former.facts == facts) => return,
+            Status::Dropped => {
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.live.status = Status::Awaited;
+                }
+                self.work.read(key);
+                return;
+            }
+            // The read marks it changed again.
+            Status::Awaited => return,
+        }
+        if object.told == Some(told) {
+            if let Some(object) = self.objects.get_mut(&key)
+                && matches!(object.live.status, Status::Known(_))
+            {
+                object.live.status = Status::Dropped;
+            }
+            return;
+        }
+        page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+        page.objects.push(report);
+        page.told.push((key, told));
+    }
+
+    /// How things are with one object, but for its status; none if there is nothing to say.
+    fn object_report(&self, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
+        let (source_uid, progress, reason, message) = if let Some(entry) = self.desired.get(key) {
+            let outcome = &object.outcome;
+            let message = match outcome.message.as_str() {
+                "" => &object.live.message,
+                message => message,
+            };
+            (entry.source.uid.clone(), outcome.progress, outcome.reason, message.to_owned())
+        } else {
+            self.leaving(key, object)?
+        };
+        let terminal = object.terminal.as_ref().filter(|(source, _)| *source == source_uid).map(|(_, fact)| *fact);
+        Some(ObjectReport {
+            key: key.clone(),
+            source_uid,
+            progress,
+            reason,
+            message: bounded(message),
+            input: object.record.as_ref().map(|record| record.input),
+            health: if object.seen.is_some() { object.live.health } else { Health::Unknown },
+            observed_generation: object.live.observed_generation,
+            terminal,
+            status: None,
+        })
+    }
+
+    /// What is said of an object that is not assigned.
+    fn leaving(
+        &self,
+        key: &ObjectKey,
+        object: &Object,
+    ) -> Option<(tideline_common::Uid, Progress, Option<Reason>, String)> {
+        let mut removals = self.removals_of(key).peekable();
+        if removals.peek().is_some() {
+            let (tombstone, removal) = removals.find(|(_, removal)| removal.state != RemovalState::Done)?;
+            let (progress, reason, message) = match &removal.state {
+                RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
+                RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),
+                RemovalState::Held(reason, message) => (Progress::DeletionHeld, Some(*reason), message.clone()),
+            };
+            return Some((tombstone.source.clone(), progress, reason, message));
+        }
+        let seen = object.seen.as_ref().filter(|seen| !seen.deleting);
+        let marked = seen.and_then(|seen| seen.mark.as_ref()).map(|mark| mark.source.uid.clone());
+        let source = object.record.as_ref().map(|record| record.source.clone()).or(marked)?;
+        let verdict = may_delete(Evidence {
+            me: self.me()?,
+            key,
+            ground: Ground::Unexplained,
+            entry: None,
+            record: object.record.as_ref(),
+            policy: None,
+            seen,
+            view: self.kinds.view(&key.kind),
+            inspection: None,
+        });
+        match verdict {
+            Verdict::Hold(reason) => Some((source, Progress::DeletionHeld, Some(reason), String::new())),
+            Verdict::Delete(_)
+            | Verdict::Orphan(_)
+            | Verdict::Inspect
+            | Verdict::ReMark
+            | Verdict::Forget
+            | Verdict::Wait => None,
+        }
+    }
+}
+
+/// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields.
+const REMOVED_BYTES: usize = 512;
+const _: () = assert!(REPORT_PAGE_OBJECTS_MAX * REMOVED_BYTES < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX);
+
+#[derive(Debug, Default)]
+struct Page {
+    objects: Vec<ObjectReport>,
+    told: Vec<(ObjectKey, Told)>,
+    removed: Vec<Tombstone>,
+    bytes: usize,
+}
+
+/// Cuts a message where it becomes too long.
+fn bounded(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+        message.truncate(end);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests;

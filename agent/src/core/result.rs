@@ -1,0 +1,222 @@
+//! What the end of an operation means.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+
+use super::Core;
+use super::effect::{Effects, OpId};
+use super::event::{FieldConflict, Observed, OpResult};
+use super::observe::{Seen, Status};
+use super::plan::record_of;
+use super::remove::{Inspection, RemovalState, may_replace};
+use super::work::{Doing, Flight};
+
+impl Core {
+    pub(super) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
+        let Some(Flight { key, doing }) = self.work.landed(id) else { return };
+        if let Some(object) = self.objects.get_mut(&key) {
+            object.flight = None;
+        }
+        match doing {
+            Doing::Create { entry, policy } => {
+                self.written(now, &entry, &policy, Write { origin: Origin::Created, posted: true }, result, out);
+            }
+            Doing::Apply { entry, policy, origin } => {
+                self.written(now, &entry, &policy, Write { origin, posted: false }, result, out);
+            }
+            Doing::Replace => self.replaced(now, &key, result),
+            Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
+            Doing::Read => self.read(now, &key, result),
+        }
+        self.resume_removals(&key);
+        self.forget_if_empty(&key);
+    }
+
+    /// A creation or an application ended.
+    fn written(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &ApplyPolicy,
+        write: Write,
+        result: OpResult,
+        out: &mut Effects,
+    ) {
+        let key = &entry.key;
+        let current = self.desired.get(key) == Some(entry);
+        if !current {
+            // It changed, or went, while this was under way.
+            self.enqueue(key);
+        }
+        match result {
+            OpResult::Written { observed, conflicts } => {
+                self.stands(now, entry, policy, write, *observed);
+                if current {
+                    self.succeeded(now, key, &conflicts);
+                }
+                if key.kind.is("", "Namespace") {
+                    self.wake_namespace(&key.name);
+                }
+            }
+            OpResult::Exists(observed) => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.doubted = false;
+                    object.probe = Some(Seen::from(&*observed));
+                }
+                self.enqueue(key);
+            }
+            OpResult::Gone | OpResult::PreconditionFailed => {
+                let Some(object) = self.objects.get_mut(key) else { return };
+                object.unsee();
+                let again = std::mem::replace(&mut object.doubted, true);
+                if again { self.retry(now, key, None) } else { self.enqueue(key) }
+            }
+            OpResult::Failed { reason, message, retry_after } if current => {
+                if reason == Reason::Immutable && self.replace(entry, policy, out) {
+                    return;
+                }
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                if reason == Reason::BodyMissing {
+                    self.inputs.lost(&entry.input);
+                    self.session.distrust();
+                }
+                self.retry(now, key, retry_after);
+            }
+            OpResult::Failed { .. } => {}
+            OpResult::Finalizing | OpResult::Emptiness { .. } => self.retry(now, key, None),
+        }
+    }
+
+    /// An object stands as an entry says; the journal is to know.
+    fn stands(&mut self, now: Monotonic, entry: &Entry, policy: &ApplyPolicy, write: Write, observed: Observed) {
+        let key = &entry.key;
+        let record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
+        self.see(key, observed);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.doubted = false;
+        }
+        self.set_record(key, record);
+        self.note_created(entry, policy);
+        self.reports.dirty(key, now);
+    }
+
+    fn succeeded(&mut self, now: Monotonic, key: &ObjectKey, conflicts: &[FieldConflict]) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.failures = 0;
+        }
+        let reason = (!conflicts.is_empty()).then_some(Reason::FieldConflict);
+        let mut message = String::new();
+        for FieldConflict { manager, field } in conflicts.iter().take(CONFLICTS_NAMED_MAX) {
+            let comma = if message.is_empty() { "left to others: " } else { ", " };
+            let _ = write!(message, "{comma}{field} ({manager})");
+        }
+        self.conclude(now, key, Progress::Applied, reason, message);
+        // What was seen meanwhile may be later than this write.
+        self.enqueue(key);
+    }
+
+    /// Deletes what cannot be changed, to create it again, if that is allowed.
+    fn replace(&mut self, entry: &Arc<Entry>, policy: &ApplyPolicy, out: &mut Effects) -> bool {
+        let Some(object) = self.objects.get(&entry.key) else { return false };
+        let record = object.record.as_ref();
+        let Some(uid) = record.map(|record| record.uid.clone()) else { return false };
+        let Some(authorised) = may_replace(entry, policy, record, &uid) else { return false };
+        let op = authorised.op(Arc::clone(&entry.version));
+        self.execute(&entry.key, Doing::Replace, op, out);
+        true
+    }
+
+    fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
+        match result {
+            OpResult::Gone | OpResult::PreconditionFailed => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                    object.doubted = true;
+                }
+                self.enqueue(key);
+            }
+            OpResult::Finalizing => {
+                self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
+                self.retry(now, key, None);
+            }
+            OpResult::Failed { reason, message, retry_after } => {
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                self.retry(now, key, retry_after);
+            }
+            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Emptiness { .. } => self.retry(now, key, None),
+        }
+    }
+
+    /// A step of a removal ended.
+    fn removed(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
+        let key = &tombstone.key;
+        if self.desired.get(key).is_some() {
+            // The place was assigned again while this was under way.
+            if matches!(result, OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. })
+                && let Some(object) = self.objects.get_mut(key)
+            {
+                object.unsee();
+                object.doubted = true;
+            }
+            self.enqueue(key);
+            if !self.removals.contains_key(tombstone) {
+                return;
+            }
+        }
+        match result {
+            // Gone, or orphaned, or replaced by something that is not ours.
+            OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. } => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                }
+                self.removal_done(now, tombstone);
+            }
+            OpResult::Finalizing => {
+                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                self.retry_removal(now, tombstone, None);
+            }
+            OpResult::Emptiness { foreign, example, ours } => {
+                if foreign > 0 || ours > 0 {
+                    let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
+                    let message = format!("it holds {foreign} objects that are not ours{named}, and {ours} of ours");
+                    self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
+                    self.retry_removal(now, tombstone, None);
+                } else if let Some(me) = self.me() {
+                    self.begin_removal(now, me, tombstone, Some(Inspection { foreign, ours }), out);
+                }
+            }
+            OpResult::Failed { reason, message, retry_after } => {
+                self.removal_state(now, tombstone, RemovalState::Held(reason, message));
+                self.retry_removal(now, tombstone, retry_after);
+            }
+            OpResult::Exists(_) => self.retry_removal(now, tombstone, None),
+        }
+    }
+
+    /// An object was read for the sake of its status.
+    fn read(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
+        if let OpResult::Written { observed, .. } = result {
+            self.see(key, *observed);
+        }
+        if let Some(object) = self.objects.get_mut(key)
+            && let Status::Awaited = object.live.status
+        {
+            object.live.status = Status::None;
+        }
+        self.reports.dirty(key, now);
+        self.enqueue(key);
+    }
+}
+
+/// Fields named in a message: what fits its bound with room for long paths.
+const CONFLICTS_NAMED_MAX: usize = 8;
+
+/// What kind of write an object stands from.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    origin: Origin,
+    posted: bool,
+}

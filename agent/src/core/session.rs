@@ -1,0 +1,486 @@
+//! The conversation with the hub. It never stops: whatever goes wrong is tried again, only slower.
+//!
+//! ```text
+//!  Off ─▶ Enrolling ─▶ Opening ─▶ Polling ◀──────────────── Switching
+//!                                   │  ▲ nothing new            ▲ journal
+//!                                   ▼  │                        │
+//!                               Gathering ─── complete ──▶ Fetching
+//!                                (pages)                  (bodies)
+//!
+//!  any of them ── no answer ──▶ Resting ── timer ──▶ where it was
+//!  any of them ── fenced, quarantined, target gone ──▶ the core ends
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
+use tideline_common::wire::v1::{
+    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, EnrolAnswer, PollSettings, Refusal, RefusalKind,
+    SessionAnswer, SessionRequest, TargetCondition,
+};
+use tideline_common::{EntryState, Monotonic, Reason, SessionNumber};
+
+use super::disk::Then;
+use super::effect::{Effect, Effects, Enrolled, FreezeReason, Request, RequestId, Timer, Write};
+use super::event::{Answer, LinkFailure};
+use super::fetch::Fetch;
+use super::gather::{Change, Flaw, Gather, Held, Question, Step};
+use super::{Core, Phase};
+
+/// Wait after a failure, doubled each time up to the second, with full jitter.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// The same where the hub said no: only a person changes that.
+const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+/// A hub that answers "nothing new" sooner than this is not asked again before.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+/// A poll that fails after this long was cut by something that does not like to wait.
+const POLL_CUT: Duration = Duration::from_secs(4);
+/// Polls that must succeed in a row before a longer one is tried again.
+const POLLS_BEFORE_LONGER: u32 = 100;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    link: Link,
+    last: u64,
+    pub(super) number: Option<SessionNumber>,
+    settings: PollSettings,
+    /// The longest wait that went well, in seconds.
+    wait_max: u64,
+    polls: u32,
+    failures: u32,
+    /// The accepted set, or what was to be kept with it, is not whole: everything is asked for.
+    whole: bool,
+    flaws: BTreeMap<Flaw, u64>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            link: Link::Off,
+            last: 0,
+            number: None,
+            settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
+            wait_max: POLL_WAIT_SECONDS_MAX,
+            polls: 0,
+            failures: 0,
+            whole: false,
+            flaws: BTreeMap::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Link {
+    Off,
+    Enrolling(RequestId),
+    Opening(RequestId),
+    Polling { id: RequestId, sent: Monotonic, gather: Box<Gather> },
+    Gathering { id: RequestId, gather: Box<Gather> },
+    Fetching { fetch: Box<Fetch>, paused: bool },
+    Switching,
+    Resting(Next),
+}
+
+/// Where to go on after a rest.
+#[derive(Debug)]
+enum Next {
+    Enrol,
+    Open,
+    Poll,
+    Gather(Box<Gather>),
+}
+
+impl Session {
+    pub(super) fn request(&mut self) -> RequestId {
+        self.last += 1;
+        RequestId(self.last)
+    }
+
+    pub(super) fn stale_after(&self) -> Duration {
+        Duration::from_secs(self.settings.stale_after_seconds.max(3))
+    }
+
+    /// Something is missing that only the hub has.
+    pub(super) fn distrust(&mut self) {
+        self.whole = true;
+    }
+
+    /// What was wrong with the hub's answers, counted.
+    pub(super) fn conditions(&self) -> Vec<TargetCondition> {
+        let name = |(flaw, count): (&Flaw, &u64)| {
+            let (reason, message) = match flaw {
+                Flaw::Older => (Reason::HistoryLost, "the hub answered with an older set; it was refused"),
+                Flaw::OtherHistory => (Reason::HistoryLost, "the hub has another set of the accepted version"),
+                Flaw::TooLarge => (Reason::TooLarge, "the set has more entries than a target may have"),
+                Flaw::Incomplete => (Reason::Unknown, "a set was not what its digest says; it was asked for anew"),
+                Flaw::OutOfPlace => (Reason::Unknown, "an answer did not belong to its question"),
+                Flaw::PolicyMissing => (Reason::Unknown, "an entry named a policy that was not sent"),
+            };
+            TargetCondition { reason, count: *count, message: message.to_owned() }
+        };
+        self.flaws.iter().map(name).collect()
+    }
+
+    fn rest(&mut self, at: Monotonic, next: Next, out: &mut Effects) {
+        self.link = Link::Resting(next);
+        out.push(Effect::SetTimer { timer: Timer::Link, at });
+    }
+
+    fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+}
+
+impl Core {
+    pub(super) fn session_start(&mut self, out: &mut Effects) {
+        let whole = |core: &Self, entry: &tideline_common::Entry| {
+            core.policies.contains_key(&entry.policy)
+                && (entry.state != EntryState::Apply || core.inputs.is_held(&entry.input))
+        };
+        if !self.desired.iter().all(|(_, entry)| whole(self, entry)) {
+            self.session.distrust();
+        }
+        match self.target {
+            Some(_) => self.open_session(out),
+            None => self.enrol(out),
+        }
+    }
+
+    fn enrol(&mut self, out: &mut Effects) {
+        let Some(request) = self.config.enrolment.clone() else { return };
+        let id = self.session.request();
+        self.session.link = Link::Enrolling(id);
+        out.push(Effect::Send { id, request: Request::Enrol(request) });
+    }
+
+    pub(super) fn open_session(&mut self, out: &mut Effects) {
+        let id = self.session.request();
+        self.session.link = Link::Opening(id);
+        let request = SessionRequest { facts: self.config.facts.clone(), accepted: self.accepted };
+        out.push(Effect::Send { id, request: Request::Session(request) });
+    }
+
+    /// Asks for what is new, and lets the hub take its time.
+    pub(super) fn poll(&mut self, now: Monotonic, out: &mut Effects) {
+        let gather = match self.accepted {
+            Some(accepted) if !self.session.whole => Gather::changes(accepted, &self.desired),
+            Some(_) | None => Gather::everything(),
+        };
+        self.ask(now, Box::new(gather), out);
+    }
+
+    fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
+        let Some(session) = self.session.number else { return self.open_session(out) };
+        let id = self.session.request();
+        let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
+        let wait_seconds = if gather.may_wait() { wait } else { 0 };
+        let Question { since, digest, after } = gather.question();
+        self.session.link =
+            if gather.may_wait() { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
+        let request = DesiredRequest { session, since, digest, after, wait_seconds };
+        out.push(Effect::Send { id, request: Request::Desired(request) });
+    }
+
+    pub(super) fn link_due(&mut self, now: Monotonic, out: &mut Effects) {
+        match std::mem::replace(&mut self.session.link, Link::Off) {
+            Link::Resting(Next::Enrol) => self.enrol(out),
+            Link::Resting(Next::Open) => self.open_session(out),
+            Link::Resting(Next::Poll) => self.poll(now, out),
+            Link::Resting(Next::Gather(gather)) => self.ask(now, gather, out),
+            Link::Fetching { fetch, paused: _ } => {
+                self.session.link = Link::Fetching { fetch, paused: false };
+                self.fetch_more(out);
+            }
+            // The timer of an earlier rest.
+            link @ (Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Switching) => self.session.link = link,
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        now: Monotonic,
+        id: RequestId,
+        result: Result<Answer, LinkFailure>,
+        out: &mut Effects,
+    ) {
+        if let Err(LinkFailure::Refused(refusal)) = &result
+            && let Some(reason) = freezes(refusal)
+        {
+            return self.freeze(reason, out);
+        }
+        if self.reports.is_flying(id) {
+            return self.reported(now, result, out);
+        }
+        match std::mem::replace(&mut self.session.link, Link::Off) {
+            Link::Enrolling(asked) if asked == id => match result {
+                Ok(Answer::Enrolled(answer)) => self.enrolled(answer),
+                other => self.failed(now, Next::Enrol, other.err(), out),
+            },
+            Link::Opening(asked) if asked == id => match result {
+                Ok(Answer::Session(answer)) => self.opened(now, &answer, out),
+                other => self.failed(now, Next::Open, other.err(), out),
+            },
+            Link::Polling { id: asked, sent, gather } if asked == id => match result {
+                Ok(Answer::Desired(answer)) => self.gathered(now, Some(sent), gather, answer, out),
+                other => self.poll_failed(now, sent, other.err(), out),
+            },
+            Link::Gathering { id: asked, gather } if asked == id => match result {
+                Ok(Answer::Desired(answer)) => self.gathered(now, None, gather, answer, out),
+                other => self.failed(now, Next::Gather(gather), other.err(), out),
+            },
+            Link::Fetching { fetch, paused } if fetch.is_flying(id) => {
+                self.fetched(now, id, fetch, paused, result, out);
+            }
+            // An answer that nobody waits for any more.
+            link @ (Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Fetching { .. }
+            | Link::Switching
+            | Link::Resting(_)) => self.session.link = link,
+        }
+    }
+
+    fn enrolled(&mut self, answer: EnrolAnswer) {
+        self.session.succeeded();
+        let EnrolAnswer { hub: _, target, name } = answer;
+        self.target = Some(target);
+        self.session.link = Link::Switching;
+        self.disk.write(Write::Enrolled(Enrolled { target, name }));
+        self.disk.then(Then::Enrolled);
+    }
+
+    fn opened(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
+        let SessionAnswer { session, epoch, poll } = *answer;
+        self.session.number = Some(session);
+        self.session.settings = poll;
+        self.session.wait_max = POLL_WAIT_SECONDS_MAX;
+        self.reports.new_session();
+        match self.accepted {
+            Some(accepted) if epoch < accepted.version.epoch => {
+                self.flawed(Flaw::Older);
+                self.failed(now, Next::Open, None, out);
+            }
+            Some(accepted) if epoch > accepted.version.epoch => {
+                self.session.succeeded();
+                self.ask(now, Box::new(Gather::everything()), out);
+            }
+            Some(_) | None => {
+                self.session.succeeded();
+                self.poll(now, out);
+            }
+        }
+    }
+
+    fn gathered(
+        &mut self,
+        now: Monotonic,
+        sent: Option<Monotonic>,
+        mut gather: Box<Gather>,
+        answer: DesiredAnswer,
+        out: &mut Effects,
+    ) {
+        self.polled_well();
+        let held = Held { accepted: self.accepted, desired: &self.desired, policies: &self.policies };
+        let step = match answer {
+            DesiredAnswer::NothingNew => gather.nothing_new(&held),
+            DesiredAnswer::Page(page) => gather.page(page, &held),
+            DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
+                return self.ask(now, Box::new(Gather::everything()), out);
+            }
+            DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(Flaw::OutOfPlace),
+        };
+        match step {
+            Step::Ask => {
+                self.session.succeeded();
+                self.ask(now, gather, out);
+            }
+            Step::Complete(change) => self.gathered_all(change, out),
+            Step::NothingNew => {
+                self.session.succeeded();
+                self.session.whole = false;
+                match sent {
+                    Some(sent) if now.since(sent) >= POLL_PAUSE => self.poll(now, out),
+                    Some(_) | None => self.session.rest(now + POLL_PAUSE, Next::Poll, out),
+                }
+            }
+            Step::Again(flaw) => {
+                self.flawed(flaw);
+                self.failed(now, Next::Gather(Box::new(Gather::everything())), None, out);
+            }
+            Step::Refuse(flaw) => {
+                // Opening a session shows the hub what was seen of it.
+                self.flawed(flaw);
+                self.failed(now, Next::Open, None, out);
+            }
+        }
+    }
+
+    fn gathered_all(&mut self, change: Box<Change>, out: &mut Effects) {
+        let needs = |entry: &&std::sync::Arc<tideline_common::Entry>| {
+            entry.state == EntryState::Apply && !self.inputs.is_held(&entry.input)
+        };
+        let unchanged = self.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.whole);
+        let wanted: BTreeMap<_, _> = change
+            .put
+            .iter()
+            .chain(unchanged)
+            .filter(needs)
+            .map(|entry| (entry.input, BodyWanted { key: entry.key.clone(), input: entry.input, offset: 0 }))
+            .collect();
+        let mut wanted: Vec<BodyWanted> = wanted.into_values().collect();
+        wanted.sort_by(|a, b| a.key.cmp(&b.key));
+        let fetch = Box::new(Fetch::new(change, wanted));
+        self.session.link = Link::Fetching { fetch, paused: false };
+        self.fetch_more(out);
+    }
+
+    /// Asks for more bodies, if that is what goes on, or accepts the set when it has all.
+    pub(super) fn fetch_more(&mut self, out: &mut Effects) {
+        let Some(session) = self.session.number else { return };
+        let Link::Fetching { fetch, paused: false } = &mut self.session.link else { return };
+        while self.disk.has_room_for_bodies() {
+            self.session.last += 1;
+            let id = RequestId(self.session.last);
+            let Some(wanted) = fetch.next(id) else { break };
+            out.push(Effect::Send { id, request: Request::Bodies(BodiesRequest { session, wanted }) });
+        }
+        if fetch.is_done()
+            && let Link::Fetching { fetch, .. } = std::mem::replace(&mut self.session.link, Link::Switching)
+        {
+            self.session.succeeded();
+            self.session.whole = false;
+            self.begin_switch(fetch.change);
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        now: Monotonic,
+        id: RequestId,
+        mut fetch: Box<Fetch>,
+        paused: bool,
+        result: Result<Answer, LinkFailure>,
+        out: &mut Effects,
+    ) {
+        let (progress, failure) = match result {
+            Ok(Answer::Bodies(answer)) => {
+                let fetched = fetch.answered(id, answer);
+                for (input, text) in fetched.bodies {
+                    self.inputs.hold(input);
+                    self.disk.write(Write::Body { input, text });
+                }
+                if fetched.outdated {
+                    // What came is kept; the set has moved on.
+                    return self.failed(now, Next::Poll, None, out);
+                }
+                (fetched.progress, None)
+            }
+            other => {
+                fetch.failed(id);
+                (false, other.err())
+            }
+        };
+        self.session.link = Link::Fetching { fetch, paused };
+        if progress || paused {
+            if progress {
+                self.session.succeeded();
+            }
+            self.fetch_more(out);
+        } else {
+            let at = self.after_failure(now, failure);
+            if let Link::Fetching { paused, .. } = &mut self.session.link {
+                *paused = true;
+            }
+            out.push(Effect::SetTimer { timer: Timer::Link, at });
+        }
+    }
+
+    fn poll_failed(&mut self, now: Monotonic, sent: Monotonic, failure: Option<LinkFailure>, out: &mut Effects) {
+        let cut = matches!(failure, Some(LinkFailure::Unreachable { retry_after: None, .. }));
+        if cut && now.since(sent) >= POLL_CUT {
+            let waited = self.session.settings.wait_seconds.min(self.session.wait_max);
+            self.session.wait_max = (waited / 2).max(POLL_WAIT_SECONDS_MIN);
+            self.session.polls = 0;
+        }
+        self.failed(now, Next::Poll, failure, out);
+    }
+
+    fn polled_well(&mut self) {
+        self.session.polls += 1;
+        if self.session.polls >= POLLS_BEFORE_LONGER {
+            self.session.polls = 0;
+            self.session.wait_max = (self.session.wait_max * 2).min(POLL_WAIT_SECONDS_MAX);
+        }
+    }
+
+    fn failed(&mut self, now: Monotonic, next: Next, failure: Option<LinkFailure>, out: &mut Effects) {
+        let at = self.after_failure(now, failure);
+        self.session.rest(at, next, out);
+    }
+
+    fn after_failure(&mut self, now: Monotonic, failure: Option<LinkFailure>) -> Monotonic {
+        self.session.failures = self.session.failures.saturating_add(1);
+        now + self.wait_after(self.session.failures, failure.as_ref())
+    }
+
+    /// How long to stay away after so many failures, of which this is the last.
+    pub(super) fn wait_after(&mut self, failures: u32, failure: Option<&LinkFailure>) -> Duration {
+        let usual = self.jitter.full(failures, RETRY.0, RETRY.1);
+        match failure {
+            None => usual,
+            Some(LinkFailure::Unreachable { retry_after, .. }) => usual.max(retry_after.unwrap_or_default()),
+            Some(LinkFailure::Refused(Refusal { refusal, retry_after_seconds, .. })) => {
+                let asked = Duration::from_secs(retry_after_seconds.unwrap_or_default());
+                match refusal {
+                    // Everybody who was told the same must not come back at the same moment.
+                    RefusalKind::Busy => asked + usual,
+                    RefusalKind::Unauthenticated | RefusalKind::TokenRefused => {
+                        self.jitter.half(failures, RETRY_REFUSED.0, RETRY_REFUSED.1).max(asked)
+                    }
+                    RefusalKind::Malformed
+                    | RefusalKind::TooLarge
+                    | RefusalKind::Unknown
+                    | RefusalKind::Fenced
+                    | RefusalKind::Quarantined
+                    | RefusalKind::TargetGone => usual.max(asked),
+                }
+            }
+        }
+    }
+
+    fn flawed(&mut self, flaw: Flaw) {
+        *self.session.flaws.entry(flaw).or_default() += 1;
+    }
+
+    /// Whether reports can be sent at all.
+    pub(super) fn session_number(&self) -> Option<SessionNumber> {
+        self.session.number.filter(|_| self.phase != Phase::Ended)
+    }
+}
+
+fn freezes(refusal: &Refusal) -> Option<FreezeReason> {
+    let message = refusal.message.clone();
+    match refusal.refusal {
+        RefusalKind::Fenced => Some(FreezeReason::Fenced(message)),
+        RefusalKind::Quarantined => Some(FreezeReason::Quarantined(message)),
+        RefusalKind::TargetGone => Some(FreezeReason::TargetGone(message)),
+        RefusalKind::Malformed
+        | RefusalKind::Unauthenticated
+        | RefusalKind::TokenRefused
+        | RefusalKind::TooLarge
+        | RefusalKind::Busy
+        | RefusalKind::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! From one accepted set to the next: first in the journal, then in memory.
+
+use std::sync::Arc;
+
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
+use tideline_common::{Digest, Entry, Monotonic, ObjectKey, Tombstone, Uid};
+
+use super::Core;
+use super::disk::Then;
+use super::effect::{AppliedRecord, Effects, Write};
+use super::gather::Change;
+use super::remove::{Removal, RemovalState, wave_of};
+
+impl Core {
+    /// Writes the new set and everything that must survive with it, all or nothing.
+    pub(super) fn begin_switch(&mut self, change: Box<Change>) {
+        let Change { accepted, put, remove, policies, tombstones, terminal } = &*change;
+        self.disk.write(Write::Accept {
+            accepted: *accepted,
+            put: put.clone(),
+            remove: remove.clone(),
+            policies: policies.values().cloned().collect(),
+        });
+        for tombstone in tombstones {
+            if !self.removals.contains_key(tombstone) {
+                self.disk.write(Write::Removing(tombstone.clone()));
+            }
+        }
+        for TerminalFact { key, source_uid, fact } in terminal {
+            self.note_terminal(key, source_uid.clone(), *fact);
+        }
+        self.disk.then(Then::Switched(change));
+    }
+
+    /// The set is on disk: from now on it is the one that is kept.
+    pub(super) fn switched(&mut self, now: Monotonic, change: Change, out: &mut Effects) {
+        let Change { accepted, put, remove, policies, tombstones, terminal: _ } = change;
+        self.policies.extend(policies);
+        self.accepted = Some(accepted);
+        let mut waves = Vec::with_capacity(tombstones.len());
+        for Tombstone { key, .. } in &tombstones {
+            waves.push(self.desired.get(key).cloned());
+        }
+        let mut unnamed = Vec::new();
+        for key in remove {
+            unnamed.extend(self.drop_entry(&key));
+            self.reports.dirty(&key, now);
+        }
+        for entry in put {
+            let key = entry.key.clone();
+            unnamed.extend(self.put_entry(entry));
+            self.enqueue(&key);
+            self.reports.dirty(&key, now);
+        }
+        for (tombstone, former) in tombstones.into_iter().zip(waves) {
+            let key = tombstone.key.clone();
+            self.put_removal(tombstone, former.as_deref());
+            self.enqueue(&key);
+            self.reports.dirty(&key, now);
+        }
+        self.drop_inputs(unnamed);
+        self.poll(now, out);
+    }
+
+    /// Puts an entry in its place. Returns the input that nothing names any more, if so.
+    pub(super) fn put_entry(&mut self, entry: Arc<Entry>) -> Option<Digest> {
+        let key = entry.key.clone();
+        let unnamed = self.drop_entry_before(&key);
+        let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
+        if self.removals.contains_key(&again) {
+            self.void_removal(&again);
+        }
+        self.kinds.refer(&key.kind, &entry.version);
+        self.kinds.speak(&key.kind, &entry.version);
+        self.inputs.name(entry.input);
+        self.work.untried(entry.wave);
+        let object = self.objects.entry(key).or_default();
+        object.tried = false;
+        object.failures = 0;
+        self.desired.insert(entry);
+        unnamed
+    }
+
+    fn drop_entry(&mut self, key: &ObjectKey) -> Option<Digest> {
+        let unnamed = self.drop_entry_before(key);
+        self.desired.remove(key);
+        self.dequeue(key);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.outcome = super::observe::Outcome::default();
+        }
+        self.forget_if_empty(key);
+        unnamed
+    }
+
+    /// Takes back what an entry stood for elsewhere.
+    fn drop_entry_before(&mut self, key: &ObjectKey) -> Option<Digest> {
+        let former = self.desired.get(key)?;
+        self.kinds.unrefer(&key.kind);
+        if self.objects.get(key).is_some_and(|object| !object.tried) {
+            self.work.tried(former.wave);
+        }
+        let input = former.input;
+        self.inputs.unname(&input).then_some(input)
+    }
+
+    pub(super) fn put_removal(&mut self, tombstone: Tombstone, former: Option<&Entry>) {
+        let key = &tombstone.key;
+        let assigned = self.desired.get(key);
+        if assigned.is_some_and(|entry| entry.source.uid == tombstone.source) {
+            self.disk.write(Write::Removed(tombstone));
+            return;
+        }
+        if self.removals.contains_key(&tombstone) {
+            return;
+        }
+        if assigned.is_none() {
+            self.fuse.ask(tombstone.clone());
+        }
+        let version = former.map(|entry| Arc::clone(&entry.version));
+        self.kinds.refer(&key.kind, version.as_ref().unwrap_or(&Arc::default()));
+        self.objects.entry(key.clone()).or_default();
+        let removal = Removal {
+            wave: former.map_or_else(|| wave_of(&key.kind), |entry| entry.wave),
+            version,
+            ..Removal::default()
+        };
+        self.work.remove(removal.wave, tombstone.clone());
+        self.removals.insert(tombstone, removal);
+    }
+
+    /// What was to be removed is assigned again.
+    fn void_removal(&mut self, tombstone: &Tombstone) {
+        self.disk.write(Write::Removed(tombstone.clone()));
+        self.forget_removal(tombstone);
+    }
+
+    /// The hub knows that the removal is done, or it is void.
+    pub(super) fn forget_removal(&mut self, tombstone: &Tombstone) {
+        if let Some(removal) = self.removals.remove(tombstone) {
+            self.work.forget_removal(&removal, tombstone);
+            self.kinds.unrefer(&tombstone.key.kind);
+        }
+        self.fuse.withdraw(tombstone);
+        self.reports.forget_removed(tombstone);
+        self.forget_if_empty(&tombstone.key);
+    }
+
+    /// Nothing of the source stands in its place any more.
+    pub(super) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        removal.state = RemovalState::Done;
+        removal.retry_at = None;
+        self.fuse.withdraw(tombstone);
+        let key = &tombstone.key;
+        if self.desired.get(key).is_none() {
+            let object = self.objects.entry(key.clone()).or_default();
+            if object.record.as_ref().is_some_and(|record| record.source == tombstone.source) {
+                self.clear_record(key);
+            }
+        }
+        if let Some(object) = self.objects.get_mut(key)
+            && object.terminal.as_ref().is_some_and(|(source, _)| *source == tombstone.source)
+        {
+            object.terminal = None;
+            self.disk.write(Write::Sent { key: key.clone() });
+        }
+        self.reports.removed(tombstone.clone(), now);
+    }
+
+    pub(super) fn set_record(&mut self, key: &ObjectKey, record: AppliedRecord) {
+        let object = self.objects.entry(key.clone()).or_default();
+        if object.record.as_ref().is_some_and(|former| former.source != record.source) {
+            object.live.observed_generation = None;
+        }
+        if object.record.is_none() {
+            self.kinds.refer(&key.kind, &record.version);
+        }
+        if object.record.as_ref() != Some(&record) {
+            object.unrecorded += 1;
+            self.disk.write(Write::Applied { key: key.clone(), record: record.clone() });
+            self.disk.then(Then::Recorded(key.clone()));
+            object.record = Some(record);
+        }
+        object.translate_generation();
+    }
+
+    fn clear_record(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key)
+            && object.record.take().is_some()
+        {
+            self.kinds.unrefer(&key.kind);
+            self.disk.write(Write::Forgotten { key: key.clone() });
+        }
+    }
+
+    pub(super) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.unrecorded = object.unrecorded.saturating_sub(1);
+            self.reports.dirty(key, now);
+        }
+    }
+
+    /// Remembers what happened once, across restarts: the cluster may not show it any more by then.
+    pub(super) fn note_terminal(&mut self, key: &ObjectKey, source: Uid, fact: Terminal) {
+        let object = self.objects.entry(key.clone()).or_default();
+        let terminal = Some((source, fact));
+        if fact == Terminal::Unknown || object.terminal == terminal {
+            return;
+        }
+        object.terminal = terminal;
+        if let Some((source_uid, fact)) = object.terminal.clone() {
+            self.disk.write(Write::Unsent(Box::new(ObjectReport {
+                key: key.clone(),
+                source_uid,
+                progress: Progress::Applied,
+                reason: None,
+                message: String::new(),
+                input: object.record.as_ref().map(|record| record.input),
+                health: Health::Unknown,
+                observed_generation: None,
+                terminal: Some(fact),
+                status: None,
+            })));
+        }
+    }
+
+    /// Lets go of a place of which nothing is to be known any more.
+    pub(super) fn forget_if_empty(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key) else { return };
+        let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some();
+        if !known && self.desired.get(key).is_none() && self.removals_of(key).next().is_none() {
+            if object.terminal.is_some() {
+                self.disk.write(Write::Sent { key: key.clone() });
+            }
+            self.dequeue(key);
+            self.objects.remove(key);
+        }
+    }
+
+    /// The removals under way at one place.
+    pub(super) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        // No UID is shorter than one character, so this is below every tombstone of the key.
+        let from = Tombstone { key: key.clone(), source: "\u{0}".parse().expect("it is one byte long") };
+        self.removals.range(from..).take_while({
+            let key = key.clone();
+            move |(tombstone, _)| tombstone.key == key
+        })
+    }
+
+    /// After a start: bodies that a crash left behind.
+    pub(super) fn drop_bodies(&mut self) {
+        let all = self.inputs.all();
+        self.drop_inputs(all);
+    }
+
+    fn drop_inputs(&mut self, candidates: Vec<Digest>) {
+        let unnamed = self.inputs.take_unnamed(candidates);
+        if !unnamed.is_empty() {
+            self.disk.write(Write::DropBodies(unnamed));
+        }
+    }
+}

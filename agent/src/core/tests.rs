@@ -1,0 +1,141 @@
+//! A whole core against a cluster and a hub in memory, with faults and crashes between any two effects, by seed.
+
+use std::collections::BTreeMap;
+
+use tideline_common::{
+    ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, SourceRef, SpaceName, TargetId, Uid,
+};
+
+use super::plan::Me;
+
+mod cluster;
+pub(super) mod hub;
+mod world;
+
+use world::World;
+
+const SEEDS: u64 = 100;
+
+#[test]
+fn the_cluster_converges_on_the_hub_s_set_whatever_fails_on_the_way() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed);
+        for _ in 0..40 {
+            world.mishap();
+            world.run_with_faults(20);
+        }
+        world.heal();
+        world.quiesce();
+        world.check_converged();
+        world.check_reported();
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn without_the_hub_the_accepted_set_is_kept_across_restarts() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed);
+        for _ in 0..10 {
+            world.mishap();
+            world.run_with_faults(20);
+        }
+        world.heal();
+        world.quiesce();
+        world.cut_off();
+        for _ in 0..10 {
+            world.disturb_cluster();
+            world.run_with_faults(10);
+            world.crash();
+        }
+        world.heal_cluster();
+        world.quiesce();
+        world.check_converged();
+    }
+}
+
+#[test]
+fn a_large_set_is_created_once_and_in_order() {
+    let mut world = World::new(7);
+    world.hub.page = 100;
+    for i in 0..2_000 {
+        world.hub.put(&key("", "ConfigMap", &format!("c{i:04}")), 1, 0);
+    }
+    world.heal();
+    world.quiesce();
+    world.check_converged();
+    world.check_reported();
+    assert_eq!(world.ops, 2_000);
+    world.check_at_rest();
+}
+
+pub(super) fn me() -> Me {
+    Me { hub: hub_id(), target: target_id() }
+}
+
+pub(super) fn hub_id() -> HubId {
+    "11111111-1111-4111-8111-111111111111".parse().unwrap()
+}
+
+pub(super) fn target_id() -> TargetId {
+    "22222222-2222-4222-8222-222222222222".parse().unwrap()
+}
+
+pub(super) fn uid(text: &str) -> Uid {
+    text.parse().unwrap()
+}
+
+pub(super) fn key(group: &str, kind: &str, name: &str) -> ObjectKey {
+    let namespace = if kind == "Namespace" { "" } else { "shop" };
+    ObjectKey::new(GroupKind::new(group, kind), namespace, name)
+}
+
+/// An entry whose source and input are told apart by numbers.
+pub(super) fn entry(key: &ObjectKey, source: u64, input: u64) -> Entry {
+    Entry {
+        key: key.clone(),
+        version: "v1".into(),
+        source: SourceRef {
+            space: SpaceName::root(),
+            uid: uid(&format!("s{source}")),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        },
+        generation: i64::try_from(input).unwrap(),
+        state: EntryState::Apply,
+        input: Digest::of(format!("{key} {source} {input}").as_bytes()),
+        policy: ApplyPolicy::default().digest(),
+        wave: if &*key.kind.kind == "Namespace" { -1 } else { 0 },
+        impersonate: None,
+        implied: false,
+    }
+}
+
+/// A stream of numbers that a seed determines.
+#[derive(Clone, Debug)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
+    }
+
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+}
+
+pub(super) type Policies = BTreeMap<Digest, std::sync::Arc<ApplyPolicy>>;
+
+pub(super) fn policies() -> Policies {
+    let policy = ApplyPolicy::default();
+    [(policy.digest(), policy.into())].into()
+}

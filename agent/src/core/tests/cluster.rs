@@ -1,0 +1,230 @@
+//! A cluster in memory: as much of an API server as the core can tell from one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_common::health::Health;
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+
+use super::super::{Event, Observed, Op, OpResult, Served};
+use super::uid;
+
+#[derive(Clone, Debug)]
+pub(in crate::core) struct Local {
+    pub(in crate::core) uid: Uid,
+    version: u64,
+    generation: i64,
+    /// What its fields of ours hold; none once somebody else changed them.
+    pub(in crate::core) input: Option<Digest>,
+    pub(in crate::core) mark: Option<Arc<Mark>>,
+    /// Made by the agent and not by somebody else.
+    pub(in crate::core) ours: bool,
+    deleting: bool,
+    pub(in crate::core) status: u64,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Cluster {
+    pub(in crate::core) objects: BTreeMap<ObjectKey, Local>,
+    versions: u64,
+    watched: BTreeMap<GroupKind, Arc<str>>,
+    /// What the watches will say, in order.
+    pub(in crate::core) feed: VecDeque<Event>,
+}
+
+impl Cluster {
+    pub(in crate::core) fn watch(&mut self, kinds: BTreeMap<GroupKind, Arc<str>>) {
+        for kind in kinds.keys() {
+            if !self.watched.contains_key(kind) {
+                let served = Served::Yes { namespaced: &*kind.kind != "Namespace", status: true };
+                self.feed.push_back(Event::Kind { kind: kind.clone(), served });
+                self.list(kind);
+            }
+        }
+        self.watched = kinds;
+    }
+
+    pub(in crate::core) fn restart_watches(&mut self) {
+        self.feed.clear();
+        self.watched.clear();
+    }
+
+    /// A watch breaks, misses whatever it has not said, and is begun again.
+    pub(in crate::core) fn lose_watch(&mut self, kind: &GroupKind) {
+        if self.watched.contains_key(kind) {
+            self.feed.retain(|event| !matches!(event, Event::Observed(observed) if observed.key.kind == *kind));
+            self.feed.retain(|event| !matches!(event, Event::Vanished { key, .. } if key.kind == *kind));
+            let message = "cut".to_owned();
+            self.feed.push_back(Event::WatchLost { kind: kind.clone(), reason: Reason::Unavailable, message });
+            self.list(kind);
+        }
+    }
+
+    pub(in crate::core) fn list(&mut self, kind: &GroupKind) {
+        let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.mark.is_some());
+        let objects = labelled.map(|(key, local)| local.observed(key)).collect();
+        self.feed.push_back(Event::Listed { kind: kind.clone(), objects });
+    }
+
+    pub(in crate::core) fn execute(&mut self, op: &Op) -> OpResult {
+        match op {
+            Op::Create { entry, mark, .. } => {
+                if let Some(local) = self.objects.get(&entry.key) {
+                    return OpResult::Exists(Box::new(local.observed(&entry.key)));
+                }
+                let local = Local { ours: true, mark: Some(Arc::clone(mark)), ..self.make(Some(entry.input)) };
+                self.put(&entry.key, local)
+            }
+            Op::Apply { entry, mark, uid, .. } => {
+                let Some(local) = self.objects.get(&entry.key) else { return OpResult::Gone };
+                if local.uid != *uid {
+                    return OpResult::PreconditionFailed;
+                }
+                let mut local = local.clone();
+                if local.input != Some(entry.input) || local.mark.as_deref() != Some(mark) {
+                    local.generation += i64::from(local.input != Some(entry.input));
+                    local.input = Some(entry.input);
+                    local.mark = Some(Arc::clone(mark));
+                    return self.put(&entry.key, local);
+                }
+                OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() }
+            }
+            Op::Delete { key, uid, .. } => match self.objects.get(key) {
+                None => OpResult::Gone,
+                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(local) if !local.deleting && local.version % 5 == 0 => {
+                    let local = Local { deleting: true, ..local.clone() };
+                    self.put(key, local);
+                    OpResult::Finalizing
+                }
+                Some(_) => {
+                    self.delete(key);
+                    OpResult::Gone
+                }
+            },
+            Op::Orphan { key, uid, .. } => match self.objects.get(key) {
+                None => OpResult::Gone,
+                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(local) => {
+                    let local = Local { mark: None, ..local.clone() };
+                    self.put(key, local)
+                }
+            },
+            Op::Inspect { key, .. } => {
+                let inside = || self.objects.iter().filter(|(inner, _)| inner.namespace == key.name);
+                let ours = inside().filter(|(_, local)| local.ours).count() as u64;
+                let foreign = inside().count() as u64 - ours;
+                OpResult::Emptiness { foreign, example: None, ours }
+            }
+            Op::Get { key, .. } => match self.objects.get(key) {
+                None => OpResult::Gone,
+                Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },
+            },
+        }
+    }
+
+    pub(in crate::core) fn delete(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.remove(key)
+            && local.mark.is_some()
+        {
+            self.tell(&key.kind.clone(), Event::Vanished { key: key.clone(), uid: local.uid });
+        }
+    }
+
+    /// The controllers whose finalizers hold objects let go of them.
+    pub(in crate::core) fn finalize(&mut self) {
+        let deleting = self.objects.iter().filter(|(_, local)| local.deleting);
+        for key in deleting.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.delete(&key);
+        }
+    }
+
+    pub(in crate::core) fn strip(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { mark: None, ..local });
+        }
+    }
+
+    /// Somebody changes a field of ours.
+    pub(in crate::core) fn edit(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { input: None, generation: local.generation + 1, ..local });
+        }
+    }
+
+    pub(in crate::core) fn set_status(&mut self, key: &ObjectKey, status: u64) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { status, ..local });
+        }
+    }
+
+    /// Somebody else's object, managed by other means.
+    pub(in crate::core) fn intrude(&mut self, key: &ObjectKey) {
+        if !self.objects.contains_key(key) {
+            let local = self.make(None);
+            self.put(key, local);
+        }
+    }
+
+    fn make(&mut self, input: Option<Digest>) -> Local {
+        self.versions += 1;
+        Local {
+            uid: uid(&format!("u{}", self.versions)),
+            version: 0,
+            generation: 1,
+            input,
+            mark: None,
+            ours: false,
+            deleting: false,
+            status: 0,
+        }
+    }
+
+    fn put(&mut self, key: &ObjectKey, mut local: Local) -> OpResult {
+        self.versions += 1;
+        local.version = self.versions;
+        let observed = local.observed(key);
+        let labelled = local.mark.is_some();
+        let uid = local.uid.clone();
+        let former = self.objects.insert(key.clone(), local);
+        if labelled {
+            self.tell(&key.kind, Event::Observed(Box::new(observed.clone())));
+        } else if former.is_some_and(|former| former.mark.is_some()) {
+            self.tell(&key.kind, Event::Vanished { key: key.clone(), uid });
+        }
+        OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() }
+    }
+
+    fn tell(&mut self, kind: &GroupKind, event: Event) {
+        if self.watched.contains_key(kind) {
+            self.feed.push_back(event);
+        }
+    }
+}
+
+impl Local {
+    pub(in crate::core) fn status_text(&self) -> String {
+        format!("{{\"n\":{}}}", self.status)
+    }
+
+    fn observed(&self, key: &ObjectKey) -> Observed {
+        let has_generation = &*key.kind.kind == "Deployment";
+        Observed {
+            key: key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.version.to_string().into(),
+            generation: if has_generation { self.generation } else { 0 },
+            managed: self.input.map(|input| Digest::of(input.as_bytes())),
+            mark: self.mark.clone(),
+            labelled: self.mark.is_some(),
+            deleting: self.deleting,
+            health: Health::Ready,
+            health_message: String::new(),
+            observed_generation: has_generation.then_some(self.generation),
+            terminal: None,
+            status: Some(Arc::from(RawValue::from_string(self.status_text()).unwrap())),
+            managed_elsewhere: !self.ours,
+        }
+    }
+}

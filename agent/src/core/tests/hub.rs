@@ -1,0 +1,159 @@
+//! A hub as the wire describes it, with small pages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::{
+    BodiesAnswer, BodiesRequest, Body, DesiredAnswer, DesiredPage, DesiredRequest, EnrolAnswer, ObjectReport,
+    PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
+};
+use tideline_common::{DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version};
+
+use super::super::{Answer, Request};
+use super::{entry, hub_id, policies, target_id};
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Hub {
+    pub(in crate::core) desired: DesiredSet,
+    revision: u64,
+    changed: BTreeMap<ObjectKey, u64>,
+    pub(in crate::core) tombstones: BTreeMap<Tombstone, u64>,
+    pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionNumber, u64, ObjectReport)>,
+    sessions: u64,
+    pub(in crate::core) page: usize,
+    bodies: BTreeMap<Digest, String>,
+}
+
+impl Hub {
+    pub(in crate::core) fn with_pages_of(page: usize) -> Self {
+        Self { page, ..Self::default() }
+    }
+
+    pub(in crate::core) fn put(&mut self, key: &ObjectKey, source: u64, input: u64) {
+        self.revision += 1;
+        let entry = Arc::new(entry(key, source, input));
+        self.bodies.insert(entry.input, format!("{{\"{key}\":\"{source} {input}\"}}"));
+        self.tombstones.remove(&Tombstone { key: key.clone(), source: entry.source.uid.clone() });
+        if let Some(former) = self.desired.insert(Arc::clone(&entry))
+            && former.source.uid != entry.source.uid
+        {
+            let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
+            self.tombstones.insert(tombstone, self.revision);
+        }
+        self.changed.insert(key.clone(), self.revision);
+    }
+
+    pub(in crate::core) fn remove(&mut self, key: &ObjectKey) {
+        if let Some(former) = self.desired.remove(key) {
+            self.revision += 1;
+            let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
+            self.tombstones.insert(tombstone, self.revision);
+            self.changed.insert(key.clone(), self.revision);
+        }
+    }
+
+    pub(in crate::core) fn version(&self) -> Version {
+        Version { epoch: Epoch(1), revision: Revision(self.revision) }
+    }
+
+    /// Whether a long poll would be answered only when its time is over.
+    pub(in crate::core) fn would_wait(&self, request: &Request) -> bool {
+        match request {
+            Request::Desired(request) => {
+                request.wait_seconds > 0 && request.since == Some(self.version()) && request.after.is_none()
+            }
+            Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => false,
+        }
+    }
+
+    pub(in crate::core) fn answer(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Enrol(_) => {
+                Answer::Enrolled(EnrolAnswer { hub: hub_id(), target: target_id(), name: "store".into() })
+            }
+            Request::Session(_) => {
+                self.sessions += 1;
+                Answer::Session(SessionAnswer {
+                    session: SessionNumber(self.sessions),
+                    epoch: Epoch(1),
+                    poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
+                })
+            }
+            Request::Desired(request) => Answer::Desired(self.desired(&request)),
+            Request::Bodies(request) => Answer::Bodies(self.bodies(request)),
+            Request::Reported(request) => Answer::Reported(self.reported(request)),
+        }
+    }
+
+    pub(in crate::core) fn desired(&self, request: &DesiredRequest) -> DesiredAnswer {
+        let at = self.version();
+        if request.since == Some(at) && request.digest == Some(self.desired.digest()) {
+            return DesiredAnswer::NothingNew;
+        }
+        if request.since.is_some_and(|since| since > at) {
+            return DesiredAnswer::SnapshotRequired { epoch: at.epoch };
+        }
+        let since = request.since.map(|since| since.revision.0);
+        let keys = self.changed.iter().filter(|(key, changed)| match since {
+            Some(since) => **changed > since,
+            None => self.desired.get(key).is_some(),
+        });
+        let mut keys = keys.map(|(key, _)| key).filter(|key| request.after.as_ref().is_none_or(|after| *key > after));
+        let page: Vec<ObjectKey> = keys.by_ref().take(self.page).cloned().collect();
+        let next = keys.next().and_then(|_| page.last().cloned());
+        let tombstones = self.tombstones.iter().filter(|(tombstone, changed)| match since {
+            Some(since) => **changed > since && page.contains(&tombstone.key),
+            None => next.is_none(),
+        });
+        DesiredAnswer::Page(DesiredPage {
+            at,
+            digest: self.desired.digest(),
+            total: self.desired.len() as u64,
+            snapshot: since.is_none(),
+            entries: page.iter().filter_map(|key| self.desired.get(key).cloned()).collect(),
+            tombstones: tombstones.map(|(tombstone, _)| tombstone.clone()).collect(),
+            policies: policies(),
+            terminal: Vec::new(),
+            next,
+        })
+    }
+
+    fn bodies(&self, request: BodiesRequest) -> BodiesAnswer {
+        // A few bytes at a time, so that parts are common.
+        let mut bodies = Vec::new();
+        let mut outdated = Vec::new();
+        for wanted in request.wanted.into_iter().take(self.page * 2) {
+            if self.desired.get(&wanted.key).is_none_or(|entry| entry.input != wanted.input) {
+                outdated.push(wanted.input);
+                continue;
+            }
+            let text = &self.bodies[&wanted.input];
+            let from = usize::try_from(wanted.offset).unwrap();
+            let to = (from + 24).min(text.len());
+            bodies.push(Body {
+                input: wanted.input,
+                sha256: Digest::of(text.as_bytes()),
+                size: text.len() as u64,
+                offset: wanted.offset,
+                text: text[from..to].to_owned(),
+            });
+        }
+        BodiesAnswer { bodies, outdated }
+    }
+
+    fn reported(&mut self, request: ReportedRequest) -> ReportedAnswer {
+        for report in request.objects {
+            let newer = (request.session, request.seq);
+            if self.reports.get(&report.key).is_none_or(|(session, seq, _)| (*session, *seq) < newer) {
+                self.reports.insert(report.key.clone(), (newer.0, newer.1, report));
+            }
+        }
+        for tombstone in request.removed {
+            self.tombstones.remove(&tombstone);
+            if self.desired.get(&tombstone.key).is_none() {
+                self.reports.remove(&tombstone.key);
+            }
+        }
+        ReportedAnswer { seq: request.seq, resend: false }
+    }
+}

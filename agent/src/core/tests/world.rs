@@ -1,0 +1,360 @@
+//! Drives a core against the cluster and the hub, effect by effect, in an order that a seed decides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Progress};
+use tideline_common::{Monotonic, ObjectKey};
+
+use super::super::{
+    Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, Request, RequestId, Timer, Write,
+};
+use super::cluster::Cluster;
+use super::hub::Hub;
+use super::{Random, hub_id, key};
+
+pub(in crate::core) struct World {
+    seed: u64,
+    random: Random,
+    now: Monotonic,
+    core: Core,
+    pending: Vec<Effect>,
+    /// Long polls, and when they are answered at the latest.
+    waiting: Vec<(Monotonic, RequestId, Request)>,
+    timers: BTreeMap<Timer, Monotonic>,
+    journal: Loaded,
+    pub(in crate::core) cluster: Cluster,
+    pub(in crate::core) hub: Hub,
+    keys: Vec<ObjectKey>,
+    link_up: bool,
+    faults: bool,
+    status: u64,
+    pub(in crate::core) ops: u64,
+    persists: u64,
+}
+
+fn config(seed: u64) -> Config {
+    let enrolment =
+        EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
+    // The fuse has tests of its own.
+    let fuse = FuseLimits { always: usize::MAX, percent: 0 };
+    Config { hub: hub_id(), facts: ClusterFacts::default(), enrolment: Some(enrolment), seed, fuse }
+}
+
+impl World {
+    pub(in crate::core) fn new(seed: u64) -> Self {
+        let mut keys = Vec::new();
+        for i in 0..3 {
+            keys.push(key("", "ConfigMap", &format!("c{i}")));
+            keys.push(key("apps", "Deployment", &format!("d{i}")));
+        }
+        // Nothing is in it, so that it may go.
+        keys.push(key("", "Namespace", "yard"));
+        let mut world = Self {
+            seed,
+            random: Random(seed),
+            now: Monotonic::START,
+            core: Core::new(config(seed), Loaded::default()),
+            pending: Vec::new(),
+            waiting: Vec::new(),
+            timers: BTreeMap::new(),
+            journal: Loaded::default(),
+            cluster: Cluster::default(),
+            hub: Hub::with_pages_of(2),
+            keys,
+            link_up: true,
+            faults: true,
+            status: 0,
+            ops: 0,
+            persists: 0,
+        };
+        world.step(Event::Started);
+        world
+    }
+
+    /// Something happens at the hub or at the cluster, or to the agent.
+    pub(in crate::core) fn mishap(&mut self) {
+        let key = self.random.pick(&self.keys);
+        match self.random.below(8) {
+            0..=2 => {
+                let (source, input) = (self.random.below(2) as u64, self.random.below(50) as u64);
+                self.hub.put(&key, source, input);
+            }
+            3 => self.hub.remove(&key),
+            4 | 5 => self.disturb_cluster(),
+            6 => self.crash(),
+            _ => self.cluster.lose_watch(&key.kind),
+        }
+    }
+
+    pub(in crate::core) fn disturb_cluster(&mut self) {
+        let key = self.random.pick(&self.keys);
+        match self.random.below(6) {
+            0 => self.cluster.delete(&key),
+            1 => self.cluster.strip(&key),
+            2 => self.cluster.edit(&key),
+            3 => self.cluster.intrude(&key),
+            _ => {
+                self.status += 1;
+                self.cluster.set_status(&key, self.status);
+            }
+        }
+    }
+
+    /// The process ends; of what was under way each thing happened or did not.
+    pub(in crate::core) fn crash(&mut self) {
+        let mut disk = true;
+        for effect in std::mem::take(&mut self.pending) {
+            disk &= self.random.chance(50);
+            match effect {
+                Effect::Persist { writes, .. } if disk => self.persist(&writes),
+                Effect::Execute { op, .. } if self.random.chance(50) => {
+                    self.cluster.execute(&op);
+                }
+                Effect::Send { request, .. } if self.random.chance(50) && self.link_up => {
+                    self.hub.answer(request);
+                }
+                _ => {}
+            }
+        }
+        self.waiting.clear();
+        self.timers.clear();
+        self.cluster.restart_watches();
+        self.core = Core::new(config(self.random.below(1 << 30) as u64), self.journal.clone());
+        self.step(Event::Started);
+    }
+
+    pub(in crate::core) fn cut_off(&mut self) {
+        self.link_up = false;
+        self.faults = true;
+    }
+
+    pub(in crate::core) fn heal(&mut self) {
+        self.link_up = true;
+        self.heal_cluster();
+    }
+
+    pub(in crate::core) fn heal_cluster(&mut self) {
+        self.faults = false;
+        // People take away what is in the way.
+        let strangers = self.cluster.objects.iter().filter(|(_, local)| !local.ours);
+        for key in strangers.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.cluster.delete(&key);
+        }
+    }
+
+    pub(in crate::core) fn run_with_faults(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.advance();
+        }
+    }
+
+    /// Half an hour without faults.
+    pub(in crate::core) fn quiesce(&mut self) {
+        let until = self.now + Duration::from_mins(30);
+        let mut steps = 0_u64;
+        while self.now < until {
+            self.advance();
+            steps += 1;
+            assert!(steps < 100_000, "seed {}: it does not come to rest", self.seed);
+        }
+    }
+
+    fn advance(&mut self) {
+        let feed = !self.cluster.feed.is_empty();
+        if feed && (self.pending.is_empty() || self.random.chance(50)) {
+            let event = self.cluster.feed.pop_front().unwrap();
+            self.step(event);
+        } else if !self.pending.is_empty() {
+            let at = self.random.below(self.pending.len());
+            let effect = self.pending.remove(at);
+            self.carry_out(effect);
+        } else {
+            self.pass_time();
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { id, request } => {
+                if !self.link_up || (self.faults && self.random.chance(15)) {
+                    let result = Err(LinkFailure::Unreachable { message: "cut".into(), retry_after: None });
+                    if self.link_up && self.random.chance(50) {
+                        // The request arrived and the answer did not.
+                        self.hub.answer(request);
+                    }
+                    self.step(Event::Answered { id, result });
+                } else if self.hub.would_wait(&request) {
+                    self.waiting.push((self.now + Duration::from_secs(40), id, request));
+                } else {
+                    let result = Ok(self.hub.answer(request));
+                    self.step(Event::Answered { id, result });
+                }
+            }
+            Effect::Persist { id, writes } => {
+                self.persists += 1;
+                let result = if self.faults && self.random.chance(10) {
+                    Err("full".into())
+                } else {
+                    self.persist(&writes);
+                    Ok(())
+                };
+                self.step(Event::Persisted { id, result });
+            }
+            Effect::Execute { id, op } => {
+                self.ops += 1;
+                let result = if self.faults && self.random.chance(10) {
+                    if self.random.chance(50) {
+                        self.cluster.execute(&op);
+                    }
+                    let message = "timeout".to_owned();
+                    OpResult::Failed { reason: tideline_common::Reason::Unavailable, message, retry_after: None }
+                } else {
+                    self.cluster.execute(&op)
+                };
+                self.step(Event::Executed { id, result });
+            }
+            other => panic!("{other:?} does not wait"),
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.cluster.finalize();
+        if let Some(at) = self.waiting.iter().position(|(_, _, request)| !self.hub.would_wait(request)) {
+            let (_, id, request) = self.waiting.remove(at);
+            let result = Ok(self.hub.answer(request));
+            return self.step(Event::Answered { id, result });
+        }
+        let timer = self.timers.iter().map(|(timer, at)| (*at, Some(*timer))).min();
+        let poll = self.waiting.iter().map(|(at, ..)| (*at, None)).min();
+        let (at, timer) = [timer, poll].into_iter().flatten().min().expect("something always waits");
+        self.now = self.now.max(at);
+        match timer {
+            Some(timer) => {
+                self.timers.remove(&timer);
+                self.step(Event::Timer(timer));
+            }
+            None => {
+                let (_, id, request) = self.waiting.remove(0);
+                let result = Ok(self.hub.answer(request));
+                self.step(Event::Answered { id, result });
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.step(self.now, event, &mut out);
+        for effect in out {
+            match effect {
+                Effect::SetTimer { timer, at } => {
+                    self.timers.insert(timer, at);
+                }
+                Effect::Watch(kinds) => self.cluster.watch(kinds),
+                Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.cluster.list(kind)),
+                Effect::Stopped | Effect::Freeze(_) => panic!("nobody asked for it"),
+                Effect::Execute { ref op, .. } => {
+                    self.check_op(op);
+                    self.pending.push(effect);
+                }
+                Effect::Send { .. } | Effect::Persist { .. } => self.pending.push(effect),
+            }
+        }
+    }
+
+    /// Invariant 7: only what is ours, and what the journal says is not assigned, is deleted.
+    fn check_op(&self, op: &Op) {
+        let (Op::Delete { key, uid, .. } | Op::Orphan { key, uid, .. }) = op else { return };
+        let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
+        let seed = self.seed;
+        assert!(local.ours, "seed {seed}: {key} is not ours");
+        assert!(!self.journal.entries.iter().any(|entry| entry.key == *key), "seed {seed}: {key} is assigned");
+        let authorised = self.journal.removing.iter().any(|tombstone| {
+            let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
+            tombstone.key == *key && marked
+        });
+        assert!(authorised, "seed {seed}: nothing authorises the removal of {key}");
+    }
+
+    pub(in crate::core) fn check_converged(&self) {
+        let seed = self.seed;
+        let expected = if self.link_up {
+            self.hub.desired.iter().map(|(_, entry)| entry.clone()).collect()
+        } else {
+            self.journal.entries.clone()
+        };
+        for entry in &expected {
+            let key = &entry.key;
+            let local = self.cluster.objects.get(key).unwrap_or_else(|| panic!("seed {seed}: {key} is missing"));
+            assert_eq!(local.input, Some(entry.input), "seed {seed}: {key} differs");
+            let mark = local.mark.as_ref().unwrap_or_else(|| panic!("seed {seed}: {key} has no mark"));
+            assert_eq!(mark.source.uid, entry.source.uid, "seed {seed}: {key} carries another's identity");
+        }
+        for (key, local) in &self.cluster.objects {
+            let assigned = expected.iter().any(|entry| entry.key == *key);
+            assert!(assigned || local.mark.is_none(), "seed {seed}: {key} is left over");
+        }
+    }
+
+    pub(in crate::core) fn check_reported(&self) {
+        let seed = self.seed;
+        assert!(self.hub.tombstones.is_empty(), "seed {seed}: unconfirmed {:?}", self.hub.tombstones);
+        for (key, entry) in self.hub.desired.iter() {
+            let (_, _, report) =
+                self.hub.reports.get(key).unwrap_or_else(|| panic!("seed {seed}: {key} is not reported"));
+            assert_eq!(report.progress, Progress::Applied, "seed {seed}: {key}: {report:?}");
+            assert_eq!(report.input, Some(entry.input), "seed {seed}: {key}");
+            assert_eq!(report.source_uid, entry.source.uid, "seed {seed}: {key}");
+            let status = report.status.as_ref().map(|status| status.get().to_owned());
+            assert_eq!(status, Some(self.cluster.objects[key].status_text()), "seed {seed}: {key}");
+        }
+        assert_eq!(self.hub.reports.len(), self.hub.desired.len(), "seed {seed}: reports of what is gone");
+    }
+
+    /// Invariant 6: at rest nothing is written anywhere.
+    pub(in crate::core) fn check_at_rest(&mut self) {
+        let before = (self.ops, self.persists);
+        self.quiesce();
+        assert_eq!((self.ops, self.persists), before, "seed {}: it writes at rest", self.seed);
+    }
+
+    fn persist(&mut self, writes: &[Write]) {
+        let journal = &mut self.journal;
+        for write in writes.iter().cloned() {
+            match write {
+                Write::Enrolled(enrolled) => journal.enrolled = Some(enrolled),
+                Write::Body { input, .. } => {
+                    journal.bodies.insert(input);
+                }
+                Write::Accept { accepted, put, remove, policies } => {
+                    journal.accepted = Some(accepted);
+                    let replaced = |key: &ObjectKey| remove.contains(key) || put.iter().any(|entry| entry.key == *key);
+                    journal.entries.retain(|entry| !replaced(&entry.key));
+                    for entry in &put {
+                        assert!(journal.bodies.contains(&entry.input), "a set is accepted without its bodies");
+                    }
+                    journal.entries.extend(put);
+                    journal.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
+                }
+                Write::Applied { key, record } => {
+                    journal.applied.retain(|(other, _)| *other != key);
+                    journal.applied.push((key, record));
+                }
+                Write::Forgotten { key } => journal.applied.retain(|(other, _)| *other != key),
+                Write::Removing(tombstone) => {
+                    journal.removing.retain(|other| *other != tombstone);
+                    journal.removing.push(tombstone);
+                }
+                Write::Removed(tombstone) => journal.removing.retain(|other| *other != tombstone),
+                Write::Unsent(report) => {
+                    journal.unsent.retain(|other| other.key != report.key);
+                    journal.unsent.push(*report);
+                }
+                Write::Sent { key } => journal.unsent.retain(|other| other.key != key),
+                Write::DropBodies(bodies) => bodies.iter().for_each(|body| {
+                    journal.bodies.remove(body);
+                }),
+            }
+        }
+    }
+}

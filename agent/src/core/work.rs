@@ -1,0 +1,566 @@
+//! Which object is worked on next: a bounded number at once, one operation per object, lower waves first, removals after
+//! and in reverse. Everything is a queue; no event looks at every object.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+
+use super::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
+use super::kinds::View;
+use super::observe::{Outcome, Seen};
+use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
+use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
+use super::{Core, Phase};
+
+/// Operations at the API server at once: its throughput for server-side apply peaks near this (DESIGN §6).
+pub(super) const APPLY_CONCURRENCY_MAX: usize = 32;
+/// Wait after a failed operation, doubled each time up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// Between two looks at everything. Events should make them needless.
+const PASS_EVERY: Duration = Duration::from_mins(10);
+/// Corrections of one object that are made at once; further ones wait, as after failures.
+const CORRECTIONS_AT_ONCE: u32 = 3;
+/// Without a correction for this long, they count from zero again.
+const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    last: u64,
+    pub(super) flights: BTreeMap<OpId, Flight>,
+    ready: BTreeSet<(i32, ObjectKey)>,
+    removals: BTreeSet<(Reverse<i32>, Tombstone)>,
+    reads: BTreeSet<ObjectKey>,
+    retries: BTreeSet<(Monotonic, ObjectKey)>,
+    removal_retries: BTreeSet<(Monotonic, Tombstone)>,
+    /// How many entries of each wave were not tried since they changed.
+    untried: BTreeMap<i32, usize>,
+    /// Removals in flight, by wave.
+    removing: BTreeMap<i32, usize>,
+    /// What waits for a namespace.
+    homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+    pass_at: Option<Monotonic>,
+    timer: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) key: ObjectKey,
+    pub(super) doing: Doing,
+}
+
+#[derive(Debug)]
+pub(super) enum Doing {
+    Create {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+    },
+    Apply {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        origin: Origin,
+    },
+    /// Deleted, to be created again.
+    Replace,
+    Remove {
+        tombstone: Tombstone,
+        wave: i32,
+    },
+    /// Read for its status.
+    Read,
+}
+
+impl Work {
+    pub(super) fn untried(&mut self, wave: i32) {
+        *self.untried.entry(wave).or_default() += 1;
+    }
+
+    pub(super) fn tried(&mut self, wave: i32) {
+        count_down(&mut self.untried, wave);
+    }
+
+    pub(super) fn all_tried(&self) -> bool {
+        self.untried.is_empty()
+    }
+
+    pub(super) fn remove(&mut self, wave: i32, tombstone: Tombstone) {
+        self.removals.insert((Reverse(wave), tombstone));
+    }
+
+    pub(super) fn forget_removal(&mut self, removal: &Removal, tombstone: &Tombstone) {
+        self.removals.remove(&(Reverse(removal.wave), tombstone.clone()));
+        if let Some(at) = removal.retry_at {
+            self.removal_retries.remove(&(at, tombstone.clone()));
+        }
+    }
+
+    pub(super) fn read(&mut self, key: ObjectKey) {
+        self.reads.insert(key);
+    }
+
+    pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
+        let flight = self.flights.remove(&id)?;
+        if let Doing::Remove { wave, .. } = &flight.doing {
+            count_down(&mut self.removing, *wave);
+        }
+        Some(flight)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    pub(super) fn next_retry(&self) -> Option<Monotonic> {
+        let retry = self.retries.first().map(|(at, _)| *at);
+        let removal = self.removal_retries.first().map(|(at, _)| *at);
+        [retry, removal, self.pass_at].into_iter().flatten().min()
+    }
+
+    pub(super) fn set_timer(&mut self, at: Option<Monotonic>, out: &mut Effects) {
+        if let Some(at) = at
+            && self.timer != Some(at)
+        {
+            self.timer = Some(at);
+            out.push(Effect::SetTimer { timer: Timer::Retry, at });
+        }
+    }
+
+    fn fly(&mut self, key: &ObjectKey, doing: Doing) -> OpId {
+        self.last += 1;
+        let id = OpId(self.last);
+        if let Doing::Remove { wave, .. } = &doing {
+            *self.removing.entry(*wave).or_default() += 1;
+        }
+        self.flights.insert(id, Flight { key: key.clone(), doing });
+        id
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
+    if let Some(count) = counts.get_mut(&wave) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&wave);
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn me(&self) -> Option<Me> {
+        self.target.map(|target| Me { hub: self.config.hub, target })
+    }
+
+    /// Has an object looked at now: its entry, and its removals.
+    pub(super) fn enqueue(&mut self, key: &ObjectKey) {
+        self.dequeue(key);
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if let Some(entry) = self.desired.get(key) {
+            object.queued = Some(entry.wave);
+            self.work.ready.insert((entry.wave, key.clone()));
+        }
+        self.enqueue_removals(key);
+    }
+
+    pub(super) fn enqueue_removals(&mut self, key: &ObjectKey) {
+        let open: Vec<Tombstone> = self
+            .removals_of(key)
+            .filter(|(_, removal)| removal.state != RemovalState::Done)
+            .map(|(tombstone, _)| tombstone.clone())
+            .collect();
+        for tombstone in open {
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                if let Some(at) = removal.retry_at.take() {
+                    self.work.removal_retries.remove(&(at, tombstone.clone()));
+                }
+                self.work.remove(removal.wave, tombstone);
+            }
+        }
+    }
+
+    /// Has those removals looked at that found an operation under way; not those that wait for their retry.
+    pub(super) fn resume_removals(&mut self, key: &ObjectKey) {
+        let waiting: Vec<(i32, Tombstone)> = self
+            .removals_of(key)
+            .filter(|(_, removal)| removal.state != RemovalState::Done && removal.retry_at.is_none())
+            .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
+            .collect();
+        for (wave, tombstone) in waiting {
+            self.work.remove(wave, tombstone);
+        }
+    }
+
+    /// Takes an object out of queue and retries.
+    pub(super) fn dequeue(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if let Some(wave) = object.queued.take() {
+            self.work.ready.remove(&(wave, key.clone()));
+        }
+        if let Some(at) = object.retry_at.take() {
+            self.work.retries.remove(&(at, key.clone()));
+        }
+        if let Some(homeless) = self.work.homeless.get_mut(&key.namespace) {
+            homeless.remove(key);
+            if homeless.is_empty() {
+                self.work.homeless.remove(&key.namespace);
+            }
+        }
+    }
+
+    pub(super) fn wake_namespace(&mut self, namespace: &Arc<str>) {
+        for key in self.work.homeless.remove(namespace).unwrap_or_default() {
+            self.enqueue(&key);
+        }
+    }
+
+    pub(super) fn retries_due(&mut self, now: Monotonic) {
+        self.work.timer = None;
+        while let Some((at, key)) = self.work.retries.first().cloned()
+            && at <= now
+        {
+            self.work.retries.pop_first();
+            self.enqueue(&key);
+        }
+        while let Some((at, tombstone)) = self.work.removal_retries.first().cloned()
+            && at <= now
+        {
+            self.work.removal_retries.pop_first();
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                removal.retry_at = None;
+                self.work.remove(removal.wave, tombstone);
+            }
+        }
+        if self.work.pass_at.is_some_and(|at| at <= now) {
+            self.work.pass_at = None;
+            let settled = self.objects.iter().filter(|(_, object)| object.retry_at.is_none());
+            for key in settled.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+                self.enqueue(&key);
+            }
+        }
+    }
+
+    /// Begins whatever may begin now.
+    pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
+        let Some(me) = self.me().filter(|_| self.phase == Phase::Running) else { return };
+        if self.work.pass_at.is_none() {
+            self.work.pass_at = Some(now + PASS_EVERY);
+        }
+        while self.work.flights.len() < APPLY_CONCURRENCY_MAX {
+            if let Some(key) = self.work.reads.pop_first() {
+                self.begin_read(&key, out);
+            } else if let Some(key) = self.next_ready() {
+                self.begin(now, me, &key, out);
+            } else if let Some(tombstone) = self.next_removal() {
+                self.begin_removal(now, me, &tombstone, None, out);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn next_ready(&mut self) -> Option<ObjectKey> {
+        let wave = self.work.ready.first()?.0;
+        // Every entry of the lower waves must have been tried.
+        if self.work.untried.first_key_value().is_some_and(|(untried, _)| *untried < wave) {
+            return None;
+        }
+        let (_, key) = self.work.ready.pop_first()?;
+        if let Some(object) = self.objects.get_mut(&key) {
+            object.queued = None;
+        }
+        Some(key)
+    }
+
+    fn next_removal(&mut self) -> Option<Tombstone> {
+        let Reverse(wave) = self.work.removals.first()?.0;
+        let later = self.work.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave);
+        if later || !self.work.all_tried() {
+            return None;
+        }
+        self.work.removals.pop_first().map(|(_, tombstone)| tombstone)
+    }
+
+    fn begin_read(&mut self, key: &ObjectKey, out: &mut Effects) {
+        if self.objects.get(key).is_some_and(|object| object.flight.is_none()) {
+            let version = self.kinds.version(&key.kind);
+            self.execute(key, Doing::Read, Op::Get { key: key.clone(), version }, out);
+        } else {
+            self.reports.status_unread(key, self.objects.get_mut(key));
+        }
+    }
+
+    pub(super) fn execute(&mut self, key: &ObjectKey, doing: Doing, op: Op, out: &mut Effects) {
+        let id = self.work.fly(key, doing);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.flight = Some(id);
+        }
+        out.push(Effect::Execute { id, op });
+    }
+
+    /// Decides about an assigned object and begins what was decided.
+    fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
+        let Some(entry) = self.desired.get(key).cloned() else { return };
+        let policy = self.policies.get(&entry.policy).cloned();
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if object.flight.is_some() {
+            // It is looked at again when that ends.
+            return;
+        }
+        let probe = object.probe.take();
+        let seen = probe.or_else(|| object.seen.clone().filter(|_| !object.doubted));
+        let view = match self.kinds.view(&key.kind) {
+            View::Lost if object.doubted => View::Current,
+            view => view,
+        };
+        let terminal =
+            object.terminal.as_ref().filter(|(source, _)| *source == entry.source.uid).map(|(_, fact)| *fact);
+        let situation = Situation {
+            me,
+            entry: &entry,
+            policy: policy.as_deref(),
+            body: if self.inputs.is_held(&entry.input) { Body::Held } else { Body::Missing },
+            record: object.record.as_ref(),
+            seen: seen.as_ref(),
+            view,
+            terminal,
+            marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
+        };
+        let decision = plan::plan(situation);
+        self.carry_out(now, me, &entry, policy, seen, decision, out);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one decision and all it was made from")]
+    fn carry_out(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        entry: &Arc<Entry>,
+        policy: Option<Arc<ApplyPolicy>>,
+        seen: Option<Seen>,
+        decision: Decision,
+        out: &mut Effects,
+    ) {
+        let key = &entry.key;
+        match (decision, policy, seen) {
+            (Decision::Nothing(settled), ..) => self.settled(now, key, settled),
+            (Decision::Record { origin, .. }, _, Some(seen)) => {
+                self.set_record(key, plan::record_of(entry, &seen, origin, true));
+                self.settled(now, key, Settled::Unchanged);
+            }
+            (Decision::Create, Some(policy), _) => {
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
+                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark };
+                self.execute(key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
+            }
+            (Decision::Apply { uid, takeover, origin }, Some(policy), seen) => {
+                if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
+                    return;
+                }
+                let _ = seen;
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::Apply { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, uid, takeover };
+                self.execute(key, Doing::Apply { entry: Arc::clone(entry), policy, origin }, op, out);
+            }
+            (Decision::Wait(Reason::Progressing), ..) => {}
+            (Decision::Wait(reason), ..) => {
+                self.conclude(now, key, Progress::Pending, Some(reason), String::new());
+                self.retry(now, key, None);
+            }
+            (Decision::Withhold(reason), ..) => {
+                self.conclude(now, key, Progress::Withheld, Some(reason), String::new());
+                self.enqueue_removals(key);
+            }
+            (Decision::Fail(reason, message), ..) => {
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                // Of kinds and bodies an event tells; of what is in the way nothing does.
+                if !matches!(reason, Reason::KindMissing | Reason::BodyMissing) {
+                    self.retry(now, key, None);
+                }
+            }
+            (Decision::Record { .. } | Decision::Create | Decision::Apply { .. }, ..) => {
+                unreachable!("they are decided only with a policy, and of what is seen")
+            }
+        }
+    }
+
+    /// Whether a correction must wait because it was undone before, and again.
+    fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
+        let Some(object) = self.objects.get_mut(&entry.key) else { return false };
+        let correction = object.tried && object.outcome.progress == Progress::Applied;
+        let (count, last) = object.corrections;
+        if !correction {
+            return false;
+        }
+        let count = if now.since(last) > CORRECTIONS_FORGOTTEN { 0 } else { count };
+        object.corrections = (count + 1, now);
+        if count < CORRECTIONS_AT_ONCE {
+            return false;
+        }
+        let wait = self.jitter.half(count - CORRECTIONS_AT_ONCE + 1, RETRY.0, RETRY.1);
+        if now.since(last) >= wait {
+            return false;
+        }
+        object.corrections = (count, last);
+        let at = last + wait;
+        object.retry_at = Some(at);
+        self.work.retries.insert((at, entry.key.clone()));
+        true
+    }
+
+    /// Nothing is to be done about an assigned object.
+    fn settled(&mut self, now: Monotonic, key: &ObjectKey, settled: Settled) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.failures = 0;
+        let partly = object.outcome.progress == Progress::Applied && object.outcome.reason.is_some();
+        let message = match settled {
+            Settled::Unchanged | Settled::Terminal => String::new(),
+            Settled::Drifted => "it was changed locally; the policy says to report that only".to_owned(),
+        };
+        // That fields were left to others stays said.
+        if partly {
+            self.mark_tried(key);
+        } else {
+            self.conclude(now, key, Progress::Applied, None, message);
+        }
+        self.enqueue_removals(key);
+    }
+
+    /// The entry was tried, and this came of it.
+    pub(super) fn conclude(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        progress: Progress,
+        reason: Option<Reason>,
+        message: String,
+    ) {
+        if let Some(object) = self.objects.get_mut(key) {
+            let outcome = Outcome { progress, reason, message };
+            if object.outcome != outcome {
+                object.outcome = outcome;
+                self.reports.dirty(key, now);
+            }
+        }
+        self.mark_tried(key);
+    }
+
+    fn mark_tried(&mut self, key: &ObjectKey) {
+        if let (Some(object), Some(entry)) = (self.objects.get_mut(key), self.desired.get(key))
+            && !object.tried
+        {
+            object.tried = true;
+            self.work.tried(entry.wave);
+        }
+    }
+
+    /// Has an object tried again after a while, longer each time.
+    pub(super) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
+        self.dequeue(key);
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.failures = object.failures.saturating_add(1);
+        let wait = self.jitter.half(object.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
+        object.retry_at = Some(now + wait);
+        self.work.retries.insert((now + wait, key.clone()));
+        if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
+            self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
+        }
+    }
+
+    /// Judges a removal and begins what follows.
+    pub(super) fn begin_removal(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        tombstone: &Tombstone,
+        inspection: Option<Inspection>,
+        out: &mut Effects,
+    ) {
+        let key = &tombstone.key;
+        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        if object.flight.is_some() || removal.state == RemovalState::Done {
+            return;
+        }
+        let record = object.record.as_ref();
+        let verdict = may_delete(Evidence {
+            me,
+            key,
+            ground: Ground::Unassigned(&tombstone.source),
+            entry: self.desired.get(key).map(|entry| &**entry),
+            record,
+            policy: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
+            seen: object.seen.as_ref(),
+            view: self.kinds.view(&key.kind),
+            inspection,
+        });
+        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
+        let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
+        let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
+        match self.fused(now, tombstone, verdict) {
+            Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
+                self.execute(key, doing, authorised.op(version), out);
+            }
+            Verdict::Inspect => self.execute(key, doing, Op::Inspect { key: key.clone(), version }, out),
+            Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
+            Verdict::Forget => {
+                let void = self.desired.get(key).is_some_and(|entry| entry.source.uid == tombstone.source);
+                if void { self.forget_removal(tombstone) } else { self.removal_done(now, tombstone) }
+            }
+            Verdict::Hold(Reason::Finalizing) => {
+                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                self.retry_removal(now, tombstone, None);
+            }
+            Verdict::Hold(reason) => {
+                self.removal_state(now, tombstone, RemovalState::Held(reason, String::new()));
+                self.retry_removal(now, tombstone, None);
+            }
+        }
+    }
+
+    fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Delete(authorised) => {
+                let managed = self.objects.len();
+                if self.fuse.pass(now, tombstone, managed) {
+                    Verdict::Delete(authorised)
+                } else {
+                    authorised.held(Reason::FuseHeld)
+                }
+            }
+            Verdict::Orphan(authorised) => {
+                self.fuse.withdraw(tombstone);
+                Verdict::Orphan(authorised)
+            }
+            Verdict::Inspect | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => verdict,
+        }
+    }
+
+    pub(super) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
+        if let Some(removal) = self.removals.get_mut(tombstone)
+            && removal.state != state
+        {
+            removal.state = state;
+            self.reports.dirty(&tombstone.key, now);
+        }
+    }
+
+    pub(super) fn retry_removal(&mut self, now: Monotonic, tombstone: &Tombstone, not_before: Option<Duration>) {
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        self.work.forget_removal(removal, tombstone);
+        removal.failures = removal.failures.saturating_add(1);
+        let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
+        removal.retry_at = Some(now + wait);
+        self.work.removal_retries.insert((now + wait, tombstone.clone()));
+    }
+
+    /// Remembers that a create-only object was created.
+    pub(super) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
+        if policy.mode == tideline_common::ApplyMode::CreateOnly {
+            self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
