@@ -1,0 +1,49 @@
+//! The workload cluster: what is there, and what is done to it.
+//!
+//! - [`connect`]: a client from a kubeconfig or from inside the cluster, never through a proxy.
+//! - [`Kinds`]: which kinds the API server serves, and how.
+//! - [`Watches`]: one list and watch per kind, scoped to our label, folded into [`Observed`](crate::core::Observed) as it
+//!   comes in; no object is kept.
+//! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
+//!
+//! Everything that judges is pure: [`fold`], [`render`], [`fields`], [`failure`].
+
+use std::sync::Arc;
+
+use tideline_common::{Digest, HubId, MARK_LABEL, TargetId};
+
+mod connect;
+mod discovery;
+mod execute;
+mod failure;
+mod fields;
+mod fold;
+mod inspect;
+mod observe;
+mod render;
+mod request;
+
+pub use connect::{Error, connect, facts};
+pub use discovery::Kinds;
+pub use execute::Executor;
+pub use observe::Watches;
+
+/// Whose objects are ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    pub hub: HubId,
+    pub target: TargetId,
+}
+
+impl Scope {
+    /// Selects by label the objects that say they are ours.
+    fn selector(&self) -> String {
+        format!("{MARK_LABEL}={}", self.target)
+    }
+}
+
+/// Where rendered objects come from: the journal.
+pub trait Bodies: Send + Sync {
+    /// Reads the text of an input, or says why it cannot.
+    fn body(&self, input: Digest) -> Result<Arc<str>, String>;
+}

@@ -1,0 +1,222 @@
+//! Which kinds the API server serves: read once per group and version, and again when one is missing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::Client;
+use kube::core::discovery::ApiResource;
+use tideline_common::{GroupKind, ObjectKey};
+use tokio::sync::{Notify, OnceCell};
+
+use super::failure::{Failure, Refused};
+use super::render::api_version;
+use super::request::{Call, Want, call};
+
+/// How long an answer without the wanted kind is believed. A missing kind that many objects need is asked for once.
+const MISSING_FOR: Duration = Duration::from_secs(3);
+
+/// A kind as it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resource {
+    pub(super) kind: GroupKind,
+    pub(super) version: Arc<str>,
+    pub(super) plural: String,
+    pub(super) namespaced: bool,
+    /// It has the subresource `status`.
+    pub(super) status: bool,
+}
+
+impl Resource {
+    pub(super) fn api_version(&self) -> String {
+        api_version(&self.kind.group, &self.version)
+    }
+
+    /// For kube's typed interfaces.
+    pub(super) fn api_resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.kind.group.as_ref().to_owned(),
+            version: self.version.as_ref().to_owned(),
+            api_version: self.api_version(),
+            kind: self.kind.kind.as_ref().to_owned(),
+            plural: self.plural.clone(),
+        }
+    }
+
+    /// The path of the collection: in one namespace, or in all.
+    pub(super) fn collection(&self, namespace: Option<&str>) -> String {
+        let root = root(&self.kind.group, &self.version);
+        match namespace {
+            Some(namespace) if self.namespaced => format!("{root}/namespaces/{namespace}/{}", self.plural),
+            _ => format!("{root}/{}", self.plural),
+        }
+    }
+
+    /// The path of one object. A key that cannot be part of a path names no object of any API server.
+    pub(super) fn object(&self, key: &ObjectKey) -> Result<String, Failure> {
+        Ok(format!("{}/{}", self.parent(key)?, segment(&key.name)?))
+    }
+
+    /// The path of the collection that the object belongs to.
+    pub(super) fn parent(&self, key: &ObjectKey) -> Result<String, Failure> {
+        match (self.namespaced, key.is_namespaced()) {
+            (true, true) => Ok(self.collection(Some(segment(&key.namespace)?))),
+            (false, false) => Ok(self.collection(None)),
+            (true, false) => {
+                Err(Failure::invalid(format!("{} is namespaced here, and {key} names no namespace", self.kind)))
+            }
+            (false, true) => {
+                Err(Failure::invalid(format!("{} is cluster-scoped here, and {key} names a namespace", self.kind)))
+            }
+        }
+    }
+}
+
+/// Why a kind is not known.
+#[derive(Clone, Debug)]
+pub(super) enum Unresolved {
+    Missing(Failure),
+    /// Discovery itself failed: neither served nor not.
+    Failed(Failure),
+}
+
+impl Unresolved {
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Missing(failure) | Self::Failed(failure) => failure,
+        }
+    }
+}
+
+type Group = BTreeMap<Arc<str>, Arc<Resource>>;
+
+/// One reading of a group and version, shared by all who asked while it was under way.
+#[derive(Clone, Debug)]
+struct Reading {
+    since: Instant,
+    group: Arc<OnceCell<Group>>,
+}
+
+/// By group and version.
+type Readings = BTreeMap<(Arc<str>, Arc<str>), Reading>;
+
+/// The cache of discovery.
+pub struct Kinds {
+    client: Client,
+    readings: Mutex<Readings>,
+    /// Tells those who wait for a missing kind that kinds changed.
+    changed: Notify,
+}
+
+impl Kinds {
+    pub fn new(client: Client) -> Self {
+        Self { client, readings: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub(super) async fn resolve(&self, kind: &GroupKind, version: &Arc<str>) -> Result<Arc<Resource>, Unresolved> {
+        let missing = || {
+            Unresolved::Missing(Failure::new(
+                tideline_common::Reason::KindMissing,
+                format!(
+                    "the API server does not serve {kind} at {version}; install its CustomResourceDefinition or API server"
+                ),
+            ))
+        };
+        let mut reading = self.reading(kind, version, None);
+        let mut group = self.read(&reading, kind, version).await?;
+        if !group.contains_key(&kind.kind) && reading.since.elapsed() >= MISSING_FOR {
+            reading = self.reading(kind, version, Some(&reading));
+            group = self.read(&reading, kind, version).await?;
+        }
+        group.get(&kind.kind).cloned().ok_or_else(missing)
+    }
+
+    /// Forgets what is known of a group: a definition changed, or an answer contradicts what was read.
+    pub(super) fn forget(&self, group: &str) {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        readings.retain(|(known, _), _| &**known != group);
+    }
+
+    /// Forgets everything and wakes those who wait for a kind: some CustomResourceDefinition changed.
+    pub(super) fn definitions_changed(&self) {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.changed.notify_waiters();
+    }
+
+    /// Returns when definitions changed after this was called.
+    pub(super) async fn change(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The present reading, or a new one in place of `stale`.
+    fn reading(&self, kind: &GroupKind, version: &Arc<str>, stale: Option<&Reading>) -> Reading {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (Arc::clone(&kind.group), Arc::clone(version));
+        let fresh = || Reading { since: Instant::now(), group: Arc::default() };
+        let reading = readings.entry(place).or_insert_with(fresh);
+        if stale.is_some_and(|stale| Arc::ptr_eq(&stale.group, &reading.group)) {
+            *reading = fresh();
+        }
+        reading.clone()
+    }
+
+    async fn read<'a>(
+        &self,
+        reading: &'a Reading,
+        kind: &GroupKind,
+        version: &Arc<str>,
+    ) -> Result<&'a Group, Unresolved> {
+        reading.group.get_or_try_init(|| read_group(&self.client, &kind.group, version)).await
+    }
+}
+
+impl std::fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kinds").finish_non_exhaustive()
+    }
+}
+
+/// A group that is not served has no kinds.
+async fn read_group(client: &Client, group: &Arc<str>, version: &Arc<str>) -> Result<Group, Unresolved> {
+    let uri = root(segment(group).map_err(Unresolved::Failed)?, segment(version).map_err(Unresolved::Failed)?);
+    match call::<APIResourceList>(client, Call::get(uri, Want::Whole)).await {
+        Ok(list) => Ok(read_list(group, version, &list)),
+        Err(Refused::Status { code: 404, .. }) => Ok(Group::new()),
+        Err(refused) => Err(Unresolved::Failed(refused.failure())),
+    }
+}
+
+fn read_list(group: &Arc<str>, version: &Arc<str>, list: &APIResourceList) -> Group {
+    let is_subresource = |name: &str| name.contains('/');
+    list.resources
+        .iter()
+        .filter(|resource| !is_subresource(&resource.name))
+        .map(|resource| {
+            let kind: Arc<str> = resource.kind.as_str().into();
+            let status = format!("{}/status", resource.name);
+            let served = Resource {
+                kind: GroupKind { group: Arc::clone(group), kind: Arc::clone(&kind) },
+                version: Arc::clone(version),
+                plural: resource.name.clone(),
+                namespaced: resource.namespaced,
+                status: list.resources.iter().any(|other| other.name == status),
+            };
+            (kind, Arc::new(served))
+        })
+        .collect()
+}
+
+fn root(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+/// Names are checked by the API server; what is checked here is that they stay one segment of the path.
+fn segment(text: &str) -> Result<&str, Failure> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&b);
+    if text.bytes().all(plain) && text != "." && text != ".." {
+        Ok(text)
+    } else {
+        Err(Failure::invalid(format!("{text:?} cannot be a name")))
+    }
+}

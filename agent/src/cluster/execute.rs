@@ -1,0 +1,427 @@
+//! Carries out operations.
+//!
+//! | operation | requests at best | |
+//! |---|---|---|
+//! | Create | POST | what is there already is read and told |
+//! | Apply | PATCH (apply) | pinned to a UID, so that it never creates |
+//! | Apply, posted before | GET, PATCH, PATCH (apply) | our Update entry becomes an Apply entry first |
+//! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
+//! | Delete | DELETE | with the UID as precondition |
+//! | Orphan | GET, PATCH | mark and managedFields entries go, data stays |
+//!
+//! Nothing here decides whether an operation is right, and nothing is tried again: both are the core's.
+
+use std::sync::Arc;
+
+use http::Method;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tideline_common::{
+    ApplyPolicy, ConflictPolicy, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, FieldMode, Impersonation,
+    MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Reason, Uid,
+};
+
+use super::discovery::{Kinds, Resource, Unresolved};
+use super::failure::{Failure, Refused};
+use super::request::{Call, Want, call};
+use super::{Bodies, Scope, fields, fold, inspect, render};
+use crate::core::{ApplyTakeover, FieldConflict, Observed, Op, OpResult};
+
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+
+/// Rounds of taking out fields that are others' from an unforced apply. One is enough unless managers change meanwhile.
+const CONFLICT_ROUNDS_MAX: usize = 3;
+
+/// Does what the core asks for, at one cluster.
+#[derive(Clone)]
+pub struct Executor {
+    client: Client,
+    kinds: Arc<Kinds>,
+    bodies: Arc<dyn Bodies>,
+}
+
+/// An operation that did not come to its end.
+#[derive(Debug)]
+enum Stopped {
+    Failure(Failure),
+    Refused(Refused),
+    /// Something else is there, or nothing.
+    Precondition,
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<Refused> for Stopped {
+    fn from(refused: Refused) -> Self {
+        if refused.is_stale() { Self::Precondition } else { Self::Refused(refused) }
+    }
+}
+
+impl From<Stopped> for OpResult {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Failure(failure) => failure.into(),
+            Stopped::Refused(refused) => refused.into(),
+            Stopped::Precondition => Self::PreconditionFailed,
+        }
+    }
+}
+
+/// An object, taken apart.
+#[derive(Clone, Debug, Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+impl Object {
+    fn managed(&self) -> &[ManagedFieldsEntry] {
+        self.metadata.managed_fields.as_deref().unwrap_or_default()
+    }
+
+    fn is(&self, uid: &Uid) -> bool {
+        self.metadata.uid.as_deref() == Some(uid.as_str())
+    }
+}
+
+/// What the steps of one operation share.
+struct Target<'a> {
+    executor: &'a Executor,
+    resource: Arc<Resource>,
+    key: &'a ObjectKey,
+    /// The path of the object.
+    path: String,
+    impersonate: Option<&'a Impersonation>,
+}
+
+impl Executor {
+    pub fn new(client: Client, kinds: Arc<Kinds>, bodies: Arc<dyn Bodies>) -> Self {
+        Self { client, kinds, bodies }
+    }
+
+    /// Executes one operation to its end.
+    pub async fn execute(&self, scope: Scope, op: &Op) -> OpResult {
+        let outcome = match op {
+            Op::Create { entry, policy, mark } => self.create(&scope, entry, policy, mark).await,
+            Op::Apply { entry, policy, mark, uid, takeover } => {
+                self.apply(&scope, entry, policy, mark, uid, *takeover).await
+            }
+            Op::Delete { key, version, uid } => self.delete(key, version, uid).await,
+            Op::Orphan { key, version, uid } => self.orphan(&scope, key, version, uid).await,
+            Op::Inspect { key, version } => self.inspect(&scope, key, version).await,
+            Op::Get { key, version } => self.get(&scope, key, version).await,
+        };
+        outcome.unwrap_or_else(OpResult::from)
+    }
+
+    async fn target<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        version: &Arc<str>,
+        impersonate: Option<&'a Impersonation>,
+    ) -> Result<Target<'a>, Stopped> {
+        let resource = self.kinds.resolve(&key.kind, version).await.map_err(Unresolved::into_failure)?;
+        let path = resource.object(key)?;
+        Ok(Target { executor: self, resource, key, path, impersonate })
+    }
+
+    fn rendered(&self, entry: &Entry, mark: &Mark) -> Result<Value, Failure> {
+        let text = self.bodies.body(entry.input).map_err(|why| Failure::new(Reason::BodyMissing, why))?;
+        render::render(&text, entry, mark).map_err(|error| Failure::new(Reason::Undecodable, error.to_string()))
+    }
+
+    async fn create(
+        &self,
+        scope: &Scope,
+        entry: &Entry,
+        policy: &ApplyPolicy,
+        mark: &Mark,
+    ) -> Result<OpResult, Stopped> {
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
+        let mut object = self.rendered(entry, mark)?;
+        render::remove_ignored(&mut object, &policy.fields);
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}", target.resource.parent(&entry.key)?);
+        match target.send(Method::POST, uri, JSON, &object).await {
+            Ok(object) => {
+                self.after_write(&entry.key);
+                target.written(scope, object, Vec::new())
+            }
+            Err(refused) if refused.is_already_there() => match target.read().await? {
+                Some(object) => Ok(OpResult::Exists(Box::new(target.fold(scope, object)?))),
+                // Deleted in between: creating is right again.
+                None => Err(Failure::unavailable("it was there and is gone again").into()),
+            },
+            Err(refused) => Err(target.judge(refused)),
+        }
+    }
+
+    async fn apply(
+        &self,
+        scope: &Scope,
+        entry: &Entry,
+        policy: &ApplyPolicy,
+        mark: &Mark,
+        uid: &Uid,
+        takeover: ApplyTakeover,
+    ) -> Result<OpResult, Stopped> {
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
+        let mut object = self.rendered(entry, mark)?;
+        render::pin(&mut object, uid);
+        let live = match takeover {
+            ApplyTakeover::Posted => Some(target.claim_posted(uid).await?),
+            ApplyTakeover::None | ApplyTakeover::Adopt => None,
+        };
+        if policy.fields.iter().any(|field| field.mode != FieldMode::Continuous) {
+            let left = render::remove_left(&mut object, &policy.fields);
+            target.leave(uid, live, &left).await?;
+        }
+        let (mut applied, conflicts) = target.apply(object, policy.conflicts).await?;
+        if takeover == ApplyTakeover::Adopt {
+            applied = target.claim_from_others(applied).await?;
+        }
+        self.after_write(&entry.key);
+        target.written(scope, applied, conflicts)
+    }
+
+    async fn delete(&self, key: &ObjectKey, version: &Arc<str>, uid: &Uid) -> Result<OpResult, Stopped> {
+        let target = match self.target(key, version, None).await {
+            // Nothing is left of a kind that is not served any more.
+            Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
+            target => target?,
+        };
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid.as_str()},
+            "propagationPolicy": "Background",
+        });
+        match target.send(Method::DELETE, target.path.clone(), JSON, &options).await {
+            // Still there: the answer is the object as it waits. Otherwise it is a Status, or the object as it was.
+            Ok(object) if object.metadata.deletion_timestamp.is_some() => Ok(OpResult::Finalizing),
+            Ok(_) => Ok(OpResult::Gone),
+            Err(refused) if refused.is_object_missing() || refused.is_kind_missing() => Ok(OpResult::Gone),
+            Err(refused) if refused.failure().reason == Reason::NamespaceUnavailable && is_missing(&refused) => {
+                Ok(OpResult::Gone)
+            }
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
+    async fn orphan(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>, uid: &Uid) -> Result<OpResult, Stopped> {
+        let target = match self.target(key, version, None).await {
+            Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
+            target => target?,
+        };
+        let Some(object) = target.read_metadata().await? else { return Ok(OpResult::Gone) };
+        if !object.is(uid) {
+            return Err(Stopped::Precondition);
+        }
+        let metadata = json!({
+            "labels": {MARK_LABEL: null},
+            "annotations": {MARK_ANNOTATION: null},
+        });
+        let orphaned = target.rewrite(&object.metadata, fields::without_ours(object.managed()), metadata).await?;
+        target.written(scope, orphaned, Vec::new())
+    }
+
+    async fn inspect(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<OpResult, Stopped> {
+        let contents = if inspect::is_namespace(&key.kind) {
+            inspect::namespace(&self.client, scope, &key.name).await?
+        } else if inspect::is_definition(&key.kind) {
+            let target = self.target(key, version, None).await?;
+            match call::<CustomResourceDefinition>(&self.client, Call::get(target.path, Want::Whole)).await {
+                Ok(definition) => inspect::definition(&self.client, scope, &definition).await?,
+                Err(refused) if refused.is_object_missing() => return Ok(OpResult::Gone),
+                Err(refused) => return Err(refused.into()),
+            }
+        } else {
+            // Nothing else holds objects.
+            inspect::Contents::default()
+        };
+        let inspect::Contents { foreign, example, ours } = contents;
+        Ok(OpResult::Emptiness { foreign, example, ours })
+    }
+
+    async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<OpResult, Stopped> {
+        let target = self.target(key, version, None).await?;
+        match target.read().await? {
+            Some(object) => target.written(scope, object, Vec::new()),
+            None => Ok(OpResult::Gone),
+        }
+    }
+
+    fn after_write(&self, key: &ObjectKey) {
+        if inspect::is_definition(&key.kind) {
+            self.kinds.definitions_changed();
+        }
+    }
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").finish_non_exhaustive()
+    }
+}
+
+impl Target<'_> {
+    async fn send(
+        &self,
+        method: Method,
+        uri: String,
+        media_type: &'static str,
+        content: &Value,
+    ) -> Result<Object, Refused> {
+        let bytes = serde_json::to_vec(content).expect("a JSON value can be written");
+        let want = Want::to_fold(&self.resource);
+        let call_ = Call { method, uri, content: Some((media_type, bytes)), want, impersonate: self.impersonate };
+        call(&self.executor.client, call_).await
+    }
+
+    /// Reads the object as it is folded; None if it is not there.
+    async fn read(&self) -> Result<Option<Object>, Stopped> {
+        self.read_as(Want::to_fold(&self.resource)).await
+    }
+
+    async fn read_metadata(&self) -> Result<Option<Object>, Stopped> {
+        self.read_as(Want::Metadata).await
+    }
+
+    async fn read_as(&self, want: Want) -> Result<Option<Object>, Stopped> {
+        let get = Call::get(self.path.clone(), want).impersonating(self.impersonate);
+        match call(&self.executor.client, get).await {
+            Ok(object) => Ok(Some(object)),
+            Err(refused) if refused.is_object_missing() => Ok(None),
+            Err(refused) => Err(self.judge(refused)),
+        }
+    }
+
+    /// Applies, and leaves out what is others' where the policy says so.
+    async fn apply(
+        &self,
+        mut object: Value,
+        conflicts: ConflictPolicy,
+    ) -> Result<(Object, Vec<FieldConflict>), Stopped> {
+        let force = conflicts == ConflictPolicy::Force;
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}&force={force}", self.path);
+        let mut left = Vec::new();
+        for _ in 0..CONFLICT_ROUNDS_MAX {
+            let refused = match self.send(Method::PATCH, uri.clone(), APPLY_PATCH, &object).await {
+                Ok(applied) => return Ok((applied, left)),
+                Err(refused) => refused,
+            };
+            let found = refused.field_conflicts();
+            let mut removed = false;
+            for conflict in found {
+                // Several managers may hold one field; it is taken out once and told for each.
+                removed |= fields::remove_named(&mut object, &conflict.field);
+                left.push(conflict);
+            }
+            if !removed {
+                return Err(self.judge_apply(refused));
+            }
+        }
+        Err(Failure::new(Reason::FieldConflict, "field managers change faster than it can be applied").into())
+    }
+
+    /// Makes of our POST's Update entry an Apply entry. Returns the object as it then is.
+    async fn claim_posted(&self, uid: &Uid) -> Result<Object, Stopped> {
+        let object = self.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
+        match fields::claim_posted(object.managed()) {
+            None => Ok(object),
+            Some(managed) => {
+                let claimed = self.rewrite(&object.metadata, managed, json!({})).await?;
+                Ok(Object { metadata: claimed.metadata, ..object })
+            }
+        }
+    }
+
+    async fn claim_from_others(&self, applied: Object) -> Result<Object, Stopped> {
+        match fields::claim_from_others(applied.managed()) {
+            None => Ok(applied),
+            Some(managed) => self.rewrite(&applied.metadata, managed, json!({})).await,
+        }
+    }
+
+    /// Before fields leave our apply by policy, their live values are held by the second manager, or they would go with
+    /// our entry. What the source dropped itself leaves that manager's hands too. Pointers into lists cannot be held.
+    async fn leave(&self, uid: &Uid, live: Option<Object>, left: &[String]) -> Result<(), Stopped> {
+        let live = match live {
+            Some(live) => live,
+            None => self.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?,
+        };
+        let continuous = fields::applied_by(live.managed(), FIELD_MANAGER);
+        let initial = fields::applied_by(live.managed(), FIELD_MANAGER_INITIAL);
+        let holds = |fields: Option<&Value>, path: &str| fields.is_some_and(|fields| fields::holds(fields, path));
+        let leaving = left.iter().any(|path| holds(continuous, path));
+        if !leaving && initial.is_none() {
+            return Ok(());
+        }
+        let mut held = render::bare(&self.resource.api_version(), self.key, uid);
+        for path in left {
+            let ours = holds(continuous, path) || holds(initial, path);
+            if let Some(value) = live.rest.pointer(path).filter(|_| ours) {
+                fields::insert_pointer(&mut held, path, value.clone());
+            }
+        }
+        let uri = format!("{}?fieldManager={FIELD_MANAGER_INITIAL}&force=false", self.path);
+        self.send(Method::PATCH, uri, APPLY_PATCH, &held).await.map_err(|refused| self.judge_apply(refused))?;
+        Ok(())
+    }
+
+    /// Replaces managedFields, with further changes of the metadata, if the object is still of the version that was read.
+    async fn rewrite(
+        &self,
+        read: &ObjectMeta,
+        managed: Vec<ManagedFieldsEntry>,
+        mut metadata: Value,
+    ) -> Result<Object, Stopped> {
+        // An empty list means "as it was" to the API server; one empty entry means none.
+        metadata["managedFields"] = if managed.is_empty() { json!([{}]) } else { json!(managed) };
+        metadata["resourceVersion"] = json!(read.resource_version);
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}", self.path);
+        let patch = json!({"metadata": metadata});
+        self.send(Method::PATCH, uri, MERGE_PATCH, &patch).await.map_err(|refused| match refused.is_object_missing() {
+            true => Stopped::Precondition,
+            // Changed since it was read: right again at the next try.
+            false if refused.is_stale() => Failure::unavailable("it was changed by another meanwhile").into(),
+            false => self.judge(refused),
+        })
+    }
+
+    fn written(&self, scope: &Scope, object: Object, conflicts: Vec<FieldConflict>) -> Result<OpResult, Stopped> {
+        Ok(OpResult::Written { observed: Box::new(self.fold(scope, object)?), conflicts })
+    }
+
+    fn fold(&self, scope: &Scope, mut object: Object) -> Result<Observed, Stopped> {
+        fold::fold(scope, &self.resource, &object.metadata, &mut object.rest)
+            .ok_or_else(|| Failure::unavailable("the API server answered with something that is no object").into())
+    }
+
+    /// An apply that is pinned to a UID meets another object, or none.
+    fn judge_apply(&self, refused: Refused) -> Stopped {
+        if refused.is_object_missing() || refused.is_stale() { Stopped::Precondition } else { self.judge(refused) }
+    }
+
+    /// A kind that was served and is not: discovery is out of date.
+    fn judge(&self, refused: Refused) -> Stopped {
+        if refused.is_kind_missing() {
+            self.executor.kinds.forget(&self.key.kind.group);
+        }
+        Stopped::Refused(refused)
+    }
+}
+
+fn is_missing(refused: &Refused) -> bool {
+    matches!(refused, Refused::Status { code: 404, .. })
+}

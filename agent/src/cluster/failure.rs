@@ -1,0 +1,211 @@
+//! Why the API server did not do what it was asked, in our words.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use kube::core::Status;
+use tideline_common::Reason;
+use tideline_common::limits::MESSAGE_BYTES_MAX;
+
+use crate::core::{FieldConflict, OpResult};
+
+/// A failure as it is reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Failure {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let mut message: String = message.into();
+        if message.len() > MESSAGE_BYTES_MAX {
+            message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        }
+        Self { reason, message, retry_after: None }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Reason::Invalid, message)
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Reason::Unavailable, message)
+    }
+
+    /// Of a request that got no answer.
+    pub(super) fn of_client(error: &kube::Error) -> Self {
+        if let kube::Error::Api(status) = error {
+            return classify(status.code, status, None);
+        }
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // kube's errors print their cause, others do not.
+            if !message.contains(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            cause = error.source();
+        }
+        Self::unavailable(message)
+    }
+}
+
+impl From<Failure> for OpResult {
+    fn from(Failure { reason, message, retry_after }: Failure) -> Self {
+        Self::Failed { reason, message, retry_after }
+    }
+}
+
+/// A call that did not succeed.
+#[derive(Clone, Debug)]
+pub(super) enum Refused {
+    /// There was no answer, or none that can be read.
+    Local(Failure),
+    /// The API server said no.
+    Status { code: u16, status: Box<Status>, retry_after: Option<Duration> },
+}
+
+impl Refused {
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Local(failure) => failure.clone(),
+            Self::Status { code, status, retry_after } => classify(*code, status, *retry_after),
+        }
+    }
+
+    /// The object itself is not there (rather than its kind or namespace).
+    pub(super) fn is_object_missing(&self) -> bool {
+        match self {
+            Self::Status { code: 404, status, .. } => missing(status) == Missing::Object,
+            Self::Status { .. } | Self::Local(_) => false,
+        }
+    }
+
+    /// The kind is not served: nothing of it can be there either.
+    pub(super) fn is_kind_missing(&self) -> bool {
+        self.failure().reason == Reason::KindMissing
+    }
+
+    pub(super) fn is_already_there(&self) -> bool {
+        matches!(self, Self::Status { code: 409, status, .. } if status.reason == "AlreadyExists")
+    }
+
+    /// A 409 that speaks of the object's identity or version, not of field managers.
+    pub(super) fn is_stale(&self) -> bool {
+        match self {
+            Self::Status { code: 409, status, .. } => status.reason == "Conflict" && field_conflicts(status).is_empty(),
+            Self::Status { .. } | Self::Local(_) => false,
+        }
+    }
+
+    /// The fields that others own, of an unforced apply.
+    pub(super) fn field_conflicts(&self) -> Vec<FieldConflict> {
+        match self {
+            Self::Status { code: 409, status, .. } => field_conflicts(status),
+            Self::Status { .. } | Self::Local(_) => Vec::new(),
+        }
+    }
+}
+
+impl From<Refused> for OpResult {
+    fn from(refused: Refused) -> Self {
+        refused.failure().into()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Kind,
+    Namespace,
+    Object,
+}
+
+/// What a 404 is about. An object's names it; the server's own, for a path it does not serve, names nothing.
+fn missing(status: &Status) -> Missing {
+    match &status.details {
+        Some(details) if details.kind == "namespaces" && !details.name.is_empty() => Missing::Namespace,
+        Some(details) if !details.name.is_empty() => Missing::Object,
+        Some(_) | None => Missing::Kind,
+    }
+}
+
+/// Judges a refusal by its code and, where one code has several meanings, by what the API server is known to say.
+pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>) -> Failure {
+    let text = status.message.as_str();
+    let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    let cause = |reason: &str| {
+        status.details.as_ref().is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
+    };
+    // "admission webhook … denied the request", "failed calling webhook …".
+    let webhook = says(&["admission webhook \"", "failed calling webhook"]);
+    let reason = match code {
+        404 => match missing(status) {
+            Missing::Namespace => Reason::NamespaceUnavailable,
+            Missing::Kind => Reason::KindMissing,
+            Missing::Object => Reason::Conflict,
+        },
+        403 if cause("NamespaceTerminating") || says(&["because it is being terminated"]) => {
+            Reason::NamespaceUnavailable
+        }
+        413 => Reason::TooLarge,
+        429 => Reason::Throttled,
+        _ if webhook => Reason::Webhook,
+        401 | 403 => Reason::Forbidden,
+        409 if !field_conflicts(status).is_empty() => Reason::FieldConflict,
+        409 => Reason::Conflict,
+        422 if speaks_of_immutability(text) => Reason::Immutable,
+        500 if says(&[
+            "request is too large",
+            "Request entity too large",
+            "trying to send message larger than max",
+        ]) =>
+        {
+            Reason::TooLarge
+        }
+        400..=499 => Reason::Invalid,
+        _ => Reason::Unavailable,
+    };
+    let message =
+        if text.is_empty() { format!("the API server answered {code} {}", status.reason) } else { text.to_owned() };
+    Failure { retry_after, ..Failure::new(reason, message) }
+}
+
+/// The texts by which Kubernetes refuses to change a field; there is no code for it.
+fn speaks_of_immutability(text: &str) -> bool {
+    [
+        "field is immutable",
+        "is immutable",
+        "may not be changed",
+        "may not change once set",
+        "cannot be changed",
+        "can not be unset",
+        "Forbidden: updates to ",
+        "pod updates may not change fields",
+        "spec is immutable after creation",
+        "cannot change roleRef",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
+}
+
+fn field_conflicts(status: &Status) -> Vec<FieldConflict> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| FieldConflict { manager: manager_of(&cause.message), field: cause.field.clone() })
+        .collect()
+}
+
+/// `conflict with "kubectl-edit" using apps/v1` names the manager in quotes.
+fn manager_of(message: &str) -> String {
+    let mut quoted = message.split('"');
+    quoted.next();
+    quoted.next().unwrap_or("unknown").to_owned()
+}
+
+#[cfg(test)]
+mod tests;

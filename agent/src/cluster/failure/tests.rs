@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use kube::core::Status;
+use serde_json::{Value, json};
+use tideline_common::Reason;
+
+use super::{Refused, classify};
+use crate::core::FieldConflict;
+
+fn status(value: Value) -> Status {
+    serde_json::from_value(value).expect("a Status")
+}
+
+fn refused(code: u16, value: Value) -> Refused {
+    Refused::Status { code, status: Box::new(status(value)), retry_after: None }
+}
+
+fn check(code: u16, value: Value, expected: Reason) {
+    let status = status(value);
+    assert_eq!(classify(code, &status, None).reason, expected, "{code} {status:?}");
+}
+
+#[test]
+fn a_404_is_about_the_namespace_the_kind_or_the_object() {
+    let namespace = json!({"message": "namespaces \"shop\" not found", "reason": "NotFound",
+        "details": {"name": "shop", "kind": "namespaces"}});
+    let kind =
+        json!({"message": "the server could not find the requested resource", "reason": "NotFound", "details": {}});
+    let object = json!({"message": "deployments.apps \"web\" not found", "reason": "NotFound",
+        "details": {"name": "web", "group": "apps", "kind": "deployments"}});
+    check(404, namespace.clone(), Reason::NamespaceUnavailable);
+    check(404, kind.clone(), Reason::KindMissing);
+    check(404, json!({"message": "404 page not found"}), Reason::KindMissing);
+    check(404, object.clone(), Reason::Conflict);
+    assert!(refused(404, object).is_object_missing());
+    assert!(!refused(404, namespace).is_object_missing());
+    assert!(refused(404, kind).is_kind_missing());
+}
+
+#[test]
+fn a_403_is_a_terminating_namespace_a_webhook_or_a_missing_permission() {
+    check(
+        403,
+        json!({"message": "configmaps \"a\" is forbidden: unable to create new content in namespace shop because it is being terminated",
+            "reason": "Forbidden", "details": {"name": "a", "kind": "configmaps", "causes": [{"reason": "NamespaceTerminating",
+            "message": "namespace shop is being terminated", "field": "metadata.namespace"}]}}),
+        Reason::NamespaceUnavailable,
+    );
+    check(
+        403,
+        json!({"message": "admission webhook \"policy.example\" denied the request: no", "reason": "Forbidden"}),
+        Reason::Webhook,
+    );
+    check(
+        403,
+        json!({"message": "deployments.apps is forbidden: User \"x\" cannot create resource", "reason": "Forbidden"}),
+        Reason::Forbidden,
+    );
+    check(401, json!({"message": "Unauthorized", "reason": "Unauthorized"}), Reason::Forbidden);
+}
+
+#[test]
+fn a_422_is_immutable_by_its_text_alone() {
+    let invalid = |message: &str| json!({"message": message, "reason": "Invalid"});
+    for text in [
+        "Deployment.apps \"web\" is invalid: spec.selector: Invalid value: {}: field is immutable",
+        "StatefulSet.apps \"db\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+        "Service \"web\" is invalid: spec.clusterIPs[0]: Invalid value: []: may not change once set",
+        "PersistentVolumeClaim \"d\" is invalid: spec: Forbidden: spec is immutable after creation except resources.requests",
+        "Pod \"p\" is invalid: spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`",
+        "RoleBinding.rbac.authorization.k8s.io \"r\" is invalid: roleRef: Invalid value: cannot change roleRef",
+    ] {
+        check(422, invalid(text), Reason::Immutable);
+    }
+    check(
+        422,
+        invalid("Deployment.apps \"web\" is invalid: spec.replicas: must be greater than or equal to 0"),
+        Reason::Invalid,
+    );
+}
+
+#[test]
+fn other_codes_have_one_meaning_each() {
+    check(400, json!({"message": "strict decoding error", "reason": "BadRequest"}), Reason::Invalid);
+    check(409, json!({"message": "the object has been modified", "reason": "Conflict"}), Reason::Conflict);
+    check(413, json!({"message": "Request entity too large"}), Reason::TooLarge);
+    check(429, json!({"message": "too many requests", "reason": "TooManyRequests"}), Reason::Throttled);
+    check(500, json!({"message": "etcdserver: request is too large"}), Reason::TooLarge);
+    check(
+        500,
+        json!({"message": "Internal error occurred: failed calling webhook \"a.b\": context deadline exceeded"}),
+        Reason::Webhook,
+    );
+    check(500, json!({"message": "Internal error occurred: boom"}), Reason::Unavailable);
+    check(503, json!({}), Reason::Unavailable);
+    check(504, json!({"message": "Timeout", "reason": "Timeout"}), Reason::Unavailable);
+    let throttled = classify(429, &status(json!({})), Some(Duration::from_secs(7)));
+    assert_eq!(throttled.retry_after, Some(Duration::from_secs(7)));
+    assert_eq!(throttled.message, "the API server answered 429 ");
+}
+
+#[test]
+fn a_field_conflict_names_manager_and_field_and_is_not_stale() {
+    let conflict = refused(
+        409,
+        json!({"message": "Apply failed with 1 conflict", "reason": "Conflict", "details": {"causes": [
+            {"reason": "FieldManagerConflict", "message": "conflict with \"kubectl-edit\" using apps/v1", "field": ".spec.replicas"},
+            {"reason": "FieldManagerConflict", "message": "conflict with \"hpa\" with subresource \"scale\" using apps/v1", "field": ".spec.replicas"}]}}),
+    );
+    let expected = ["kubectl-edit", "hpa"]
+        .map(|manager| FieldConflict { manager: manager.to_owned(), field: ".spec.replicas".to_owned() });
+    assert_eq!(conflict.field_conflicts(), expected);
+    assert_eq!(conflict.failure().reason, Reason::FieldConflict);
+    assert!(!conflict.is_stale());
+    assert!(refused(409, json!({"message": "UID", "reason": "Conflict"})).is_stale());
+    assert!(refused(409, json!({"message": "there", "reason": "AlreadyExists"})).is_already_there());
+}
+
+#[test]
+fn messages_are_cut_between_characters() {
+    let message = classify(500, &status(json!({"message": "é".repeat(2000)})), None).message;
+    assert!(message.len() <= 1024 && message.len() > 1020, "{}", message.len());
+}

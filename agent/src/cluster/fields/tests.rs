@@ -1,0 +1,132 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use proptest::prelude::*;
+use serde_json::{Value, from_value, json};
+
+use super::*;
+
+fn entries(value: Value) -> Vec<ManagedFieldsEntry> {
+    from_value(value).expect("managedFields")
+}
+
+fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
+    json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+#[test]
+fn what_was_posted_becomes_applied() {
+    let posted = json!({"f:data": {".": {}, "f:a": {}}});
+    let before =
+        entries(json!([entry("tideline", "Update", &posted), entry("kubectl", "Update", &json!({"f:x": {}}))]));
+    let after = claim_posted(&before).expect("an entry was posted");
+    assert_eq!(applied_by(&after, "tideline"), Some(&posted));
+    assert_eq!(after.len(), 2);
+    assert_eq!(claim_posted(&after), None);
+}
+
+#[test]
+fn what_was_posted_joins_what_is_applied() {
+    let before = entries(json!([
+        entry("tideline", "Update", &json!({"f:data": {".": {}, "f:a": {}}})),
+        entry("tideline", "Apply", &json!({"f:data": {"f:b": {}}})),
+    ]));
+    let after = claim_posted(&before).expect("an entry was posted");
+    assert_eq!(after.len(), 1);
+    assert_eq!(applied_by(&after, "tideline"), Some(&json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}})));
+}
+
+#[test]
+fn an_adopted_object_loses_former_writers_for_our_fields_only() {
+    let ours =
+        json!({"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}});
+    let before = entries(json!([
+        entry("tideline", "Apply", &ours),
+        entry("kubectl-client-side-apply", "Update",
+            &json!({"f:spec": {"f:replicas": {}, "f:paused": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}, "f:args": {}}}}})),
+        entry("helper", "Update", &json!({"f:spec": {"f:replicas": {}}})),
+        entry("argocd", "Apply", &json!({"f:spec": {"f:replicas": {}}})),
+        {"manager": "controller", "operation": "Update", "subresource": "status", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+    ]));
+    let after = claim_from_others(&before).expect("something changes");
+    let managers: Vec<_> = after.iter().map(|entry| entry.manager.as_deref().unwrap_or_default()).collect();
+    assert_eq!(managers, ["tideline", "kubectl-client-side-apply", "argocd", "controller"]);
+    let rest = json!({"f:spec": {"f:paused": {}, "f:containers": {"k:{\"name\":\"web\"}": {"f:args": {}}}}});
+    assert_eq!(tree(&after[1]), Some(&rest));
+    assert_eq!(claim_from_others(&after), None);
+}
+
+#[test]
+fn a_set_holds_a_field_its_content_or_its_atomic_parent() {
+    let fields = json!({"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {}}, "f:a/b": {}}});
+    for pointer in ["/spec/replicas", "/spec/template", "/spec", "/spec/template/spec/anything", "/spec/a~1b"] {
+        assert!(holds(&fields, pointer), "{pointer}");
+    }
+    for pointer in ["/spec/paused", "/data"] {
+        assert!(!holds(&fields, pointer), "{pointer}");
+    }
+}
+
+#[test]
+fn a_removed_pointer_leaves_no_empty_map() {
+    let mut object = json!({"spec": {"a": {"b": 1}, "list": [{"x": 1}, {"x": 2, "y": 3}]}});
+    assert_eq!(remove_pointer(&mut object, "/spec/a/b"), Some(json!(1)));
+    assert_eq!(remove_pointer(&mut object, "/spec/list/1/x"), Some(json!(2)));
+    assert_eq!(remove_pointer(&mut object, "/spec/list/7/x"), None);
+    assert_eq!(remove_pointer(&mut object, "/nothing"), None);
+    assert_eq!(object, json!({"spec": {"list": [{"x": 1}, {"y": 3}]}}));
+}
+
+#[test]
+fn conflicting_fields_are_found_by_the_servers_text() {
+    let object = json!({
+        "metadata": {"labels": {"app.kubernetes.io/name": "web", "app": "x"}, "finalizers": ["a.b/c"]},
+        "spec": {"replicas": 2, "containers": [
+            {"name": "side", "image": "s"},
+            {"name": "web", "image": "w", "ports": [{"containerPort": 80, "protocol": "TCP", "name": "http"}]}]},
+    });
+    let check = |path: &str, pointer: &str| {
+        let mut left = object.clone();
+        assert!(remove_named(&mut left, path), "{path}");
+        let mut expected = object.clone();
+        remove_pointer(&mut expected, pointer);
+        assert_eq!(left, expected, "{path}");
+    };
+    check(".spec.replicas", "/spec/replicas");
+    check(".metadata.labels.app.kubernetes.io/name", "/metadata/labels/app.kubernetes.io~1name");
+    check(r#".spec.containers[name="web"].image"#, "/spec/containers/1/image");
+    check(
+        r#".spec.containers[name="web"].ports[containerPort=80,protocol="TCP"].name"#,
+        "/spec/containers/1/ports/0/name",
+    );
+    check(r#".metadata.finalizers[="a.b/c"]"#, "/metadata/finalizers/0");
+    for absent in [".spec.paused", r#".spec.containers[name="db"].image"#, "spec", ".", "[0]", ""] {
+        assert!(!remove_named(&mut object.clone(), absent), "{absent}");
+    }
+}
+
+fn set() -> impl Strategy<Value = Value> {
+    let leaf = Just(json!({}));
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        (proptest::collection::btree_map("f:[a-c]", inner, 1..3), any::<bool>()).prop_map(|(children, member)| {
+            let mut map: Map<String, Value> = children.into_iter().collect();
+            if member {
+                map.insert(".".to_owned(), json!({}));
+            }
+            Value::Object(map)
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_subtracted_is_gone_and_the_rest_comes_back(a in set(), b in set()) {
+        prop_assert_eq!(subtract(&a, &a), None);
+        let mut both = a.clone();
+        unite(&mut both, &b);
+        prop_assert_eq!(subtract(&a, &both), None);
+        prop_assert_eq!(subtract(&b, &both), None);
+        if let Some(rest) = subtract(&both, &a) {
+            prop_assert_eq!(subtract(&rest, &b), None);
+            prop_assert_eq!(subtract(&rest, &a), Some(rest.clone()));
+        }
+    }
+}

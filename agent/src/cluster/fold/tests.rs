@@ -1,0 +1,95 @@
+use serde_json::{Value, from_value, json};
+use tideline_common::health::Health;
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{GroupKind, HubId, TargetId};
+use uuid::Uuid;
+
+use super::*;
+
+fn scope() -> Scope {
+    Scope { hub: HubId::from_uuid(Uuid::from_u128(1)), target: TargetId::from_uuid(Uuid::from_u128(2)) }
+}
+
+fn resource(group: &str, kind: &str, status: bool) -> Resource {
+    Resource {
+        kind: GroupKind::new(group, kind),
+        version: "v1".into(),
+        plural: "things".to_owned(),
+        namespaced: true,
+        status,
+    }
+}
+
+fn folded(resource: &Resource, metadata: &Value, mut rest: Value) -> Observed {
+    let mut whole = json!({"name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"});
+    if let (Some(whole), Some(metadata)) = (whole.as_object_mut(), metadata.as_object()) {
+        whole.extend(metadata.clone());
+    }
+    let metadata = from_value(whole).expect("metadata");
+    fold(&scope(), resource, &metadata, &mut rest).expect("it has a name and a UID")
+}
+
+fn managed(time: &str, fields: &Value) -> Value {
+    json!({"managedFields": [
+        {"manager": "tideline", "operation": "Apply", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": fields},
+        {"manager": "someone", "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": {}}]})
+}
+
+#[test]
+fn the_managed_digest_changes_with_our_fields_and_not_with_time() {
+    let of = |metadata: &Value| folded(&resource("", "ConfigMap", false), metadata, Value::Null).managed;
+    let first = of(&managed("2026-01-01T00:00:00Z", &json!({"f:data": {}})));
+    assert!(first.is_some());
+    assert_eq!(first, of(&managed("2027-01-01T00:00:00Z", &json!({"f:data": {}}))));
+    assert_ne!(first, of(&managed("2026-01-01T00:00:00Z", &json!({"f:data": {"f:a": {}}}))));
+    assert_eq!(of(&json!({})), None);
+}
+
+#[test]
+fn an_object_without_status_is_ready_by_being_there() {
+    let observed = folded(&resource("", "ConfigMap", false), &json!({}), Value::Null);
+    assert_eq!((observed.health, observed.status.is_none(), observed.generation), (Health::Ready, true, 0));
+    assert!(!observed.labelled && observed.mark.is_none() && !observed.deleting && !observed.managed_elsewhere);
+}
+
+#[test]
+fn status_goes_out_whole_and_a_finished_job_is_terminal() {
+    let status = json!({"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1});
+    let observed = folded(&resource("batch", "Job", true), &json!({"generation": 1}), json!({"status": status}));
+    assert_eq!(observed.terminal, Some(Terminal::Finished));
+    let text = observed.status.expect("it has a status").get().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(status));
+}
+
+#[test]
+fn a_deployment_behind_its_generation_is_not_ready() {
+    let metadata = json!({"generation": 2});
+    let status = json!({"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1});
+    let observed =
+        folded(&resource("apps", "Deployment", true), &metadata, json!({"spec": {"replicas": 1}, "status": status}));
+    assert_eq!((observed.health, observed.observed_generation), (Health::Progressing, Some(1)));
+}
+
+#[test]
+fn the_label_must_name_this_target() {
+    let labelled = |target: TargetId| {
+        let metadata = json!({"labels": {"tideline.dev/agent": target.to_string()}});
+        folded(&resource("", "ConfigMap", false), &metadata, Value::Null).labelled
+    };
+    assert!(labelled(scope().target));
+    assert!(!labelled(TargetId::from_uuid(Uuid::from_u128(3))));
+}
+
+#[test]
+fn other_declarative_owners_are_seen() {
+    let foreign = |metadata: Value| folded(&resource("", "ConfigMap", false), &metadata, Value::Null).managed_elsewhere;
+    assert!(foreign(json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}})));
+    assert!(!foreign(json!({"labels": {"app.kubernetes.io/managed-by": "me"}})));
+    assert!(foreign(json!({"annotations": {"argocd.argoproj.io/tracking-id": "a:b"}})));
+    assert!(foreign(json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "a"}})));
+    assert!(foreign(json!({"managedFields": [{"manager": "kubectl", "operation": "Apply"}]})));
+    assert!(!foreign(json!({"managedFields": [{"manager": "kubectl", "operation": "Update"}]})));
+    assert!(!foreign(
+        json!({"managedFields": [{"manager": "controller", "operation": "Apply", "subresource": "status"}]})
+    ));
+}

@@ -1,0 +1,225 @@
+//! What would go with a namespace, or with a definition: a live look, so that nothing foreign is ever deleted along.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use kube::Client;
+use kube::discovery::{Discovery, Scope as KindScope, verbs};
+use serde::Deserialize;
+use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
+
+use super::Scope;
+use super::discovery::Resource;
+use super::failure::{Failure, Refused};
+use super::fold::{key_of, mark_of};
+use super::request::{Call, Want, call};
+
+/// Objects on one page.
+const PAGE: u32 = 500;
+/// Objects looked at before the look is given up: what holds more is not empty in any sense.
+const OBJECTS_MAX: usize = 200_000;
+
+/// What a live look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) foreign: u64,
+    pub(super) example: Option<String>,
+    pub(super) ours: u64,
+}
+
+/// Looks at everything in a namespace. A kind that cannot be listed fails the look as a whole: what is not seen may be
+/// there.
+pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Result<Contents, Failure> {
+    let discovery = Discovery::new(client.clone()).run().await.map_err(|error| Failure::of_client(&error))?;
+    let mut census = Census::new(scope);
+    for group in discovery.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            let listable = capabilities.supports_operation(verbs::LIST);
+            if !listable || capabilities.scope != KindScope::Namespaced {
+                continue;
+            }
+            let resource = Resource {
+                kind: GroupKind::new(resource.group.as_str(), resource.kind.as_str()),
+                version: resource.version.as_str().into(),
+                plural: resource.plural,
+                namespaced: true,
+                status: false,
+            };
+            census.list(client, &resource, Some(name)).await?;
+        }
+    }
+    Ok(census.finish())
+}
+
+/// Looks at every object of the kind that a definition defines.
+pub(super) async fn definition(
+    client: &Client,
+    scope: &Scope,
+    definition: &CustomResourceDefinition,
+) -> Result<Contents, Failure> {
+    let spec = &definition.spec;
+    let Some(version) = spec.versions.iter().find(|version| version.served) else {
+        return Err(Failure::new(
+            Reason::NotEmpty,
+            "none of its versions is served, so what there is of its kind cannot be seen",
+        ));
+    };
+    let resource = Resource {
+        kind: GroupKind::new(spec.group.as_str(), spec.names.kind.as_str()),
+        version: version.name.as_str().into(),
+        plural: spec.names.plural.clone(),
+        namespaced: spec.scope == "Namespaced",
+        status: false,
+    };
+    let mut census = Census::new(scope);
+    census.list(client, &resource, None).await?;
+    Ok(census.finish())
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ObjectMeta,
+}
+
+/// Whose objects were seen. An object without a mark is its owners': the Pods of our Deployment are not foreign.
+struct Census<'a> {
+    scope: &'a Scope,
+    ours: BTreeSet<String>,
+    owned: BTreeMap<String, (ObjectKey, Vec<String>)>,
+    foreign: u64,
+    example: Option<ObjectKey>,
+}
+
+impl<'a> Census<'a> {
+    fn new(scope: &'a Scope) -> Self {
+        Self { scope, ours: BTreeSet::new(), owned: BTreeMap::new(), foreign: 0, example: None }
+    }
+
+    async fn list(&mut self, client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<(), Failure> {
+        let path = resource.collection(namespace);
+        let mut next: Option<String> = None;
+        loop {
+            let mut uri = format!("{path}?limit={PAGE}");
+            if let Some(token) = &next {
+                uri.push_str("&continue=");
+                uri.extend(form_escaped(token));
+            }
+            let page: Page = match call(client, Call::get(uri, Want::MetadataList)).await {
+                Ok(page) => page,
+                // Not served any more: then nothing of it is there. Some kinds can be listed by name only.
+                Err(refused) if refused.is_kind_missing() => return Ok(()),
+                Err(Refused::Status { code: 405, .. }) => return Ok(()),
+                Err(refused) => {
+                    let failure = refused.failure();
+                    return Err(Failure {
+                        message: format!("cannot list {}: {}", resource.kind, failure.message),
+                        ..failure
+                    });
+                }
+            };
+            for item in page.items {
+                self.count(resource, item.metadata);
+            }
+            if self.ours.len() + self.owned.len() > OBJECTS_MAX {
+                return Err(Failure::new(Reason::NotEmpty, format!("it holds more than {OBJECTS_MAX} objects")));
+            }
+            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&mut self, resource: &Resource, metadata: ObjectMeta) {
+        let Some(key) = key_of(resource, &metadata) else { return };
+        let uid = metadata.uid.clone().unwrap_or_default();
+        let mark = mark_of(&metadata).map(|mark| mark.ownership(self.scope.hub, self.scope.target, &key));
+        if mark == Some(Ownership::Ours) {
+            self.ours.insert(uid);
+            return;
+        }
+        if belongs_to_the_namespace(&key) {
+            return;
+        }
+        let owners: Vec<String> =
+            metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect();
+        if owners.is_empty() {
+            self.foreign(key);
+        } else {
+            self.owned.insert(uid, (key, owners));
+        }
+    }
+
+    fn foreign(&mut self, key: ObjectKey) {
+        self.foreign += 1;
+        self.example.get_or_insert(key);
+    }
+
+    fn finish(mut self) -> Contents {
+        let owned = std::mem::take(&mut self.owned);
+        for (uid, (key, _)) in &owned {
+            if !self.descends_from_ours(uid, &owned) {
+                self.foreign(key.clone());
+            }
+        }
+        Contents {
+            foreign: self.foreign,
+            example: self.example.map(|key| key.to_string()),
+            ours: self.ours.len() as u64,
+        }
+    }
+
+    /// Follows owners upwards; a circle leads to nobody.
+    fn descends_from_ours(&self, uid: &str, owned: &BTreeMap<String, (ObjectKey, Vec<String>)>) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![uid];
+        while let Some(uid) = open.pop() {
+            if self.ours.contains(uid) {
+                return true;
+            }
+            if seen.insert(uid)
+                && let Some((_, owners)) = owned.get(uid)
+            {
+                open.extend(owners.iter().map(String::as_str));
+            }
+        }
+        false
+    }
+}
+
+/// What Kubernetes itself puts into every namespace, and what only describes other objects.
+fn belongs_to_the_namespace(key: &ObjectKey) -> bool {
+    let kind = &key.kind;
+    kind.is("", "ConfigMap") && &*key.name == "kube-root-ca.crt"
+        || kind.is("", "ServiceAccount") && &*key.name == "default"
+        || kind.is("", "Event")
+        || kind.is("events.k8s.io", "Event")
+        || kind.is("", "Endpoints")
+        || kind.is("discovery.k8s.io", "EndpointSlice")
+        || kind.is("coordination.k8s.io", "Lease")
+        || &*kind.group == "metrics.k8s.io"
+}
+
+/// A continue token is base64url; escaped all the same, because nothing says that it must be.
+fn form_escaped(text: &str) -> impl Iterator<Item = String> {
+    text.bytes().map(|b| {
+        if b.is_ascii_alphanumeric() || b"-._~".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }
+    })
+}
+
+/// Shared by the executor.
+pub(super) fn is_namespace(kind: &GroupKind) -> bool {
+    kind.is("", "Namespace")
+}
+
+pub(super) fn is_definition(kind: &GroupKind) -> bool {
+    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}

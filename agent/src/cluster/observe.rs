@@ -1,0 +1,293 @@
+//! Watches: one task per kind.
+//!
+//! ```text
+//!            ┌──── missing, or discovery failed: wait ────┐
+//!            ▼                                            │
+//!  ─▶ resolve the kind ──▶ list (paged) ──▶ Listed ──▶ watch ──▶ Observed, Vanished
+//!            ▲                                            │
+//!            └─ WatchLost ◀── any failure (410, 403, …) ──┘   relist: back to the list
+//! ```
+//!
+//! kube's watcher resumes by itself when a watch ends in order, which the API server does every few minutes; whatever
+//! else happens starts over with a list, because only a list says what is gone.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher::{self, Event as Watched};
+use kube::{Api, Client};
+use serde_json::Value;
+use tideline_common::{GroupKind, Reason};
+use tideline_runtime::Backoff;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, debug, info_span};
+
+use super::Scope;
+use super::discovery::{Kinds, Resource, Unresolved};
+use super::failure::{Failure, classify};
+use super::fold::fold;
+use crate::core::{Event, Observed, Served};
+
+/// Objects on one page of a list. Whole ones have up to some 10 KiB each while they are folded, metadata 2 KiB.
+const PAGE_WHOLE: u32 = 100;
+const PAGE_METADATA: u32 = 500;
+/// Seconds that a watch lasts. The API server would end it after five to ten minutes anyway; a connection that died
+/// silently is noticed that much later.
+const WATCH_SECONDS: u32 = 290;
+/// Time between looks for a kind that is not served. A definition of ours is noticed at once.
+const MISSING_EVERY: Duration = Duration::from_secs(30);
+/// Pauses after failures: around the first, doubled up to around the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// The watches of all kinds that are watched.
+pub struct Watches {
+    client: Client,
+    kinds: Arc<Kinds>,
+    events: mpsc::Sender<Event>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    running: BTreeMap<GroupKind, Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    version: Arc<str>,
+    stop: CancellationToken,
+    relist: Arc<Notify>,
+}
+
+impl Watches {
+    /// Tasks are spawned on `tasks` and end with `stop`.
+    pub fn new(
+        client: Client,
+        kinds: Arc<Kinds>,
+        events: mpsc::Sender<Event>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { client, kinds, events, tasks, stop, running: BTreeMap::new() }
+    }
+
+    /// Watches exactly these kinds, at these versions, from now on.
+    pub fn set(&mut self, scope: Scope, wanted: BTreeMap<GroupKind, Arc<str>>) {
+        self.running.retain(|kind, running| {
+            let keep = wanted.get(kind) == Some(&running.version);
+            if !keep {
+                running.stop.cancel();
+            }
+            keep
+        });
+        for (kind, version) in wanted {
+            if self.running.contains_key(&kind) {
+                continue;
+            }
+            let running =
+                Running { version: Arc::clone(&version), stop: self.stop.child_token(), relist: Arc::default() };
+            let span = info_span!("watch", %kind);
+            let task = Task {
+                client: self.client.clone(),
+                kinds: Arc::clone(&self.kinds),
+                events: self.events.clone(),
+                scope,
+                relist: Arc::clone(&running.relist),
+                kind: kind.clone(),
+                version,
+                told: None,
+            };
+            let stop = running.stop.clone();
+            self.tasks.spawn(async move { stop.run_until_cancelled(task.run()).await }.instrument(span));
+            self.running.insert(kind, running);
+        }
+    }
+
+    /// Lists these kinds again.
+    pub fn relist(&self, kinds: &[GroupKind]) {
+        for running in kinds.iter().filter_map(|kind| self.running.get(kind)) {
+            running.relist.notify_one();
+        }
+    }
+
+    /// How many kinds are watched.
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Watches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watches").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+struct Task {
+    client: Client,
+    kinds: Arc<Kinds>,
+    events: mpsc::Sender<Event>,
+    scope: Scope,
+    relist: Arc<Notify>,
+    kind: GroupKind,
+    version: Arc<str>,
+    /// What the core was told last.
+    told: Option<Served>,
+}
+
+/// Why a pass over list and watch ended.
+enum Ended {
+    Relist,
+    Lost(Failure),
+    /// Nobody listens any more.
+    Closed,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        loop {
+            let resource = match self.kinds.resolve(&self.kind, &self.version).await {
+                Ok(resource) => resource,
+                Err(Unresolved::Missing(_)) => {
+                    self.tell(Served::No).await;
+                    // Whichever is first; both only mean: look again.
+                    let _ = tokio::time::timeout(MISSING_EVERY, self.kinds.change()).await;
+                    continue;
+                }
+                Err(Unresolved::Failed(failure)) => {
+                    debug!(reason = %failure.reason, "discovery failed: {}", failure.message);
+                    if self.told.is_none() {
+                        self.tell(Served::Unknown).await;
+                    }
+                    self.lost(&failure).await;
+                    tokio::time::sleep(backoff.next_delay(failure.retry_after)).await;
+                    continue;
+                }
+            };
+            self.tell(Served::Yes { namespaced: resource.namespaced, status: resource.status }).await;
+            let mut listed = false;
+            match self.pass(&resource, &mut listed).await {
+                Ended::Relist => {}
+                Ended::Closed => return,
+                Ended::Lost(failure) => {
+                    debug!(reason = %failure.reason, "the watch is lost: {}", failure.message);
+                    if failure.reason == Reason::KindMissing {
+                        self.kinds.forget(&self.kind.group);
+                    }
+                    self.lost(&failure).await;
+                    if listed {
+                        backoff.reset();
+                    }
+                    tokio::time::sleep(backoff.next_delay(failure.retry_after)).await;
+                }
+            }
+        }
+    }
+
+    /// Lists, then watches, until something ends it.
+    async fn pass(&self, resource: &Arc<Resource>, listed: &mut bool) -> Ended {
+        let mut stream = self.stream(resource);
+        let mut page = Vec::new();
+        loop {
+            // Both arms are cancel-safe: the stream keeps its state, and a permit of Notify is not lost.
+            let next = tokio::select! {
+                biased;
+                () = self.relist.notified() => return Ended::Relist,
+                next = stream.next() => next,
+            };
+            let event = match next {
+                None => return Ended::Lost(Failure::unavailable("the watch ended")),
+                Some(Err(error)) => return Ended::Lost(failure_of(&error)),
+                Some(Ok(Watched::Init)) => {
+                    page.clear();
+                    continue;
+                }
+                Some(Ok(Watched::InitApply(observed))) => {
+                    page.extend(observed);
+                    continue;
+                }
+                Some(Ok(Watched::InitDone)) => {
+                    *listed = true;
+                    Event::Listed { kind: self.kind.clone(), objects: std::mem::take(&mut page) }
+                }
+                Some(Ok(Watched::Apply(Some(observed)))) => {
+                    if self.kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+                        self.kinds.definitions_changed();
+                    }
+                    Event::Observed(Box::new(observed))
+                }
+                Some(Ok(Watched::Delete(Some(observed)))) => Event::Vanished { key: observed.key, uid: observed.uid },
+                Some(Ok(Watched::Apply(None) | Watched::Delete(None))) => continue,
+            };
+            if self.events.send(event).await.is_err() {
+                return Ended::Closed;
+            }
+        }
+    }
+
+    /// Whole objects only where there is a status to read.
+    fn stream(&self, resource: &Arc<Resource>) -> BoxStream<'static, watcher::Result<Watched<Option<Observed>>>> {
+        let client = self.client.clone();
+        let api_resource = resource.api_resource();
+        let config = watcher::Config::default().labels(&self.scope.selector()).timeout(WATCH_SECONDS);
+        let (scope, resource) = (self.scope, Arc::clone(resource));
+        if resource.status {
+            let whole = move |DynamicObject { metadata, mut data, .. }| fold(&scope, &resource, &metadata, &mut data);
+            let api: Api<DynamicObject> = Api::all_with(client, &api_resource);
+            watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(move |event| map(event, &whole)).boxed()
+        } else {
+            let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &api_resource);
+            let bare = move |PartialObjectMeta { metadata, .. }: PartialObjectMeta<DynamicObject>| {
+                fold(&scope, &resource, &metadata, &mut Value::Null)
+            };
+            watcher::watcher(api, config.page_size(PAGE_METADATA)).map_ok(move |event| map(event, &bare)).boxed()
+        }
+    }
+
+    async fn tell(&mut self, served: Served) {
+        if self.told != Some(served) {
+            self.told = Some(served);
+            // A closed channel is noticed at the next object.
+            let _ = self.events.send(Event::Kind { kind: self.kind.clone(), served }).await;
+        }
+    }
+
+    fn lost(&self, failure: &Failure) -> impl Future<Output = ()> {
+        let event =
+            Event::WatchLost { kind: self.kind.clone(), reason: failure.reason, message: failure.message.clone() };
+        async move {
+            let _ = self.events.send(event).await;
+        }
+    }
+}
+
+fn map<K>(event: Watched<K>, fold: &impl Fn(K) -> Option<Observed>) -> Watched<Option<Observed>> {
+    match event {
+        Watched::Init => Watched::Init,
+        Watched::InitDone => Watched::InitDone,
+        Watched::InitApply(object) => Watched::InitApply(fold(object)),
+        Watched::Apply(object) => Watched::Apply(fold(object)),
+        Watched::Delete(object) => Watched::Delete(fold(object)),
+    }
+}
+
+fn failure_of(error: &watcher::Error) -> Failure {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Failure::of_client(error),
+        watcher::Error::WatchError(status) if status.code == 410 => {
+            Failure::unavailable("the watch fell behind what the API server remembers")
+        }
+        watcher::Error::WatchError(status) => classify(status.code, status, None),
+        watcher::Error::NoResourceVersion => Failure::unavailable("the API server's list has no resourceVersion"),
+    }
+}

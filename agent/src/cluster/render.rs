@@ -1,0 +1,111 @@
+//! From a body of the journal to the object that is sent.
+
+use serde_json::{Map, Value, json};
+use tideline_common::{Entry, FieldMode, FieldPolicy, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Uid};
+
+use super::fields;
+
+/// What the API server sets; a source has none of it, and an apply with it would be refused or mean something else.
+const SERVER_SET: [&str; 6] =
+    ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp"];
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Error {
+    #[error("the body cannot be read as an object: {0}")]
+    Decode(String),
+    #[error("the body is of {found}, the entry of {expected}")]
+    Other { found: String, expected: String },
+}
+
+/// Reads a body and puts the mark on it. A body that is not of the entry's very object is refused: what is written where is
+/// for the entry alone to say.
+pub(super) fn render(text: &str, entry: &Entry, mark: &Mark) -> Result<Value, Error> {
+    let mut object: Value = serde_json::from_str(text).map_err(|error| Error::Decode(error.to_string()))?;
+    check_identity(&object, entry)?;
+    let metadata = child(&mut object, "metadata")?;
+    for field in SERVER_SET {
+        metadata.remove(field);
+    }
+    let mut put = |map: &str, key: &str, value: String| -> Result<(), Error> {
+        let map = metadata.entry(map.to_owned()).or_insert_with(|| json!({}));
+        if map.is_null() {
+            *map = json!({});
+        }
+        let map =
+            map.as_object_mut().ok_or_else(|| Error::Decode("its labels or annotations are no map".to_owned()))?;
+        map.insert(key.to_owned(), Value::String(value));
+        Ok(())
+    };
+    put("labels", MARK_LABEL, mark.target.to_string())?;
+    put("annotations", MARK_ANNOTATION, mark.encode())?;
+    Ok(object)
+}
+
+/// Takes out what is never sent.
+pub(super) fn remove_ignored(object: &mut Value, policies: &[FieldPolicy]) {
+    for FieldPolicy { path, mode } in policies {
+        match mode {
+            FieldMode::Ignored => {
+                fields::remove_pointer(object, path);
+            }
+            FieldMode::Initial | FieldMode::Continuous => {}
+        }
+    }
+}
+
+/// Takes out what is not sent any more once the object is there, and returns the pointers to what was in.
+pub(super) fn remove_left(object: &mut Value, policies: &[FieldPolicy]) -> Vec<String> {
+    let mut left = Vec::new();
+    for FieldPolicy { path, mode } in policies {
+        match mode {
+            FieldMode::Ignored | FieldMode::Initial => {
+                if fields::remove_pointer(object, path).is_some() {
+                    left.push(path.clone());
+                }
+            }
+            FieldMode::Continuous => {}
+        }
+    }
+    left
+}
+
+/// Makes an apply hold for one object only: a server-side apply with a UID never creates.
+pub(super) fn pin(object: &mut Value, uid: &Uid) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), Value::String(uid.as_str().to_owned()));
+    }
+}
+
+/// An object that says nothing but which one it is.
+pub(super) fn bare(api_version: &str, key: &ObjectKey, uid: &Uid) -> Value {
+    let mut object = json!({
+        "apiVersion": api_version,
+        "kind": &*key.kind.kind,
+        "metadata": {"name": &*key.name, "uid": uid.as_str()},
+    });
+    if key.is_namespaced() {
+        object["metadata"]["namespace"] = Value::String(key.namespace.as_ref().to_owned());
+    }
+    object
+}
+
+fn check_identity(object: &Value, entry: &Entry) -> Result<(), Error> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let key = &entry.key;
+    let api_version = api_version(&key.kind.group, &entry.version);
+    let found = [text("/apiVersion"), text("/kind"), text("/metadata/namespace"), text("/metadata/name")];
+    let expected = [api_version.as_str(), &*key.kind.kind, &*key.namespace, &*key.name];
+    if found == expected { Ok(()) } else { Err(Error::Other { found: found.join(" "), expected: expected.join(" ") }) }
+}
+
+/// `v1`, `apps/v1`.
+pub(super) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+fn child<'a>(object: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Value>, Error> {
+    object.get_mut(name).and_then(Value::as_object_mut).ok_or_else(|| Error::Decode(format!("its {name} is no map")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use serde_json::{Value, json};
+use tideline_common::{
+    Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, Mark, ObjectKey, Origin, Prune, PruneAdopted,
+    SourceRef, SpaceName, TargetId,
+};
+use uuid::Uuid;
+
+use super::*;
+
+fn key() -> ObjectKey {
+    ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")
+}
+
+fn source() -> SourceRef {
+    SourceRef {
+        space: SpaceName::root(),
+        uid: "source".parse().expect("a UID"),
+        namespace: "shop".into(),
+        name: "web".into(),
+    }
+}
+
+fn entry() -> Entry {
+    Entry {
+        key: key(),
+        version: "v1".into(),
+        source: source(),
+        generation: 3,
+        state: EntryState::Apply,
+        input: Digest::of(b"input"),
+        policy: Digest::of(b"policy"),
+        wave: 0,
+        impersonate: None,
+        implied: false,
+    }
+}
+
+fn mark() -> Mark {
+    Mark {
+        v: 1,
+        hub: HubId::from_uuid(Uuid::from_u128(1)),
+        target: TargetId::from_uuid(Uuid::from_u128(2)),
+        source: source(),
+        local: key(),
+        generation: 3,
+        input: Digest::of(b"input"),
+        prune: Prune::Delete,
+        prune_adopted: PruneAdopted::Orphan,
+        origin: Origin::Created,
+    }
+}
+
+fn body(metadata: &Value) -> String {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 2}}).to_string()
+}
+
+#[test]
+fn the_mark_is_put_beside_what_is_there() -> Result<(), Error> {
+    let text = body(&json!({"name": "web", "namespace": "shop", "labels": {"app": "web"}, "annotations": null,
+        "uid": "x", "resourceVersion": "7", "managedFields": []}));
+    let object = render(&text, &entry(), &mark())?;
+    assert_eq!(
+        object["metadata"],
+        json!({
+            "name": "web",
+            "namespace": "shop",
+            "labels": {"app": "web", "tideline.dev/agent": mark().target.to_string()},
+            "annotations": {"tideline.dev/source": mark().encode()},
+        })
+    );
+    assert_eq!(object["spec"], json!({"replicas": 2}));
+    Ok(())
+}
+
+#[test]
+fn a_body_of_another_object_is_refused() {
+    for metadata in [json!({"name": "other", "namespace": "shop"}), json!({"name": "web"}), json!([])] {
+        assert!(matches!(render(&body(&metadata), &entry(), &mark()), Err(Error::Other { .. })), "{metadata}");
+    }
+    assert!(matches!(render("{", &entry(), &mark()), Err(Error::Decode(_))));
+    let labels = body(&json!({"name": "web", "namespace": "shop", "labels": 3}));
+    assert!(matches!(render(&labels, &entry(), &mark()), Err(Error::Decode(_))));
+}
+
+#[test]
+fn ignored_fields_are_never_sent_and_initial_ones_only_at_first() {
+    let policies =
+        [("/spec/a", FieldMode::Ignored), ("/spec/b", FieldMode::Initial), ("/spec/c", FieldMode::Continuous)]
+            .map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode });
+    let object = json!({"spec": {"a": 1, "b": 2, "c": 3}});
+    let mut created = object.clone();
+    remove_ignored(&mut created, &policies);
+    assert_eq!(created, json!({"spec": {"b": 2, "c": 3}}));
+    let mut applied = object;
+    assert_eq!(remove_left(&mut applied, &policies), ["/spec/a", "/spec/b"]);
+    assert_eq!(applied, json!({"spec": {"c": 3}}));
+}

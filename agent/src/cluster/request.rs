@@ -1,0 +1,126 @@
+//! One request to the API server, with its own timeout, and what comes back: a body, or why not.
+//!
+//! Below kube's typed `Api`: an operation needs what that hides (status codes, `Retry-After`, impersonation) and does not
+//! need the objects decoded twice.
+
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+use tideline_common::Impersonation;
+
+use super::discovery::Resource;
+use super::failure::{Failure, Refused};
+
+/// Longest wait for one answer. Admission webhooks may take up to 30 s, as the API server bounds them.
+pub(super) const CALL_MAX: Duration = Duration::from_secs(35);
+/// Bytes of an answer that are read: a page of 500 objects' metadata at 8 KiB, four times over. A single object has at
+/// most 3 MiB.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// How much of an object is wanted back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    Whole,
+    Metadata,
+    MetadataList,
+}
+
+impl Want {
+    /// Enough to fold an object of this kind.
+    pub(super) fn to_fold(resource: &Resource) -> Self {
+        if resource.status { Self::Whole } else { Self::Metadata }
+    }
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) uri: String,
+    pub(super) content: Option<(&'static str, Vec<u8>)>,
+    pub(super) want: Want,
+    pub(super) impersonate: Option<&'a Impersonation>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn get(uri: String, want: Want) -> Self {
+        Self { method: Method::GET, uri, content: None, want, impersonate: None }
+    }
+
+    pub(super) fn impersonating(mut self, account: Option<&'a Impersonation>) -> Self {
+        self.impersonate = account;
+        self
+    }
+
+    fn into_request(self) -> Result<Request<Body>, http::Error> {
+        let Self { method, uri, content, want, impersonate } = self;
+        let accept = match want {
+            Want::Whole => JSON,
+            Want::Metadata => METADATA,
+            Want::MetadataList => METADATA_LIST,
+        };
+        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, accept);
+        if let Some(Impersonation { namespace, name }) = impersonate {
+            request = request.header("impersonate-user", format!("system:serviceaccount:{namespace}:{name}"));
+        }
+        match content {
+            Some((media_type, bytes)) => request.header(CONTENT_TYPE, media_type).body(Body::from(bytes)),
+            None => request.body(Body::empty()),
+        }
+    }
+}
+
+/// Sends a call and decodes its answer.
+pub(super) async fn call<T: DeserializeOwned>(client: &Client, call: Call<'_>) -> Result<T, Refused> {
+    let request = call
+        .into_request()
+        .map_err(|error| Refused::Local(Failure::invalid(format!("not a valid request: {error}"))))?;
+    let bytes = match tokio::time::timeout(CALL_MAX, exchange(client, request)).await {
+        Ok(outcome) => outcome?,
+        Err(_elapsed) => {
+            let message = format!("the API server did not answer within {} s", CALL_MAX.as_secs());
+            return Err(Refused::Local(Failure::unavailable(message)));
+        }
+    };
+    serde_json::from_slice(&bytes).map_err(|error| {
+        Refused::Local(Failure::unavailable(format!("the API server's answer cannot be read: {error}")))
+    })
+}
+
+async fn exchange(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, Refused> {
+    let response = client.send(request).await.map_err(|error| Refused::Local(Failure::of_client(&error)))?;
+    let code = response.status();
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .map(Duration::from_secs);
+    let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(|error| Refused::Local(Failure::unavailable(format!("the answer broke off: {error}"))))?
+        .to_bytes();
+    if code.is_success() {
+        return Ok(bytes);
+    }
+    Err(Refused::Status { code: code.as_u16(), status: Box::new(read_status(code, &bytes)), retry_after })
+}
+
+/// What is no `Status` (a proxy's page, an aggregated server's text) becomes one with its beginning as message.
+fn read_status(code: StatusCode, bytes: &[u8]) -> Status {
+    serde_json::from_slice(bytes).unwrap_or_else(|_| {
+        let text: String = String::from_utf8_lossy(bytes).chars().take(200).collect();
+        Status::failure(text.trim(), code.canonical_reason().unwrap_or_default()).with_code(code.as_u16())
+    })
+}

@@ -1,0 +1,350 @@
+//! The one task that owns the core: it feeds it what happened and has done what it asks for.
+//!
+//! ```text
+//!                 ┌────────── events (bounded) ◀──────────┐
+//!                 ▼                                       │
+//!   stop ──▶ core.step ──▶ effects ──▶ tasks: link, journal, cluster ; watches
+//!   timers ──┘
+//! ```
+//!
+//! The driver never waits for room in the channel, so tasks that do always get it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use tideline_common::{HubId, Monotonic};
+use tideline_runtime::health::{Health, ReadinessGate};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, error, info_span, warn};
+
+use crate::cluster::{Executor, Kinds, Scope, Watches};
+use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
+use crate::core::{Effects, PersistId};
+use crate::identity::{Identity, TargetName};
+use crate::journal::{self, Journal};
+use crate::link::Link;
+use crate::metrics::Metrics;
+
+/// Events that may wait for the core. One list of a kind is one event; operations under way are bounded by the core to
+/// some tens, watches are one per kind: this is several of each.
+const EVENTS_MAX: usize = 256;
+/// The loop turns at least this often, for its heartbeat.
+const BEAT_EVERY: Duration = Duration::from_secs(10);
+/// A loop that did not turn for so long is stuck: three missed beats on a machine that swaps.
+const BEAT_MAX: Duration = Duration::from_mins(1);
+/// Longest time to finish what is under way when asked to stop. Kubernetes kills after 30 s.
+const STOP_MAX: Duration = Duration::from_secs(20);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the journal has stopped working; the agent must be started again")]
+    Journal,
+}
+
+/// What the driver drives.
+pub(crate) struct Parts {
+    pub(crate) client: Client,
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) executor: Executor,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) link: Arc<Link>,
+    /// None until enrolled.
+    pub(crate) scope: Option<Scope>,
+    pub(crate) identity: Arc<Mutex<Identity>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) health: Health,
+}
+
+pub(crate) struct Driver {
+    core: Core,
+    executor: Executor,
+    journal: Arc<Journal>,
+    link: Arc<Link>,
+    hub: HubId,
+    scope: Option<Scope>,
+    identity: Arc<Mutex<Identity>>,
+    metrics: Metrics,
+    health: Health,
+    watches: Watches,
+    /// Held until the agent first has an answer of its hub and watches something, and again when it is frozen.
+    unready: Option<ReadinessGate>,
+    events: mpsc::Receiver<Event>,
+    sender: mpsc::Sender<Event>,
+    timers: BTreeMap<Timer, Instant>,
+    tasks: TaskTracker,
+    start: Instant,
+    stop: CancellationToken,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// Until when what is under way may end.
+    Stopping(Instant),
+    /// Told to change nothing. The process stays, so that it is not started again and again.
+    Frozen,
+    Stopped,
+    /// A part is broken that cannot be mended from inside.
+    Broken,
+}
+
+impl Driver {
+    pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
+        let Parts { client, kinds, executor, journal, link, scope, identity, metrics, health } = parts;
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let tasks = TaskTracker::new();
+        let watches = Watches::new(client, kinds, sender.clone(), tasks.clone(), stop.child_token());
+        let hub = lock(&identity).pin().hub;
+        let unready = Some(health.gate("hub"));
+        Self {
+            core,
+            executor,
+            journal,
+            link,
+            hub,
+            scope,
+            identity,
+            metrics,
+            health,
+            watches,
+            unready,
+            events,
+            sender,
+            timers: BTreeMap::new(),
+            tasks,
+            start: Instant::now(),
+            stop,
+            state: State::Running,
+        }
+    }
+
+    /// Runs until the stop, and a little longer.
+    pub(crate) async fn run(mut self) -> Result<(), Error> {
+        let heartbeat = self.health.heartbeat("core", BEAT_MAX);
+        let mut effects = Effects::new();
+        let mut events = vec![Event::Started];
+        loop {
+            heartbeat.beat();
+            self.step(&mut events, &mut effects);
+            let wake = match self.state {
+                State::Stopped => break,
+                State::Broken => return Err(Error::Journal),
+                State::Stopping(until) if until <= Instant::now() => {
+                    warn!("stopped before everything under way had ended; it is taken up again at the next start");
+                    break;
+                }
+                State::Stopping(until) => self.next_wake().min(until),
+                State::Running | State::Frozen => self.next_wake(),
+            };
+            let running = matches!(self.state, State::Running | State::Frozen);
+            // Every arm is cancel-safe and none awaits in its body.
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if running => self.begin_stop(&mut events),
+                _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
+                () = sleep_until(wake) => self.fire_timers(&mut events),
+            }
+        }
+        // Tasks of watches have ended with the stop; others hold the journal.
+        self.tasks.close();
+        drop(self.events);
+        let _ = tokio::time::timeout(STOP_MAX, self.tasks.wait()).await;
+        Ok(())
+    }
+
+    fn begin_stop(&mut self, events: &mut Vec<Event>) {
+        if self.state == State::Frozen {
+            self.state = State::Stopped;
+        } else {
+            self.state = State::Stopping(Instant::now() + STOP_MAX);
+            events.push(Event::Stop);
+        }
+    }
+
+    fn step(&mut self, events: &mut Vec<Event>, effects: &mut Effects) {
+        for event in events.drain(..) {
+            if let State::Frozen | State::Stopped | State::Broken = self.state {
+                continue;
+            }
+            self.notice(&event);
+            let now = self.now();
+            self.core.step(now, event, effects);
+            for effect in effects.drain(..) {
+                self.execute(effect);
+            }
+        }
+    }
+
+    /// What the edges learn from events on their way to the core.
+    fn notice(&mut self, event: &Event) {
+        match event {
+            Event::Answered { result: Ok(answer), .. } => match answer {
+                Answer::Enrolled(enrolled) => {
+                    self.scope = Some(Scope { hub: self.hub, target: enrolled.target });
+                }
+                Answer::Desired(_) => self.unready = None,
+                Answer::Session(_) | Answer::Bodies(_) | Answer::Reported(_) => {}
+            },
+            Event::Started
+            | Event::Answered { .. }
+            | Event::Persisted { .. }
+            | Event::Executed { .. }
+            | Event::Timer(_)
+            | Event::Kind { .. }
+            | Event::Listed { .. }
+            | Event::Observed(_)
+            | Event::Vanished { .. }
+            | Event::WatchLost { .. }
+            | Event::Stop => {}
+        }
+    }
+
+    fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { id, request } => self.send(id, request),
+            Effect::Persist { id, writes } => self.persist(id, writes),
+            Effect::Execute { id, op } => self.operate(id, op),
+            Effect::SetTimer { timer, at } => {
+                self.timers.insert(timer, self.start + Duration::from_millis(at.as_millis()));
+            }
+            Effect::Watch(kinds) => {
+                let scope = self.scope();
+                self.watches.set(scope, kinds);
+                self.metrics.watching(self.watches.len());
+            }
+            Effect::Relist(kinds) => self.watches.relist(&kinds),
+            Effect::Stopped => self.state = State::Stopped,
+            Effect::Freeze(reason) => self.freeze(&reason),
+        }
+    }
+
+    fn send(&self, id: RequestId, request: Request) {
+        let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            let result = match link.send(&request).await {
+                Ok(Answer::Enrolled(answer)) => {
+                    let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
+                    keep_enrolment(identity, enrolled).await.map(|()| Answer::Enrolled(answer))
+                }
+                result => result,
+            };
+            metrics.answered(&request, &result);
+            // Closed only when the driver has ended; then nobody needs it.
+            let _ = sender.send(Event::Answered { id, result }).await;
+        });
+    }
+
+    fn persist(&mut self, id: PersistId, writes: Vec<Write>) {
+        let (journal, metrics, sender) = (Arc::clone(&self.journal), self.metrics.clone(), self.sender.clone());
+        let begun = Instant::now();
+        // Queued here, so that the order of effects is the order on disk.
+        let written = journal.write(writes);
+        if journal.is_closed() {
+            self.state = State::Broken;
+            return;
+        }
+        self.tasks.spawn(async move {
+            let result = written.await;
+            metrics.persisted(begun.elapsed(), result.is_ok(), journal.bytes());
+            if let Err(error) = &result {
+                warn!("{error}; it is tried again, and nothing is acknowledged to the hub until it succeeds");
+            }
+            let result = result.map_err(|error: journal::Error| error.to_string());
+            let _ = sender.send(Event::Persisted { id, result }).await;
+        });
+    }
+
+    fn operate(&self, id: OpId, op: Op) {
+        let (executor, metrics, sender) = (self.executor.clone(), self.metrics.clone(), self.sender.clone());
+        let scope = self.scope();
+        let span = match &op {
+            Op::Create { entry, .. } | Op::Apply { entry, .. } => {
+                info_span!("operation", key = %entry.key, trace = entry.trace_id())
+            }
+            Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => {
+                info_span!("operation", %key)
+            }
+        };
+        self.tasks.spawn(
+            async move {
+                let result = executor.execute(scope, &op).await;
+                metrics.executed(&op, &result);
+                let _ = sender.send(Event::Executed { id, result }).await;
+            }
+            .instrument(span),
+        );
+    }
+
+    fn freeze(&mut self, reason: &FreezeReason) {
+        let (why, remedy) = match reason {
+            FreezeReason::Fenced(why) => (
+                why,
+                "another process runs with this identity: stop one of the two, and start the other again. Was the data \
+                 directory copied? Then enrol the copy with a token of its own",
+            ),
+            FreezeReason::Quarantined(why) => (
+                why,
+                "this identity was seen where it does not belong: look at the SyncTarget at the hub, and enrol this \
+                 cluster with a token of its own",
+            ),
+            FreezeReason::TargetGone(why) => (
+                why,
+                "the SyncTarget was deleted at the hub: to use this cluster again, enrol it with a new token and an empty \
+                 data directory",
+            ),
+        };
+        error!("the agent is frozen, and changes nothing in its cluster from now on: {why}. What to do: {remedy}");
+        self.metrics.frozen();
+        self.unready = Some(self.health.gate("frozen"));
+        self.watches.set(self.scope(), BTreeMap::new());
+        self.metrics.watching(0);
+        self.timers.clear();
+        self.state = State::Frozen;
+    }
+
+    fn fire_timers(&mut self, events: &mut Vec<Event>) {
+        let now = Instant::now();
+        self.timers.retain(|timer, at| {
+            let due = *at <= now;
+            if due {
+                events.push(Event::Timer(*timer));
+            }
+            !due
+        });
+    }
+
+    fn next_wake(&self) -> Instant {
+        let beat = Instant::now() + BEAT_EVERY;
+        self.timers.values().copied().min().map_or(beat, |timer| timer.min(beat))
+    }
+
+    fn now(&self) -> Monotonic {
+        Monotonic::from_millis(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn scope(&self) -> Scope {
+        self.scope.expect("the core asks for nothing at the cluster before it is enrolled")
+    }
+}
+
+/// The identity is on disk before the core hears of it.
+async fn keep_enrolment(identity: Arc<Mutex<Identity>>, enrolled: TargetName) -> Result<(), LinkFailure> {
+    let outcome = tokio::task::spawn_blocking(move || lock(&identity).enrol(enrolled)).await;
+    let message = match outcome {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => tideline_runtime::exit::chain(&error),
+        Err(panicked) => panicked.to_string(),
+    };
+    Err(LinkFailure::Unreachable { message: format!("enrolled, but {message}"), retry_after: None })
+}
+
+fn lock(identity: &Mutex<Identity>) -> std::sync::MutexGuard<'_, Identity> {
+    identity.lock().unwrap_or_else(PoisonError::into_inner)
+}

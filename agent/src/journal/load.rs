@@ -1,0 +1,85 @@
+//! Reads at the start what the core needs, and judges whether it can be believed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tideline_common::{ApplyPolicy, DesiredSet, Digest};
+
+use super::Error;
+use super::engine::{Engine, Table};
+use super::record::{self, ACCEPTED_KEY, ENROLLED_KEY, SCHEMA, SCHEMA_KEY};
+use crate::core::Loaded;
+
+/// Reads everything but the bodies. `existed` says that a journal was there before it was opened.
+pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Loaded, Error> {
+    check_schema(engine, path, existed)?;
+    let mut loaded =
+        Loaded { enrolled: meta(engine, ENROLLED_KEY)?, accepted: meta(engine, ACCEPTED_KEY)?, ..Loaded::default() };
+    engine.scan(Table::Entries, |key, value| {
+        loaded.entries.push(record::read(Table::Entries, key, value)?);
+        Ok(())
+    })?;
+    engine.scan(Table::Applied, |key, value| {
+        loaded.applied.push(record::read(Table::Applied, key, value)?);
+        Ok(())
+    })?;
+    engine.scan(Table::Removing, |key, value| {
+        loaded.removing.push(record::read(Table::Removing, key, value)?);
+        Ok(())
+    })?;
+    engine.scan(Table::Unsent, |key, value| {
+        loaded.unsent.push(record::read(Table::Unsent, key, value)?);
+        Ok(())
+    })?;
+    engine.scan(Table::Inputs, |key, value| {
+        let _bytes: usize = record::read(Table::Inputs, key, value)?;
+        let digest = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a body's key is no digest".to_owned()))?;
+        loaded.bodies.insert(Digest::from_bytes(digest));
+        Ok(())
+    })?;
+    load_policies(engine, &mut loaded)?;
+    check_set(&loaded)?;
+    Ok(loaded)
+}
+
+fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, Error> {
+    engine.get(Table::Meta, key)?.map(|value| record::read(Table::Meta, key, &value)).transpose()
+}
+
+fn check_schema(engine: &Engine, path: &Path, existed: bool) -> Result<(), Error> {
+    match meta::<String>(engine, SCHEMA_KEY)? {
+        Some(found) if found == SCHEMA => Ok(()),
+        Some(found) => Err(Error::Schema { path: path.to_owned(), found }),
+        // sled takes a directory whose log is gone for a new one.
+        None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
+        None => engine.commit(&[record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]),
+    }
+}
+
+/// Reads the policies that entries name and drops the others, which nothing else ever does.
+fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<(), Error> {
+    let named: std::collections::BTreeSet<Digest> = loaded.entries.iter().map(|entry| entry.policy).collect();
+    let mut unnamed = Vec::new();
+    engine.scan(Table::Policies, |key, value| {
+        let policy: ApplyPolicy = record::read(Table::Policies, key, value)?;
+        let digest = policy.digest();
+        if named.contains(&digest) {
+            loaded.policies.insert(digest, Arc::new(policy));
+        } else {
+            unnamed.push(record::take(Table::Policies, key.to_vec()));
+        }
+        Ok(())
+    })?;
+    engine.commit(&unnamed)
+}
+
+/// The entries must be the accepted set: they were written together.
+fn check_set(loaded: &Loaded) -> Result<(), Error> {
+    let Some(accepted) = loaded.accepted else { return Ok(()) };
+    let set: DesiredSet = loaded.entries.iter().cloned().collect();
+    if set.digest() == accepted.digest {
+        Ok(())
+    } else {
+        Err(Error::Damaged(format!("its {} entries are not the set {} it names", set.len(), accepted.version)))
+    }
+}

@@ -1,0 +1,91 @@
+//! Damage: what is found before the engine looks, and where it goes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+use tracing::warn;
+
+use super::Error;
+
+/// Journals moved aside that are kept; further ones take the last place. Each is as large as the journal was.
+const KEPT_MAX: u32 = 9;
+
+/// Makes the directory if it is not there and moves aside what sled would refuse to start over. Returns whether a journal
+/// was there.
+pub(super) fn prepare(path: &Path) -> Result<bool, Error> {
+    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(io("create the directory of"))?;
+    }
+    let files = match fs::read_dir(path) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(io("read")(error)),
+    };
+    let mut existed = false;
+    for file in files {
+        let file = file.map_err(io("read"))?;
+        existed = true;
+        let name = file.file_name();
+        if name.to_string_lossy().starts_with("snap.") && !snapshot_is_readable(&file.path()) {
+            let aside = path.join(format!("unreadable.{}", name.to_string_lossy()));
+            warn!("{:?} is cut or damaged and was renamed to {aside:?}; the journal is read without it", file.path());
+            fs::rename(file.path(), aside).map_err(io("rename a file of"))?;
+        }
+    }
+    Ok(existed)
+}
+
+/// A snapshot ends with its length before compression (8 bytes) and the CRC-32 of what precedes both (4 bytes).
+fn snapshot_is_readable(path: &Path) -> bool {
+    const TAIL: usize = 12;
+    // A file that cannot be read at all is sled's to complain of, not ours to rename.
+    let Ok(bytes) = fs::read(path) else { return true };
+    let Some(end) = bytes.len().checked_sub(TAIL).filter(|end| *end > 0) else { return false };
+    let mut crc = Crc::new();
+    crc.update(&bytes[..end]);
+    bytes[end + 8..] == crc.sum().to_le_bytes()
+}
+
+/// Moves the directory to the first free `journal.damaged-<n>` beside it.
+pub(super) fn move_aside(path: &Path) -> Result<PathBuf, Error> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let place = |n: u32| path.with_file_name(format!("{name}.damaged-{n}"));
+    let aside = (1..=KEPT_MAX).map(place).find(|aside| !aside.exists()).unwrap_or_else(|| place(KEPT_MAX));
+    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
+    if aside.exists() {
+        fs::remove_dir_all(&aside).map_err(io("make room for what is damaged in"))?;
+    }
+    fs::rename(path, &aside).map_err(io("move aside"))?;
+    Ok(aside)
+}
+
+/// How many starts in a row began to open the journal and did not come back.
+pub(super) fn openings(path: &Path) -> u32 {
+    fs::read_to_string(marker(path)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Notes that the journal is about to be opened.
+pub(super) fn opening(path: &Path) -> Result<(), Error> {
+    let marker = marker(path);
+    fs::write(&marker, format!("{}\n", openings(path) + 1)).map_err(|source| Error::Io {
+        action: "write",
+        path: marker,
+        source,
+    })
+}
+
+/// Notes that opening came back.
+pub(super) fn opened(path: &Path) -> Result<(), Error> {
+    let marker = marker(path);
+    match fs::remove_file(&marker) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: marker, source }),
+    }
+}
+
+fn marker(path: &Path) -> PathBuf {
+    path.with_extension("opening")
+}

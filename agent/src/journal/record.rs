@@ -1,0 +1,127 @@
+//! How writes become keys and values. Values are JSON behind a checksum over key and value; bodies are compressed.
+
+use std::io::{Read, Write as _};
+use std::sync::Arc;
+
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tideline_common::limits::BODY_BYTES_MAX;
+use tideline_common::{Digest, ObjectKey, Tombstone};
+
+use super::Error;
+use super::engine::{Change, Engine, Table};
+use crate::core::Write;
+
+/// The layout of everything below. Raised when an older build could not read it any more.
+pub(super) const SCHEMA: &str = "1";
+
+pub(super) const SCHEMA_KEY: &[u8] = b"schema";
+pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
+pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
+
+const CHECKSUM_BYTES: usize = 4;
+
+/// Appends what a write changes.
+pub(super) fn changes(write: &Write, out: &mut Vec<Change>) {
+    match write {
+        Write::Enrolled(enrolled) => out.push(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled)),
+        Write::Body { input, text } => {
+            let key = input.as_bytes().to_vec();
+            out.push(put(Table::Inputs, key.clone(), &text.len()));
+            out.push(put_bytes(Table::Bodies, key, &deflate(text)));
+        }
+        Write::Accept { accepted, put: entries, remove, policies } => {
+            out.push(put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
+            out.extend(
+                policies
+                    .iter()
+                    .map(|policy| put(Table::Policies, policy.digest().as_bytes().to_vec(), policy.as_ref())),
+            );
+            out.extend(remove.iter().map(|key| take(Table::Entries, object_key(key))));
+            out.extend(entries.iter().map(|entry| put(Table::Entries, object_key(&entry.key), entry.as_ref())));
+        }
+        Write::Applied { key, record } => out.push(put(Table::Applied, object_key(key), &(key, record))),
+        Write::Forgotten { key } => out.push(take(Table::Applied, object_key(key))),
+        Write::Removing(tombstone) => out.push(put(Table::Removing, tombstone_key(tombstone), tombstone)),
+        Write::Removed(tombstone) => out.push(take(Table::Removing, tombstone_key(tombstone))),
+        Write::Unsent(report) => out.push(put(Table::Unsent, object_key(&report.key), report)),
+        Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),
+        Write::DropBodies(inputs) => {
+            for input in inputs {
+                let key = input.as_bytes().to_vec();
+                out.push(take(Table::Inputs, key.clone()));
+                out.push(take(Table::Bodies, key));
+            }
+        }
+    }
+}
+
+pub(super) fn put<T: Serialize + ?Sized>(table: Table, key: Vec<u8>, value: &T) -> Change {
+    let json = serde_json::to_vec(value).expect("the journal's records have string keys and finite numbers only");
+    put_bytes(table, key, &json)
+}
+
+pub(super) fn take(table: Table, key: Vec<u8>) -> Change {
+    Change { table, key, value: None }
+}
+
+/// Reads a value back.
+pub(super) fn read<T: DeserializeOwned>(table: Table, key: &[u8], value: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(checked(table, key, value)?)
+        .map_err(|error| Error::Damaged(format!("a record of {table:?} cannot be read: {error}")))
+}
+
+pub(super) fn read_body(engine: &Engine, input: Digest) -> Result<Arc<str>, Error> {
+    let key = input.as_bytes();
+    let value = engine.get(Table::Bodies, key)?.ok_or(Error::NoBody(input))?;
+    let compressed = checked(Table::Bodies, key, &value)?;
+    let mut text = String::new();
+    DeflateDecoder::new(compressed)
+        .take(BODY_BYTES_MAX as u64)
+        .read_to_string(&mut text)
+        .map_err(|error| Error::Damaged(format!("the body {input} cannot be read: {error}")))?;
+    Ok(text.into())
+}
+
+/// Parts separated by NUL, which no part of a key can hold, so that keys sort as [`ObjectKey`] does.
+fn object_key(key: &ObjectKey) -> Vec<u8> {
+    let ObjectKey { kind, namespace, name } = key;
+    [kind.group.as_bytes(), kind.kind.as_bytes(), namespace.as_bytes(), name.as_bytes()].join(&0)
+}
+
+fn tombstone_key(tombstone: &Tombstone) -> Vec<u8> {
+    let mut key = object_key(&tombstone.key);
+    key.push(0);
+    key.extend_from_slice(tombstone.source.as_str().as_bytes());
+    key
+}
+
+fn put_bytes(table: Table, key: Vec<u8>, bytes: &[u8]) -> Change {
+    let mut value = Vec::with_capacity(CHECKSUM_BYTES + bytes.len());
+    value.extend_from_slice(&checksum(&key, bytes));
+    value.extend_from_slice(bytes);
+    Change { table, key, value: Some(value) }
+}
+
+fn checked<'a>(table: Table, key: &[u8], value: &'a [u8]) -> Result<&'a [u8], Error> {
+    match value.split_at_checked(CHECKSUM_BYTES) {
+        Some((sum, bytes)) if sum == checksum(key, bytes) => Ok(bytes),
+        _ => Err(Error::Damaged(format!("the checksum of a record of {table:?} is wrong"))),
+    }
+}
+
+fn checksum(key: &[u8], bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut crc = Crc::new();
+    crc.update(key);
+    crc.update(bytes);
+    crc.sum().to_be_bytes()
+}
+
+fn deflate(text: &str) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::with_capacity(text.len() / 3), Compression::fast());
+    encoder.write_all(text.as_bytes()).expect("writing to a Vec does not fail");
+    encoder.finish().expect("writing to a Vec does not fail")
+}

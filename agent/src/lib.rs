@@ -1,0 +1,20 @@
+//! The agent: keeps one workload cluster as its hub says, and says how it is.
+//!
+//! In reading order: [`run`] puts an agent together; the driver owns the [`core`](mod@core), which decides everything and
+//! does nothing; the edges do what it asks for: the journal (disk), the link (hub), the [`cluster`].
+//!
+//! Tasks of an agent: the driver; one per kind watched; one per request to the hub, write to the journal and operation
+//! under way (each bounded by the core); the health port. One thread: the journal's. Channels: the events of all of them
+//! to the driver, and the batches to the journal; both bounded.
+
+pub mod cluster;
+pub mod core;
+mod data_dir;
+mod driver;
+mod identity;
+mod journal;
+mod link;
+mod metrics;
+mod run;
+
+pub use run::{Agent, Error, Listen, Options, run};

@@ -1,0 +1,167 @@
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use tideline_common::signature::{Parameters, Response, SigningKey, sign_response};
+use tideline_common::wire::codec;
+use tideline_common::wire::v1::{BodiesAnswer, Body, DesiredAnswer, DesiredRequest, Refusal, RefusalKind};
+use tideline_common::{Digest, SessionNumber};
+
+use super::{Kind, Outgoing, Returned, read_answer};
+use crate::core::{Answer, LinkFailure, Request};
+
+fn hub() -> SigningKey {
+    SigningKey::from_seed([1; 32])
+}
+
+fn signed<T: serde::Serialize>(key: &SigningKey, status: u16, message: &T, nonce: &str) -> Returned {
+    let (media_type, content) = codec::encode(message).expect("small");
+    let parameters = Parameters { key_id: "hub", created: 0, nonce };
+    let headers = sign_response(key, Response { status, content: &content }, parameters);
+    Returned {
+        status,
+        content_type: Some(media_type.to_owned()),
+        retry_after: None,
+        content_digest: Some(headers.content_digest),
+        signature_input: Some(headers.signature_input),
+        signature: Some(headers.signature),
+        content,
+    }
+}
+
+fn check_unreachable(returned: &Returned, expected: &Expect) {
+    match read_answer(Kind::Desired, &hub().public(), "nonce", returned) {
+        Err(LinkFailure::Unreachable { message, .. }) => expected.assert_eq(&message),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_signed_answer_is_believed() {
+    let returned = signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce");
+    let answer = read_answer(Kind::Desired, &hub().public(), "nonce", &returned);
+    assert!(matches!(answer, Ok(Answer::Desired(DesiredAnswer::NothingNew))), "{answer:?}");
+}
+
+#[test]
+fn a_signed_refusal_is_a_refusal() {
+    let refusal = Refusal {
+        refusal: RefusalKind::Fenced,
+        message: "a newer session is open".to_owned(),
+        retry_after_seconds: None,
+    };
+    let returned = signed(&hub(), 409, &refusal, "nonce");
+    match read_answer(Kind::Desired, &hub().public(), "nonce", &returned) {
+        Err(LinkFailure::Refused(read)) => assert_eq!(read, refusal),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_not_the_hubs_is_no_answer() {
+    let portal = Returned {
+        status: 200,
+        content_type: Some("text/html".to_owned()),
+        content: b"<html>Welcome to the hotel</html>".to_vec(),
+        ..Returned::default()
+    };
+    check_unreachable(
+        &portal,
+        &expect![
+            "the answer (200, text/html) is not the pinned hub's: the header content-digest is missing; it looks like a captive portal or a proxy; log in to the network, or let the hub's name pass"
+        ],
+    );
+    check_unreachable(
+        &Returned { status: 302, ..portal.clone() },
+        &expect![
+            "the answer (302, text/html) is not the pinned hub's: the header content-digest is missing; it is a redirect, as captive portals send; log in to the network, or correct the hub's URL"
+        ],
+    );
+    check_unreachable(
+        &Returned { status: 407, ..portal.clone() },
+        &expect![
+            "the answer (407, text/html) is not the pinned hub's: the header content-digest is missing; a proxy asks for credentials: put them into HTTPS_PROXY"
+        ],
+    );
+    check_unreachable(
+        &Returned { status: 410, ..portal.clone() },
+        &expect![
+            "the answer (410, text/html) is not the pinned hub's: the header content-digest is missing; it looks like a proxy"
+        ],
+    );
+    check_unreachable(
+        &Returned { status: 503, content_type: None, ..portal },
+        &expect![
+            "the answer (503, no content type) is not the pinned hub's: the header content-digest is missing; it looks like a proxy or load balancer whose hub does not answer"
+        ],
+    );
+}
+
+#[test]
+fn another_key_nonce_status_or_content_is_no_answer() {
+    let good = signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce");
+    let other_key = signed(&SigningKey::from_seed([2; 32]), 200, &DesiredAnswer::NothingNew, "nonce");
+    check_unreachable(
+        &other_key,
+        &expect![
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key; something between hub and agent changes answers, or this is another hub"
+        ],
+    );
+    check_unreachable(
+        &signed(&hub(), 200, &DesiredAnswer::NothingNew, "replayed"),
+        &expect![
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the answer is to another request; something between hub and agent changes answers, or this is another hub"
+        ],
+    );
+    check_unreachable(
+        &Returned { status: 410, ..good.clone() },
+        &expect![
+            "the answer (410, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key; something between hub and agent changes answers, or this is another hub"
+        ],
+    );
+    check_unreachable(
+        &Returned { content: b"{}".to_vec(), ..good },
+        &expect![
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the content is not what content-digest says; something between hub and agent changes answers, or this is another hub"
+        ],
+    );
+}
+
+#[test]
+fn retry_after_of_a_load_balancer_is_honoured() {
+    let busy = Returned { status: 503, retry_after: Some("17".to_owned()), ..Returned::default() };
+    match read_answer(Kind::Desired, &hub().public(), "nonce", &busy) {
+        Err(LinkFailure::Unreachable { retry_after, .. }) => assert_eq!(retry_after, Some(Duration::from_secs(17))),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_whole_body_must_be_what_its_hash_says_and_a_part_is_passed_on() {
+    let body = |text: &str, size: u64, sha256: &[u8]| Body {
+        input: Digest::of(b"input"),
+        sha256: Digest::of(sha256),
+        size,
+        offset: 0,
+        text: text.to_owned(),
+    };
+    let read = |body: Body| {
+        let answer = BodiesAnswer { bodies: vec![body], outdated: Vec::new() };
+        read_answer(Kind::Bodies, &hub().public(), "nonce", &signed(&hub(), 200, &answer, "nonce"))
+    };
+    assert!(matches!(read(body("{}", 2, b"{}")), Ok(Answer::Bodies(_))));
+    assert!(matches!(read(body("{}", 9, b"{} and more")), Ok(Answer::Bodies(_))));
+    assert!(matches!(read(body("{}", 2, b"other")), Err(LinkFailure::Unreachable { .. })));
+}
+
+#[test]
+fn a_poll_has_its_parameters_in_the_query_and_no_content() -> Result<(), codec::Error> {
+    let request =
+        DesiredRequest { session: SessionNumber(4), since: None, digest: None, after: None, wait_seconds: 45 };
+    let outgoing = Outgoing::new(&Request::Desired(request))?;
+    assert_eq!(
+        (outgoing.method, outgoing.path, outgoing.query.as_str()),
+        ("GET", "/link/v1/desired", "session=4&wait=45")
+    );
+    assert!(outgoing.content.is_none());
+    Ok(())
+}

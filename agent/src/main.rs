@@ -1,0 +1,85 @@
+//! The binary: arguments, logs, signals, exit code.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use tideline_agent::Options;
+use tideline_runtime::{Shutdown, exit, telemetry};
+
+/// Threads that run tasks. The work waits for the network and the disk; each further thread costs memory.
+const WORKERS: usize = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  Join a hub with a token made there by `tideline-hub token create store-0042`:
+    tideline-agent run --data-dir /var/lib/tideline --kubeconfig ~/.kube/config --token-file token
+
+  Go on afterwards, inside the cluster:
+    tideline-agent run --data-dir /var/lib/tideline
+
+Exit codes: 0 done, 1 a failure that is said, 2 wrong usage, 70 a bug.";
+
+/// Keeps a Kubernetes cluster as its Tideline hub says
+#[derive(Debug, Parser)]
+#[command(name = "tideline-agent", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the agent until SIGINT or SIGTERM
+    #[command(after_help = EXAMPLES)]
+    Run {
+        #[command(flatten)]
+        options: Options,
+        /// What is logged: a level, or directives such as `info,tideline_agent=debug`
+        #[arg(long, env = "TIDELINE_LOG", value_name = "FILTER", default_value = "info")]
+        log: String,
+        /// How logs are written, to standard error
+        #[arg(long, env = "TIDELINE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Auto)]
+        log_format: LogFormat,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    /// Text on a terminal, JSON otherwise
+    Auto,
+    Text,
+    Json,
+}
+
+impl From<LogFormat> for telemetry::Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Auto => Self::Auto,
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    exit::on_panic();
+    let Cli { command } = Cli::parse();
+    let outcome = match command {
+        Command::Run { options, log, log_format } => run(options, &log, log_format.into()),
+    };
+    match outcome {
+        Ok(()) => exit::code("tideline-agent", Ok(())),
+        Err(error) => exit::code("tideline-agent", Err(error.as_ref())),
+    }
+}
+
+fn run(options: Options, log: &str, format: telemetry::Format) -> anyhow::Result<()> {
+    telemetry::init(log, format)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+    runtime.block_on(async {
+        let shutdown = Shutdown::new();
+        shutdown.on_signals()?;
+        tideline_agent::run(options, shutdown.token().clone()).await?;
+        Ok(())
+    })
+}

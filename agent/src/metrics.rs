@@ -1,0 +1,123 @@
+//! What the agent counts.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::core::{Answer, LinkFailure, Op, OpResult, Request};
+
+/// A label value that is one of a fixed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Word(&'static str);
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        EncodeLabelValue::encode(&self.0, encoder)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LinkLabels {
+    request: Word,
+    outcome: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: Word,
+    outcome: Word,
+}
+
+/// Clones count into the same places.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    link_requests: Family<LinkLabels, Counter>,
+    operations: Family<OperationLabels, Counter>,
+    persist_seconds: Histogram,
+    persist_failures: Counter,
+    journal_bytes: Gauge,
+    kinds_watched: Gauge,
+    frozen: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            link_requests: Family::default(),
+            operations: Family::default(),
+            // From a flash disk's half millisecond to the eight seconds of a worn SD card.
+            persist_seconds: Histogram::new(exponential_buckets(0.000_5, 4.0, 8)),
+            persist_failures: Counter::default(),
+            journal_bytes: Gauge::default(),
+            kinds_watched: Gauge::default(),
+            frozen: Gauge::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("tideline_agent");
+        registry.register("link_requests", "Requests to the hub, by how they ended", metrics.link_requests.clone());
+        registry.register("operations", "Operations on the cluster, by how they ended", metrics.operations.clone());
+        registry.register("persist_seconds", "Time until a batch was on disk", metrics.persist_seconds.clone());
+        registry.register("persist_failures", "Batches that did not reach the disk", metrics.persist_failures.clone());
+        registry.register("journal_bytes", "Size of the journal on disk", metrics.journal_bytes.clone());
+        registry.register("kinds_watched", "Kinds that are watched", metrics.kinds_watched.clone());
+        registry.register("frozen", "1 if the agent was told to change nothing", metrics.frozen.clone());
+        metrics
+    }
+
+    pub(crate) fn answered(&self, request: &Request, result: &Result<Answer, LinkFailure>) {
+        let request = match request {
+            Request::Enrol(_) => "enrol",
+            Request::Session(_) => "session",
+            Request::Desired(_) => "desired",
+            Request::Bodies(_) => "bodies",
+            Request::Reported(_) => "reported",
+        };
+        let outcome = match result {
+            Ok(_) => "answered",
+            Err(LinkFailure::Refused(_)) => "refused",
+            Err(LinkFailure::Unreachable { .. }) => "unreachable",
+        };
+        self.link_requests.get_or_create(&LinkLabels { request: Word(request), outcome: Word(outcome) }).inc();
+    }
+
+    pub(crate) fn executed(&self, op: &Op, result: &OpResult) {
+        let operation = match op {
+            Op::Create { .. } => "create",
+            Op::Apply { .. } => "apply",
+            Op::Delete { .. } => "delete",
+            Op::Orphan { .. } => "orphan",
+            Op::Inspect { .. } => "inspect",
+            Op::Get { .. } => "get",
+        };
+        let outcome = match result {
+            OpResult::Written { .. } => "Done",
+            OpResult::Exists(_) => "Exists",
+            OpResult::Gone => "Gone",
+            OpResult::Finalizing => "Finalizing",
+            OpResult::PreconditionFailed => "PreconditionFailed",
+            OpResult::Emptiness { .. } => "Inspected",
+            OpResult::Failed { reason, .. } => reason.as_str(),
+        };
+        self.operations.get_or_create(&OperationLabels { operation: Word(operation), outcome: Word(outcome) }).inc();
+    }
+
+    pub(crate) fn persisted(&self, took: Duration, success: bool, journal_bytes: u64) {
+        self.persist_seconds.observe(took.as_secs_f64());
+        if !success {
+            self.persist_failures.inc();
+        }
+        self.journal_bytes.set(i64::try_from(journal_bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn watching(&self, kinds: usize) {
+        self.kinds_watched.set(i64::try_from(kinds).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn frozen(&self) {
+        self.frozen.set(1);
+    }
+}

@@ -1,0 +1,210 @@
+//! The agent put together: what it is given, how it starts, how it ends.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use prometheus_client::registry::Registry;
+use ring::rand::{SecureRandom, SystemRandom};
+use tideline_common::wire::v1::EnrolRequest;
+use tideline_common::{EnrolmentToken, TokenError};
+use tideline_runtime::health::{self, Health};
+use tideline_runtime::{Shutdown, TaskError};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::cluster::{self, Executor, Kinds, Scope};
+use crate::core::{Config, Core, Enrolled, FuseLimits};
+use crate::data_dir::{self, DataDir};
+use crate::driver::{self, Driver, Parts};
+use crate::identity::{self, Identity};
+use crate::journal::{self, Journal};
+use crate::link::{self, Link};
+use crate::metrics::Metrics;
+
+/// Everything the agent is told at its start.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Where the agent keeps its identity and its journal. One agent, one directory
+    #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The kubeconfig of the cluster to keep; without it, the cluster that this runs in
+    #[arg(long, env = "TIDELINE_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled
+    #[arg(long, env = "TIDELINE_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Where /livez, /readyz and /metrics are served, without authentication; `off` for nowhere
+    #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    pub listen: Listen,
+}
+
+/// Where the health port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Off,
+    At(SocketAddr),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            text => text.parse().map(Self::At).map_err(|_| "it must be ADDRESS:PORT, or off".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Why the agent does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    DataDir(#[from] data_dir::Error),
+    #[error(
+        "cannot read the token file {path:?}; write the output of `tideline-hub token create` into it, or leave out \
+         --token-file if this agent is enrolled"
+    )]
+    TokenFile { path: PathBuf, source: io::Error },
+    #[error("the token file {path:?} holds no token")]
+    Token { path: PathBuf, source: TokenError },
+    #[error(transparent)]
+    Identity(#[from] identity::Error),
+    #[error("cannot open the journal")]
+    Journal(#[from] journal::Error),
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    #[error(transparent)]
+    Link(#[from] link::Error),
+    #[error(transparent)]
+    Health(#[from] health::BindError),
+    #[error("the operating system gives no random numbers")]
+    Random,
+    #[error("the agent stopped by itself")]
+    Task(#[from] TaskError),
+}
+
+/// Runs an agent until `shutdown`. Several may run in one process, each with its own data directory.
+pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
+    Agent::start(options).await?.run(shutdown).await
+}
+
+/// An agent that has all it needs, and has not begun.
+pub struct Agent {
+    core: Core,
+    parts: Parts,
+    listener: Option<TcpListener>,
+    registry: Registry,
+    health: Health,
+    /// Last, so that everything else has let go of the directory.
+    data_dir: DataDir,
+}
+
+impl Agent {
+    /// Opens and checks everything: a start that is bound to fail fails here, with one message.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        let Options { data_dir, kubeconfig, token_file, listen } = options;
+        tideline_runtime::tls::install_provider();
+        let data_dir = DataDir::open(&data_dir)?;
+        let listener = match listen {
+            Listen::Off => None,
+            Listen::At(address) => Some(health::bind(address).await?),
+        };
+        let token = token_file.as_deref().map(read_token).transpose()?;
+        let identity = Identity::open(data_dir.path(), token.as_ref())?;
+        let client = cluster::connect(kubeconfig.as_deref()).await?;
+        let path = data_dir.journal();
+        let (journal, mut loaded) =
+            tokio::task::spawn_blocking(move || Journal::open(&path)).await.map_err(|_| journal::Error::Closed)??;
+
+        // The identity outlives a damaged journal: what it says need not be asked of the hub again.
+        if let (None, Some(enrolled)) = (&loaded.enrolled, identity.enrolled()) {
+            loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name.clone() });
+        }
+        let target = loaded.enrolled.as_ref().map(|enrolled| enrolled.target);
+        if target.is_none() && token.is_none() {
+            return Err(identity::Error::NoToken(data_dir.path().to_owned()).into());
+        }
+        let hub = identity.pin().hub;
+        let facts = cluster::facts(&client).await;
+        let enrolment = token.as_ref().map(|token| EnrolRequest {
+            token: token.name.clone(),
+            agent_key: identity.key().public().as_bytes().to_vec(),
+            hub,
+            facts: facts.clone(),
+        });
+        let link = Link::new(identity.pin(), identity.key(), token.as_ref(), target)?;
+        let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default() };
+        let core = Core::new(config, loaded);
+
+        let journal = Arc::new(journal);
+        let kinds = Arc::new(Kinds::new(client.clone()));
+        let mut registry = Registry::default();
+        let health = Health::new();
+        let parts = Parts {
+            executor: Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _),
+            client,
+            kinds,
+            journal,
+            link: Arc::new(link),
+            scope: target.map(|target| Scope { hub, target }),
+            identity: Arc::new(Mutex::new(identity)),
+            metrics: Metrics::register(&mut registry),
+            health: health.clone(),
+        };
+        Ok(Self { core, parts, listener, registry, health, data_dir })
+    }
+
+    /// Where the health port is, if it is anywhere.
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref()?.local_addr().ok()
+    }
+
+    /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+        let Self { core, parts, listener, registry, health, data_dir } = self;
+        info!(data_dir = ?data_dir.path(), "the agent runs");
+        // Its own token: an agent that fails ends alone, not the process around it.
+        let run = Shutdown::with_token(shutdown.child_token());
+        if let Some(listener) = listener {
+            run.spawn("health", health::serve(listener, health, registry, run.token().clone()));
+        }
+        let driver = Driver::new(core, parts, run.token().clone());
+        run.spawn::<driver::Error>("core", driver.run());
+        run.finished().await?;
+        info!(data_dir = ?data_dir.path(), "the agent has stopped");
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("data_dir", &self.data_dir.path()).finish_non_exhaustive()
+    }
+}
+
+fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
+    text.parse().map_err(|source| Error::Token { path: path.to_owned(), source })
+}
+
+fn random_seed() -> Result<u64, Error> {
+    let mut bytes = [0; 8];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
+    Ok(u64::from_le_bytes(bytes))
+}
