@@ -28,6 +28,8 @@ pub(super) struct Fuse {
     limits: FuseLimits,
     /// Deletions let through, oldest first; none older than the window. Never more than were managed.
     passed: VecDeque<(Monotonic, Tombstone)>,
+    /// The same, to be found: a deletion that is tried again passes again.
+    known: BTreeSet<Tombstone>,
     /// Removals that were asked for and have not been let through, all of which count: a large removal is held whole,
     /// not once its first part is gone.
     waiting: BTreeSet<Tombstone>,
@@ -35,7 +37,7 @@ pub(super) struct Fuse {
 
 impl Fuse {
     pub(super) fn new(limits: FuseLimits) -> Self {
-        Self { limits, passed: VecDeque::new(), waiting: BTreeSet::new() }
+        Self { limits, passed: VecDeque::new(), known: BTreeSet::new(), waiting: BTreeSet::new() }
     }
 
     pub(super) fn ask(&mut self, tombstone: Tombstone) {
@@ -50,9 +52,11 @@ impl Fuse {
     /// Lets a deletion through, or not. `managed` are the objects that stand, those about to go included.
     pub(super) fn pass(&mut self, now: Monotonic, tombstone: &Tombstone, managed: usize) -> bool {
         while self.passed.front().is_some_and(|(at, _)| now.since(*at) >= WINDOW) {
-            self.passed.pop_front();
+            if let Some((_, passed)) = self.passed.pop_front() {
+                self.known.remove(&passed);
+            }
         }
-        if self.passed.iter().rev().any(|(_, passed)| passed == tombstone) {
+        if self.known.contains(tombstone) {
             return true;
         }
         self.waiting.insert(tombstone.clone());
@@ -62,6 +66,7 @@ impl Fuse {
         if pass {
             self.waiting.remove(tombstone);
             self.passed.push_back((now, tombstone.clone()));
+            self.known.insert(tombstone.clone());
         }
         pass
     }

@@ -389,6 +389,3 @@ fn bounded(mut message: String) -> String {
     }
     message
 }
-
-#[cfg(test)]
-mod tests;

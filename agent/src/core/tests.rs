@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tideline_common::wire::v1::Progress;
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, SourceRef, SpaceName, TargetId, Uid,
+    ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, Reason, SourceRef, SpaceName, TargetId, Uid,
 };
 
 use super::plan::Me;
@@ -67,6 +68,48 @@ fn a_large_set_is_created_once_and_in_order() {
     world.check_reported();
     assert_eq!(world.ops, 2_000);
     world.check_at_rest();
+}
+
+#[test]
+fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() {
+    let mut world = World::new(3);
+    let keys: Vec<ObjectKey> = (0..20).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+    world.heal();
+    world.quiesce();
+    world.check_converged();
+    world.hub = world.hub.restored_empty();
+    for restart in [false, true] {
+        if restart {
+            world.crash();
+        }
+        world.quiesce();
+        assert_eq!(world.cluster.objects.len(), keys.len());
+        assert_eq!(world.hub.reports.len(), keys.len());
+        for (_, _, report) in world.hub.reports.values() {
+            assert_eq!((report.progress, report.reason), (Progress::DeletionHeld, Some(Reason::HistoryLost)));
+        }
+    }
+    let ops = world.ops;
+    keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+    world.quiesce();
+    world.check_converged();
+    world.check_reported();
+    assert_eq!(world.ops - ops, 20, "each is read once for its status, and not written");
+}
+
+#[test]
+fn a_removal_beyond_the_fuse_is_held_and_said() {
+    let mut world = World::with_fuse(3, super::FuseLimits::default());
+    let keys: Vec<ObjectKey> = (0..50).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+    world.heal();
+    world.quiesce();
+    keys[..30].iter().for_each(|key| world.hub.remove(key));
+    world.quiesce();
+    assert_eq!(world.cluster.objects.len(), keys.len());
+    let held = world.hub.reports.values().filter(|(_, _, report)| report.reason == Some(Reason::FuseHeld));
+    assert_eq!(held.count(), 30);
 }
 
 pub(super) fn me() -> Me {

@@ -133,7 +133,7 @@ fn what_is_unchanged_is_left_alone() {
                 case.seen().managed = None;
             }),
         ],
-        &expect![[r#"
+        &expect![[r"
             unchanged                                  Nothing(Unchanged)
             another manager changed its fields         Nothing(Unchanged)
             its body is missing                        Nothing(Unchanged)
@@ -145,7 +145,7 @@ fn what_is_unchanged_is_left_alone() {
             an implied namespace, somebody else's      Nothing(Unchanged)
             an implied namespace, ours, changed        Nothing(Unchanged)
             changed locally, to be reported only       Nothing(Drifted)
-        "#]],
+        "]],
     );
 }
 
@@ -186,7 +186,7 @@ fn what_changed_on_either_side_is_applied() {
             }),
             ("being deleted", |case| case.seen().deleting = true),
         ],
-        &expect![[r#"
+        &expect![[r"
             its input                                  Apply u1 None Created
             its policy                                 Apply u1 None Created
             its source, of the same content            Apply u1 None Created
@@ -203,7 +203,7 @@ fn what_changed_on_either_side_is_applied() {
             deleted and made again by somebody         Apply u2 Adopt Adopted
             adopted, and changed locally               Apply u1 None Adopted
             being deleted                              Wait(Finalizing)
-        "#]],
+        "]],
     );
 }
 
@@ -267,7 +267,7 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
                 case.policy.takeover = Takeover::Never;
             }),
         ],
-        &expect![[r#"
+        &expect![[r"
             nothing there                              Create
             the same, and the watch is lost            Create
             ours                                       Apply u1 Posted Created
@@ -282,7 +282,7 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
             unmarked, and Helm's                       Fail(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
             unmarked, never to be taken over           Fail(Unmanaged)
-        "#]],
+        "]],
     );
 }
 
@@ -299,13 +299,13 @@ fn nothing_is_done_before_it_may_be() {
             ("its kind is not served", |case| case.view = View::Missing),
             ("discovery failed", |case| case.view = View::Unknown),
         ],
-        &expect![[r#"
+        &expect![[r"
             withheld                                   Withhold(Conflict)
             held                                       Withhold(SourceUnreadable)
             its kind was not listed                    Wait(Progressing)
             its kind is not served                     Fail(KindMissing)
             discovery failed                           Wait(Unavailable)
-        "#]],
+        "]],
     );
 }
 

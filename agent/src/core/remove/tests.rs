@@ -144,7 +144,7 @@ fn only_what_is_ours_is_deleted() {
             }),
             ("being deleted", |case| case.seen().deleting = true),
         ],
-        &expect![[r#"
+        &expect![[r"
             ours by journal and mark                       Delete u1
             ours by its mark, the journal lost             Delete u1
             ours by the journal, its mark gone             Delete u1
@@ -162,7 +162,7 @@ fn only_what_is_ours_is_deleted() {
             not seen, its kind not yet listed              Wait
             its kind is not served                         Forget
             being deleted                                  Hold(Finalizing)
-        "#]],
+        "]],
     );
 }
 
@@ -187,13 +187,13 @@ fn what_is_assigned_is_handed_over() {
             }),
             ("to the same source again", |case| case.entry = Some(case.former.clone())),
         ],
-        &expect![[r#"
+        &expect![[r"
             to another source, not applied yet             ReMark
             to another source, applied                     Forget
             to another source, withheld                    ReMark
             to another source, nothing there               Forget
             to the same source again                       Forget
-        "#]],
+        "]],
     );
 }
 
@@ -216,14 +216,14 @@ fn the_least_destructive_policy_decides() {
                 case.mark().prune_adopted = PruneAdopted::AsCreated;
             }),
         ],
-        &expect![[r#"
+        &expect![[r"
             the policy says orphan                         Orphan u1
             the mark says orphan                           Orphan u1
             nothing says anything                          Orphan u1
             adopted                                        Orphan u1
             adopted by the journal                         Orphan u1
             adopted, to be pruned as created               Delete u1
-        "#]],
+        "]],
     );
 }
 
@@ -248,14 +248,14 @@ fn a_namespace_goes_only_when_it_is_empty() {
                 case.seen().mark = Some(Arc::new(mark));
             }),
         ],
-        &expect![[r#"
+        &expect![[r"
             not looked into                                Inspect
             empty                                          Delete u1
             something foreign is in it                     Hold(NotEmpty)
             something of ours is in it                     Hold(NotEmpty)
             adopted, to be pruned as created, empty        Orphan u1
             it was only implied                            Orphan u1
-        "#]],
+        "]],
     );
 }
 

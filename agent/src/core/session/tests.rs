@@ -1,1 +1,264 @@
+use std::fmt::Write as _;
+use std::sync::Arc;
 
+use expect_test::{Expect, expect};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ReportedAnswer};
+use tideline_common::{Digest, Epoch, Revision, Version};
+
+use super::super::tests::hub::Hub;
+use super::super::tests::{entry, hub_id, key, policies, target_id};
+use super::super::{Config, Event, FuseLimits, Loaded};
+use super::*;
+
+/// Runs a script against a core and prints the effects of each of its lines.
+struct Script {
+    core: Core,
+    now: Monotonic,
+    printed: String,
+}
+
+fn config() -> Config {
+    let enrolment =
+        EnrolRequest { token: "t".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
+    Config {
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+        enrolment: Some(enrolment),
+        seed: 1,
+        fuse: FuseLimits::default(),
+    }
+}
+
+impl Script {
+    fn new(loaded: Loaded) -> Self {
+        Self { core: Core::new(config(), loaded), now: Monotonic::START, printed: String::new() }
+    }
+
+    fn enrolled() -> Loaded {
+        Loaded { enrolled: Some(Enrolled { target: target_id(), name: "store".into() }), ..Loaded::default() }
+    }
+
+    fn event(&mut self, name: &str, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.core.step(self.now, event, &mut out);
+        let effects: Vec<String> = out.iter().map(|effect| self.text(effect)).collect();
+        writeln!(self.printed, "{name}: {}", effects.join(", ")).unwrap();
+        out
+    }
+
+    fn after(&mut self, seconds: u64) -> &mut Self {
+        self.now = self.now + Duration::from_secs(seconds);
+        self
+    }
+
+    fn answer(&mut self, id: u64, answer: Answer) {
+        self.event(&format!("answer {id}"), Event::Answered { id: RequestId(id), result: Ok(answer) });
+    }
+
+    fn no_answer(&mut self, id: u64) {
+        let failure = LinkFailure::Unreachable { message: "cut".into(), retry_after: None };
+        self.event(&format!("no answer {id}"), Event::Answered { id: RequestId(id), result: Err(failure) });
+    }
+
+    fn refused(&mut self, id: u64, refusal: RefusalKind) {
+        let refusal = Refusal { refusal, message: "no".into(), retry_after_seconds: None };
+        let result = Err(LinkFailure::Refused(refusal));
+        self.event(&format!("refused {id}"), Event::Answered { id: RequestId(id), result });
+    }
+
+    fn text(&self, effect: &Effect) -> String {
+        match effect {
+            Effect::Send { id, request } => {
+                let request = match request {
+                    Request::Enrol(_) => "Enrol".to_owned(),
+                    Request::Session(_) => "Session".to_owned(),
+                    Request::Desired(request) => {
+                        let since = request.since.map(|since| format!(" since {since}")).unwrap_or_default();
+                        format!("Desired{since} wait {}", request.wait_seconds)
+                    }
+                    Request::Bodies(request) => format!("Bodies of {}", request.wanted.len()),
+                    Request::Reported(request) => format!("Reported {} objects", request.objects.len()),
+                };
+                format!("{} {request}", id.0)
+            }
+            Effect::Persist { id, writes } => format!("Persist {} of {}", id.0, writes.len()),
+            // Jitter decides when; whether it is long is told by the script.
+            Effect::SetTimer { timer, at } => format!("{timer:?} in {} s", at.since(self.now).as_secs()),
+            Effect::Execute { .. } => "Execute".to_owned(),
+            Effect::Watch(kinds) => format!("Watch {}", kinds.len()),
+            Effect::Relist(kinds) => format!("Relist {}", kinds.len()),
+            Effect::Stopped => "Stopped".to_owned(),
+            Effect::Freeze(reason) => format!("{reason:?}"),
+        }
+    }
+
+    fn check(&self, expected: &Expect) {
+        expected.assert_eq(&self.printed);
+    }
+}
+
+fn session() -> Answer {
+    let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 90 };
+    Answer::Session(SessionAnswer { session: SessionNumber(3), epoch: Epoch(1), poll })
+}
+
+fn held() -> Loaded {
+    let entry = Arc::new(entry(&key("", "ConfigMap", "a"), 1, 1));
+    let set: tideline_common::DesiredSet = [Arc::clone(&entry)].into_iter().collect();
+    let version = Version { epoch: Epoch(1), revision: Revision(4) };
+    Loaded {
+        accepted: Some(Accepted { version, digest: set.digest() }),
+        bodies: [entry.input].into(),
+        policies: policies(),
+        entries: vec![entry],
+        ..Script::enrolled()
+    }
+}
+
+#[test]
+fn a_new_agent_enrols_opens_gathers_fetches_and_switches() {
+    let mut hub = Hub::with_pages_of(10);
+    hub.put(&key("", "ConfigMap", "a"), 1, 1);
+    let mut script = Script::new(Loaded::default());
+    let mut effects = script.event("start", Event::Started);
+    for _ in 0..8 {
+        for effect in std::mem::take(&mut effects) {
+            effects.extend(match effect {
+                Effect::Send { id, request } if !hub.would_wait(&request) => {
+                    let result = Ok(hub.answer(request));
+                    script.event(&format!("answer {}", id.0), Event::Answered { id, result })
+                }
+                Effect::Persist { id, .. } => {
+                    script.event(&format!("persisted {}", id.0), Event::Persisted { id, result: Ok(()) })
+                }
+                _ => Vec::new(),
+            });
+        }
+    }
+    script.check(&expect![[r"
+        start: 1 Enrol
+        answer 1: Persist 1 of 1, Retry in 600 s
+        persisted 1: 2 Session
+        answer 2: 3 Desired wait 0, Report in 0 s
+        answer 3: 4 Bodies of 1
+        answer 4: 6 Bodies of 1
+        answer 6: Persist 2 of 2
+        persisted 2: 9 Desired since 1.1 wait 40, Watch 1
+    "]]);
+}
+
+#[test]
+fn whatever_fails_is_tried_again_for_ever() {
+    let mut script = Script::new(Script::enrolled());
+    script.event("start", Event::Started);
+    for id in 1..=40 {
+        script.no_answer(id);
+        script.after(60).event("timer", Event::Timer(Timer::Link));
+    }
+    assert_eq!(script.printed.matches("Session").count(), 41);
+}
+
+#[test]
+fn an_identity_that_is_refused_comes_back_slowly() {
+    let mut script = Script::new(Loaded::default());
+    script.event("start", Event::Started);
+    for id in 1..=3 {
+        script.refused(id, RefusalKind::TokenRefused);
+        script.after(400).event("timer", Event::Timer(Timer::Link));
+    }
+    script.check(&expect![[r"
+        start: 1 Enrol
+        refused 1: Link in 4 s
+        timer: 2 Enrol
+        refused 2: Link in 8 s
+        timer: 3 Enrol
+        refused 3: Link in 18 s
+        timer: 4 Enrol
+    "]]);
+}
+
+#[test]
+fn what_must_not_go_on_ends() {
+    for refusal in [RefusalKind::Fenced, RefusalKind::Quarantined, RefusalKind::TargetGone] {
+        let mut script = Script::new(held());
+        script.event("start", Event::Started);
+        script.refused(1, refusal);
+        script.event("timer", Event::Timer(Timer::Link));
+        assert!(script.printed.contains(&format!("refused 1: {refusal:?}")), "{}", script.printed);
+        assert!(script.printed.ends_with("timer: \n"), "{}", script.printed);
+    }
+}
+
+#[test]
+fn a_stop_with_nothing_under_way_ends_at_once() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.event("stop", Event::Stop);
+    assert!(script.printed.ends_with("stop: Stopped\n"), "{}", script.printed);
+}
+
+#[test]
+fn a_stop_waits_for_the_last_report() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    script.after(1).event("timer", Event::Timer(Timer::Report));
+    script.event("stop", Event::Stop);
+    assert!(script.printed.ends_with("stop: \n"), "{}", script.printed);
+    script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, resend: false }));
+    assert!(script.printed.ends_with("Stopped\n"), "{}", script.printed);
+}
+
+#[test]
+fn a_poll_that_is_cut_is_made_shorter() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    // The first report takes a number of its own.
+    script.after(1).event("timer", Event::Timer(Timer::Report));
+    script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, resend: false }));
+    for id in [2, 4, 5, 6] {
+        script.after(20).no_answer(id);
+        script.after(1).event("timer", Event::Timer(Timer::Link));
+    }
+    script.check(&expect![[r"
+        start: 1 Session, Watch 1, Retry in 600 s
+        answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
+        timer: 3 Reported 1 objects
+        answer 3: Report in 30 s
+        no answer 2: Link in 0 s
+        timer: 4 Desired since 1.4 wait 20
+        no answer 4: Link in 0 s, 5 Reported 0 objects
+        timer: 6 Desired since 1.4 wait 10
+        no answer 5: Report in 0 s
+        timer: Report in 8 s
+        no answer 6: Link in 1 s, 7 Reported 0 objects
+        timer: 8 Desired since 1.4 wait 5
+    "]]);
+}
+
+#[test]
+fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    let page = tideline_common::wire::v1::DesiredPage {
+        at: Version { epoch: Epoch(1), revision: Revision(4) },
+        digest: Digest::of(b"other"),
+        total: 0,
+        snapshot: false,
+        entries: Vec::new(),
+        tombstones: Vec::new(),
+        policies: BTreeMap::new(),
+        terminal: Vec::new(),
+        next: None,
+    };
+    script.answer(2, Answer::Desired(DesiredAnswer::Page(page)));
+    script.after(60).event("timer", Event::Timer(Timer::Link));
+    script.check(&expect![[r"
+        start: 1 Session, Watch 1, Retry in 600 s
+        answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
+        answer 2: Link in 0 s
+        timer: 3 Session, 4 Reported 1 objects
+    "]]);
+}

@@ -16,6 +16,7 @@ use super::{entry, hub_id, policies, target_id};
 pub(in crate::core) struct Hub {
     pub(in crate::core) desired: DesiredSet,
     revision: u64,
+    epoch: u64,
     changed: BTreeMap<ObjectKey, u64>,
     pub(in crate::core) tombstones: BTreeMap<Tombstone, u64>,
     pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionNumber, u64, ObjectReport)>,
@@ -26,7 +27,7 @@ pub(in crate::core) struct Hub {
 
 impl Hub {
     pub(in crate::core) fn with_pages_of(page: usize) -> Self {
-        Self { page, ..Self::default() }
+        Self { page, epoch: 1, ..Self::default() }
     }
 
     pub(in crate::core) fn put(&mut self, key: &ObjectKey, source: u64, input: u64) {
@@ -52,8 +53,13 @@ impl Hub {
         }
     }
 
+    /// A hub that lost everything and noticed.
+    pub(in crate::core) fn restored_empty(&self) -> Self {
+        Self { page: self.page, epoch: self.epoch + 1, sessions: self.sessions, ..Self::default() }
+    }
+
     pub(in crate::core) fn version(&self) -> Version {
-        Version { epoch: Epoch(1), revision: Revision(self.revision) }
+        Version { epoch: Epoch(self.epoch), revision: Revision(self.revision) }
     }
 
     /// Whether a long poll would be answered only when its time is over.
@@ -75,7 +81,7 @@ impl Hub {
                 self.sessions += 1;
                 Answer::Session(SessionAnswer {
                     session: SessionNumber(self.sessions),
-                    epoch: Epoch(1),
+                    epoch: Epoch(self.epoch),
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
                 })
             }
@@ -90,7 +96,7 @@ impl Hub {
         if request.since == Some(at) && request.digest == Some(self.desired.digest()) {
             return DesiredAnswer::NothingNew;
         }
-        if request.since.is_some_and(|since| since > at) {
+        if request.since.is_some_and(|since| since > at || since.epoch != at.epoch) {
             return DesiredAnswer::SnapshotRequired { epoch: at.epoch };
         }
         let since = request.since.map(|since| since.revision.0);

@@ -15,6 +15,7 @@ use super::{Random, hub_id, key};
 
 pub(in crate::core) struct World {
     seed: u64,
+    fuse: FuseLimits,
     random: Random,
     now: Monotonic,
     core: Core,
@@ -33,16 +34,21 @@ pub(in crate::core) struct World {
     persists: u64,
 }
 
-fn config(seed: u64) -> Config {
+/// The fuse has tests of its own.
+const NO_FUSE: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
+
+fn config(seed: u64, fuse: FuseLimits) -> Config {
     let enrolment =
         EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
-    // The fuse has tests of its own.
-    let fuse = FuseLimits { always: usize::MAX, percent: 0 };
     Config { hub: hub_id(), facts: ClusterFacts::default(), enrolment: Some(enrolment), seed, fuse }
 }
 
 impl World {
     pub(in crate::core) fn new(seed: u64) -> Self {
+        Self::with_fuse(seed, NO_FUSE)
+    }
+
+    pub(in crate::core) fn with_fuse(seed: u64, fuse: FuseLimits) -> Self {
         let mut keys = Vec::new();
         for i in 0..3 {
             keys.push(key("", "ConfigMap", &format!("c{i}")));
@@ -52,9 +58,10 @@ impl World {
         keys.push(key("", "Namespace", "yard"));
         let mut world = Self {
             seed,
+            fuse,
             random: Random(seed),
             now: Monotonic::START,
-            core: Core::new(config(seed), Loaded::default()),
+            core: Core::new(config(seed, fuse), Loaded::default()),
             pending: Vec::new(),
             waiting: Vec::new(),
             timers: BTreeMap::new(),
@@ -120,7 +127,7 @@ impl World {
         self.waiting.clear();
         self.timers.clear();
         self.cluster.restart_watches();
-        self.core = Core::new(config(self.random.below(1 << 30) as u64), self.journal.clone());
+        self.core = Core::new(config(self.random.below(1 << 30) as u64, self.fuse), self.journal.clone());
         self.step(Event::Started);
     }
 

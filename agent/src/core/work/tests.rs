@@ -1,1 +1,126 @@
+use super::super::event::{Event, OpResult, Served};
+use super::super::tests::{entry, hub_id, key, policies, target_id};
+use super::super::{Config, Enrolled, FuseLimits, Loaded};
+use super::*;
 
+use tideline_common::wire::v1::{Accepted, ClusterFacts};
+use tideline_common::{DesiredSet, Version};
+
+/// A core that restarted offline with these entries accepted and nothing at the cluster.
+struct Offline {
+    core: Core,
+    now: Monotonic,
+    begun: Vec<(OpId, ObjectKey)>,
+}
+
+impl Offline {
+    fn new(entries: Vec<Entry>) -> Self {
+        let entries: Vec<Arc<Entry>> = entries.into_iter().map(Arc::new).collect();
+        let set: DesiredSet = entries.iter().cloned().collect();
+        let loaded = Loaded {
+            enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
+            accepted: Some(Accepted { version: Version::default(), digest: set.digest() }),
+            bodies: entries.iter().map(|entry| entry.input).collect(),
+            policies: policies(),
+            entries: entries.clone(),
+            ..Loaded::default()
+        };
+        let config = Config {
+            hub: hub_id(),
+            facts: ClusterFacts::default(),
+            enrolment: None,
+            seed: 1,
+            fuse: FuseLimits::default(),
+        };
+        let mut offline = Self { core: Core::new(config, loaded), now: Monotonic::START, begun: Vec::new() };
+        offline.step(Event::Started);
+        let kinds: BTreeSet<_> = entries.iter().map(|entry| entry.key.kind.clone()).collect();
+        for kind in kinds {
+            let served = Served::Yes { namespaced: true, status: false };
+            offline.step(Event::Kind { kind: kind.clone(), served });
+            offline.step(Event::Listed { kind, objects: Vec::new() });
+        }
+        offline
+    }
+
+    fn step(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.step(self.now, event, &mut out);
+        for effect in out {
+            if let Effect::Execute { id, op: Op::Create { entry, .. } } = effect {
+                self.begun.push((id, entry.key.clone()));
+            }
+        }
+    }
+
+    fn fail(&mut self, reason: Reason) -> ObjectKey {
+        let (id, key) = self.begun.remove(0);
+        let result = OpResult::Failed { reason, message: "no".into(), retry_after: None };
+        self.step(Event::Executed { id, result });
+        key
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.begun.iter().map(|(_, key)| &*key.name).collect()
+    }
+}
+
+fn config_map(name: &str, wave: i32) -> Entry {
+    Entry { wave, ..entry(&key("", "ConfigMap", name), 1, 1) }
+}
+
+#[test]
+fn a_bounded_number_of_operations_is_under_way() {
+    let offline = Offline::new((0..100).map(|i| config_map(&format!("c{i}"), 0)).collect());
+    assert_eq!(offline.begun.len(), APPLY_CONCURRENCY_MAX);
+}
+
+#[test]
+fn a_wave_begins_when_all_before_it_was_tried_however_it_ended() {
+    let mut offline = Offline::new(vec![config_map("late", 5), config_map("a", -1), config_map("b", -1)]);
+    assert_eq!(offline.names(), ["a", "b"]);
+    offline.fail(Reason::Invalid);
+    assert_eq!(offline.names(), ["b"]);
+    offline.fail(Reason::Invalid);
+    assert_eq!(offline.names(), ["late"]);
+}
+
+#[test]
+fn what_fails_is_tried_again_later_and_later() {
+    let mut offline = Offline::new(vec![config_map("a", 0)]);
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        offline.fail(Reason::Invalid);
+        assert!(offline.begun.is_empty(), "it is not tried again at once");
+        let at = offline.core.work.retries.first().unwrap().0;
+        waits.push(at.since(offline.now).as_secs());
+        offline.now = at;
+        offline.step(Event::Timer(Timer::Retry));
+    }
+    assert!(waits.windows(2).all(|pair| pair[1] + 1 >= pair[0] || pair[1] >= 150), "{waits:?}");
+    assert!(waits.iter().all(|wait| *wait <= 300), "{waits:?}");
+}
+
+#[test]
+fn what_waits_for_a_namespace_goes_when_it_appears() {
+    let namespace = entry(&key("", "Namespace", "shop"), 1, 1);
+    let mut offline = Offline::new(vec![namespace, config_map("a", 0)]);
+    let (create_namespace, _) = offline.begun.remove(0);
+    assert!(offline.begun.is_empty());
+    let failed = OpResult::Failed { reason: Reason::Forbidden, message: "quota".into(), retry_after: None };
+    offline.step(Event::Executed { id: create_namespace, result: failed });
+    offline.fail(Reason::NamespaceUnavailable);
+    assert!(offline.begun.is_empty());
+    offline.core.wake_namespace(&"shop".into());
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.names(), ["a"]);
+}
+
+#[test]
+fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
+    let mut offline = Offline::new(vec![config_map("a", 0)]);
+    offline.begun.clear();
+    let kind = tideline_common::GroupKind::new("", "ConfigMap");
+    offline.step(Event::WatchLost { kind, reason: Reason::Forbidden, message: "no".into() });
+    assert!(!offline.core.kinds.in_sync());
+}
