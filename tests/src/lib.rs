@@ -4,6 +4,7 @@
 //! - [`kubernetes`]: real Kubernetes clusters (etcd, kube-apiserver, kube-controller-manager, kubectl).
 //! - [`Binaries`], [`Process`]: Tideline's own binaries, run as processes that a test may kill, pause and measure.
 //! - [`Relay`]: a TCP relay between two parties that a test cuts, stalls, delays and mends.
+//! - [`Simulator`]: the controllers of a cluster that has none, so that Deployments there become ready.
 //! - [`eventually`], [`eventually_ok`]: bounded waiting on a value. Nothing else in the tests sleeps.
 //! - [`require_kubernetes!`], [`require_binaries!`]: what a test needs from outside, or a loud skip.
 
@@ -15,6 +16,7 @@ mod process;
 mod relay;
 mod requirement;
 mod scratch;
+mod simulator;
 mod wait;
 
 pub use crate::binaries::Binaries;
@@ -23,4 +25,5 @@ pub use crate::process::{Finished, Process, run_to_end};
 pub use crate::relay::{Condition, Relay};
 pub use crate::requirement::{enclosing_function, met_or_skipped};
 pub use crate::scratch::Scratch;
+pub use crate::simulator::Simulator;
 pub use crate::wait::{eventually, eventually_ok};
