@@ -220,19 +220,19 @@ impl Core {
         match std::mem::replace(&mut self.session.link, Link::Off) {
             Link::Enrolling(asked) if asked == id => match result {
                 Ok(Answer::Enrolled(answer)) => self.enrolled(answer),
-                other => self.failed(now, Next::Enrol, other.err(), out),
+                other => self.failed(now, Next::Enrol, other.err().as_ref(), out),
             },
             Link::Opening(asked) if asked == id => match result {
                 Ok(Answer::Session(answer)) => self.opened(now, &answer, out),
-                other => self.failed(now, Next::Open, other.err(), out),
+                other => self.failed(now, Next::Open, other.err().as_ref(), out),
             },
             Link::Polling { id: asked, sent, gather } if asked == id => match result {
                 Ok(Answer::Desired(answer)) => self.gathered(now, Some(sent), gather, answer, out),
-                other => self.poll_failed(now, sent, other.err(), out),
+                other => self.poll_failed(now, sent, other.err().as_ref(), out),
             },
             Link::Gathering { id: asked, gather } if asked == id => match result {
                 Ok(Answer::Desired(answer)) => self.gathered(now, None, gather, answer, out),
-                other => self.failed(now, Next::Gather(gather), other.err(), out),
+                other => self.failed(now, Next::Gather(gather), other.err().as_ref(), out),
             },
             Link::Fetching { fetch, paused } if fetch.is_flying(id) => {
                 self.fetched(now, id, fetch, paused, result, out);
@@ -396,7 +396,7 @@ impl Core {
             }
             self.fetch_more(out);
         } else {
-            let at = self.after_failure(now, failure);
+            let at = self.after_failure(now, failure.as_ref());
             if let Link::Fetching { paused, .. } = &mut self.session.link {
                 *paused = true;
             }
@@ -404,7 +404,7 @@ impl Core {
         }
     }
 
-    fn poll_failed(&mut self, now: Monotonic, sent: Monotonic, failure: Option<LinkFailure>, out: &mut Effects) {
+    fn poll_failed(&mut self, now: Monotonic, sent: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {
         let cut = matches!(failure, Some(LinkFailure::Unreachable { retry_after: None, .. }));
         if cut && now.since(sent) >= POLL_CUT {
             let waited = self.session.settings.wait_seconds.min(self.session.wait_max);
@@ -422,14 +422,14 @@ impl Core {
         }
     }
 
-    fn failed(&mut self, now: Monotonic, next: Next, failure: Option<LinkFailure>, out: &mut Effects) {
+    fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {
         let at = self.after_failure(now, failure);
         self.session.rest(at, next, out);
     }
 
-    fn after_failure(&mut self, now: Monotonic, failure: Option<LinkFailure>) -> Monotonic {
+    fn after_failure(&mut self, now: Monotonic, failure: Option<&LinkFailure>) -> Monotonic {
         self.session.failures = self.session.failures.saturating_add(1);
-        now + self.wait_after(self.session.failures, failure.as_ref())
+        now + self.wait_after(self.session.failures, failure)
     }
 
     /// How long to stay away after so many failures, of which this is the last.

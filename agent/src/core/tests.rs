@@ -74,7 +74,9 @@ fn a_large_set_is_created_once_and_in_order() {
 fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() {
     let mut world = World::new(3);
     let keys: Vec<ObjectKey> = (0..20).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
-    keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
     world.heal();
     world.quiesce();
     world.check_converged();
@@ -91,7 +93,9 @@ fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() 
         }
     }
     let ops = world.ops;
-    keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
     world.quiesce();
     world.check_converged();
     world.check_reported();
@@ -102,10 +106,14 @@ fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() 
 fn a_removal_beyond_the_fuse_is_held_and_said() {
     let mut world = World::with_fuse(3, super::FuseLimits::default());
     let keys: Vec<ObjectKey> = (0..50).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
-    keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
     world.heal();
     world.quiesce();
-    keys[..30].iter().for_each(|key| world.hub.remove(key));
+    for key in &keys[..30] {
+        world.hub.remove(key);
+    }
     world.quiesce();
     assert_eq!(world.cluster.objects.len(), keys.len());
     let held = world.hub.reports.values().filter(|(_, _, report)| report.reason == Some(Reason::FuseHeld));

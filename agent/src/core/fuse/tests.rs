@@ -7,7 +7,9 @@ fn tombstones(count: usize) -> Vec<Tombstone> {
 
 /// How many of so many removals, asked for at once, pass.
 fn passed(fuse: &mut Fuse, now: Monotonic, removals: &[Tombstone], managed: usize) -> usize {
-    removals.iter().for_each(|tombstone| fuse.ask(tombstone.clone()));
+    for tombstone in removals {
+        fuse.ask(tombstone.clone());
+    }
     removals.iter().filter(|tombstone| fuse.pass(now, tombstone, managed)).count()
 }
 

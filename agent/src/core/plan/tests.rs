@@ -7,6 +7,9 @@ use tideline_common::{ConflictPolicy, Digest};
 use super::super::tests::{entry, key, me, uid};
 use super::*;
 
+/// What is varied, and how.
+type Variation<'a> = (&'a str, fn(&mut Case));
+
 /// One situation, to be varied.
 #[derive(Clone)]
 struct Case {
@@ -73,7 +76,7 @@ impl Case {
     }
 }
 
-fn check(cases: &[(&str, fn(&mut Case))], expected: &Expect) {
+fn check(cases: &[Variation], expected: &Expect) {
     let mut table = String::new();
     for (name, change) in cases {
         let mut case = Case::unchanged();

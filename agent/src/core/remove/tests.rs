@@ -8,6 +8,9 @@ use super::super::plan::{mark_of, record_of};
 use super::super::tests::{entry, key, me, uid};
 use super::*;
 
+/// What is varied, and how.
+type Variation<'a> = (&'a str, fn(&mut Case));
+
 #[derive(Clone)]
 struct Case {
     former: Entry,
@@ -82,7 +85,7 @@ fn text(verdict: &Verdict) -> String {
     }
 }
 
-fn check(plain: fn() -> Case, cases: &[(&str, fn(&mut Case))], expected: &Expect) {
+fn check(plain: fn() -> Case, cases: &[Variation], expected: &Expect) {
     let mut table = String::new();
     for (name, change) in cases {
         let mut case = plain();

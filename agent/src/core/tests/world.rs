@@ -236,16 +236,13 @@ impl World {
         let poll = self.waiting.iter().map(|(at, ..)| (*at, None)).min();
         let (at, timer) = [timer, poll].into_iter().flatten().min().expect("something always waits");
         self.now = self.now.max(at);
-        match timer {
-            Some(timer) => {
-                self.timers.remove(&timer);
-                self.step(Event::Timer(timer));
-            }
-            None => {
-                let (_, id, request) = self.waiting.remove(0);
-                let result = Ok(self.hub.answer(request));
-                self.step(Event::Answered { id, result });
-            }
+        if let Some(timer) = timer {
+            self.timers.remove(&timer);
+            self.step(Event::Timer(timer));
+        } else {
+            let (_, id, request) = self.waiting.remove(0);
+            let result = Ok(self.hub.answer(request));
+            self.step(Event::Answered { id, result });
         }
     }
 

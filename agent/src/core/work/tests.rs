@@ -1,4 +1,5 @@
-use super::super::event::{Event, OpResult, Served};
+use super::super::effect::Write;
+use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::tests::{entry, hub_id, key, policies, target_id};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
@@ -9,8 +10,13 @@ use tideline_common::{DesiredSet, Version};
 /// A core that restarted offline with these entries accepted and nothing at the cluster.
 struct Offline {
     core: Core,
+    loaded: Loaded,
     now: Monotonic,
     begun: Vec<(OpId, ObjectKey)>,
+}
+
+fn config() -> Config {
+    Config { hub: hub_id(), facts: ClusterFacts::default(), enrolment: None, seed: 1, fuse: FuseLimits::default() }
 }
 
 impl Offline {
@@ -25,30 +31,48 @@ impl Offline {
             entries: entries.clone(),
             ..Loaded::default()
         };
-        let config = Config {
-            hub: hub_id(),
-            facts: ClusterFacts::default(),
-            enrolment: None,
-            seed: 1,
-            fuse: FuseLimits::default(),
-        };
-        let mut offline = Self { core: Core::new(config, loaded), now: Monotonic::START, begun: Vec::new() };
+        let mut offline =
+            Self { core: Core::new(config(), loaded.clone()), loaded, now: Monotonic::START, begun: Vec::new() };
         offline.step(Event::Started);
+        offline.list();
+        offline
+    }
+
+    fn list(&mut self) {
+        let entries = self.loaded.entries.clone();
         let kinds: BTreeSet<_> = entries.iter().map(|entry| entry.key.kind.clone()).collect();
         for kind in kinds {
             let served = Served::Yes { namespaced: true, status: false };
-            offline.step(Event::Kind { kind: kind.clone(), served });
-            offline.step(Event::Listed { kind, objects: Vec::new() });
+            self.step(Event::Kind { kind: kind.clone(), served });
+            self.step(Event::Listed { kind, objects: Vec::new() });
         }
-        offline
+    }
+
+    /// The process ends and is started again; nothing is at the cluster by then.
+    fn restart(&mut self) {
+        self.begun.clear();
+        self.core = Core::new(config(), self.loaded.clone());
+        self.step(Event::Started);
+        self.list();
     }
 
     fn step(&mut self, event: Event) {
         let mut out = Vec::new();
         self.core.step(self.now, event, &mut out);
         for effect in out {
-            if let Effect::Execute { id, op: Op::Create { entry, .. } } = effect {
-                self.begun.push((id, entry.key.clone()));
+            match effect {
+                Effect::Execute { id, op: Op::Create { entry, .. } } => self.begun.push((id, entry.key.clone())),
+                Effect::Persist { id, writes } => {
+                    for write in writes {
+                        match write {
+                            Write::Applied { key, record } => self.loaded.applied.push((key, record)),
+                            Write::Unsent(report) => self.loaded.unsent.push(*report),
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    self.step(Event::Persisted { id, result: Ok(()) });
+                }
+                _ => {}
             }
         }
     }
@@ -123,4 +147,35 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
     let kind = tideline_common::GroupKind::new("", "ConfigMap");
     offline.step(Event::WatchLost { kind, reason: Reason::Forbidden, message: "no".into() });
     assert!(!offline.core.kinds.in_sync());
+}
+
+fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
+    Observed {
+        key: key.clone(),
+        uid: super::super::tests::uid("u1"),
+        resource_version: "7".into(),
+        generation: 1,
+        managed: None,
+        mark: None,
+        labelled: true,
+        deleting: false,
+        health: tideline_common::health::Health::Ready,
+        health_message: String::new(),
+        observed_generation: None,
+        terminal,
+        status: None,
+        managed_elsewhere: false,
+    }
+}
+
+#[test]
+fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
+    for terminal in [None, Some(Terminal::Finished)] {
+        let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
+        let (id, key) = offline.begun.remove(0);
+        let written = OpResult::Written { observed: Box::new(created(&key, terminal)), conflicts: Vec::new() };
+        offline.step(Event::Executed { id, result: written });
+        offline.restart();
+        assert_eq!(offline.begun.is_empty(), terminal.is_some());
+    }
 }
