@@ -1,0 +1,111 @@
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+use crate::{EnrolmentToken, Location, Placement, Space, SyncTarget};
+
+/// Every CRD of the group, by name.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    let mut all = root_crds();
+    all.extend(workload_crds());
+    all.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+    all
+}
+
+/// What the root space serves: the inventory and the hub's own configuration.
+pub fn root_crds() -> Vec<CustomResourceDefinition> {
+    vec![
+        finished(EnrolmentToken::crd()),
+        finished(Location::crd()),
+        finished(one_provider(Space::crd())),
+        finished(SyncTarget::crd()),
+    ]
+}
+
+/// What every workload space serves.
+pub fn workload_crds() -> Vec<CustomResourceDefinition> {
+    vec![finished(Placement::crd())]
+}
+
+/// Brings a derived CRD to what an API server takes without a warning, and to what is meant.
+fn finished(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for root in schemas(&mut crd) {
+        finish(root);
+        if let Some(status) = root.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
+            // What is not known yet is absent, not a default.
+            without_defaults(status);
+        }
+    }
+    crd
+}
+
+/// Has the API server refuse a space that is nowhere, or in two places.
+fn one_provider(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let requires = |name: &str| JSONSchemaProps { required: Some(vec![name.to_owned()]), ..JSONSchemaProps::default() };
+    for root in schemas(&mut crd) {
+        if let Some(spec) = root.properties.as_mut().and_then(|properties| properties.get_mut("spec")) {
+            spec.one_of = Some(vec![requires("embedded"), requires("kubeconfig")]);
+        }
+    }
+    crd
+}
+
+fn schemas(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    let versions = crd.spec.versions.iter_mut();
+    versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
+}
+
+fn finish(schema: &mut JSONSchemaProps) {
+    // An absent field is how "not set" is written; a null is pruned, and then defaulted.
+    schema.nullable = None;
+    if let Some(choices) = &mut schema.enum_ {
+        choices.retain(|choice| !choice.0.is_null());
+    }
+    // Formats of Rust, which an API server warns about. Kubernetes knows signed integers only.
+    if let Some("uint32" | "uint64" | "uint") = schema.format.as_deref() {
+        schema.format = Some("int64".to_owned());
+    }
+    // The kind is said by the CRD; the line breaks are those of our source.
+    schema.title = None;
+    if let Some(description) = &mut schema.description {
+        *description = description.replace('\n', " ");
+    }
+    // An empty list or map says no more than an absent one, and would be written into every object.
+    let empty = match &schema.default {
+        Some(default) => match &default.0 {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty() && schema.properties.is_none(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        },
+        None => false,
+    };
+    if empty {
+        schema.default = None;
+    }
+    for_each_child(schema, finish);
+}
+
+fn without_defaults(schema: &mut JSONSchemaProps) {
+    schema.default = None;
+    for_each_child(schema, without_defaults);
+}
+
+fn for_each_child(schema: &mut JSONSchemaProps, visit: fn(&mut JSONSchemaProps)) {
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        visit(property);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => visit(items),
+        Some(JSONSchemaPropsOrArray::Schemas(several)) => several.iter_mut().for_each(visit),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        visit(values);
+    }
+}
+
+#[cfg(test)]
+mod tests;

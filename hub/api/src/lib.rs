@@ -1,0 +1,47 @@
+//! The API types of the group `tideline.dev/v1alpha1`, and their CRDs.
+//!
+//! In the root space: [`SyncTarget`], [`Location`], [`Space`], [`EnrolmentToken`]. In every workload space:
+//! [`Placement`]. [`root_crds`] and [`workload_crds`] are what a space must hold to serve them; the files in `crds/`
+//! show them as they are sent.
+//!
+//! The schemas refuse what cannot be meant and write every default; the types accept unknown fields, so that an older
+//! hub reads objects of a newer one. What the types cannot read is an error of one object, by [`decode`], never of a
+//! whole list. [`Selector`] is a label selector that was checked.
+//!
+//! No I/O, no clock, no async.
+
+#![expect(clippy::duplicated_attributes, reason = "two printer columns may well have the same type and priority")]
+
+mod crds;
+mod decode;
+mod enrolment_token;
+mod location;
+mod placement;
+mod schema;
+mod selector;
+mod space;
+mod sync_target;
+
+pub use crds::{crds, root_crds, workload_crds};
+pub use decode::{DecodeError, decode};
+pub use enrolment_token::{EnrolmentToken, EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
+pub use location::{Location, LocationSpec, LocationStatus};
+pub use placement::{
+    ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, ObjectClause, Ordering, Placement,
+    PlacementSpec, PlacementStatus, Problem, Prune, Recreate, StatusPolicy, StatusReturn, Takeover, WhenStale,
+};
+pub use selector::{Requirement, Selector, SelectorError};
+pub use space::{
+    Allow, EmbeddedSpace, Impersonate, KindPattern, KindPatternError, KubeconfigSpace, SecretReference, Space,
+    SpaceProvider, SpaceProviderError, SpaceSpec, SpaceStatus,
+};
+pub use sync_target::{
+    Decommission, Poll, PollProfile, SetVersion, SyncTarget, SyncTargetPhase, SyncTargetSpec, SyncTargetStatus,
+};
+
+/// The API group of everything here.
+pub const GROUP: &str = "tideline.dev";
+/// The one version that is served.
+pub const VERSION: &str = "v1alpha1";
+/// The category that lists all kinds: `kubectl get tideline`.
+pub const CATEGORY: &str = "tideline";

@@ -1,0 +1,305 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tideline_common as common;
+
+use crate::schema;
+
+/// Which objects go where, and how.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "tideline.dev",
+    version = "v1alpha1",
+    kind = "Placement",
+    plural = "placements",
+    singular = "placement",
+    shortname = "pl",
+    category = "tideline",
+    status = "PlacementStatus",
+    derive = "PartialEq",
+    doc = "Assigns objects of this space to workload clusters: what, where, and how.",
+    printcolumn(name = "Targets", type_ = "integer", json_path = ".status.targets"),
+    printcolumn(name = "Objects", type_ = "integer", json_path = ".status.objects"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Problem", type_ = "string", json_path = ".status.problems[0].message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlacementSpec {
+    /// Where: the targets of every Location that any of these selectors selects by label. An empty selector selects
+    /// all; no selectors select none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::label_selectors")]
+    pub locations: Vec<LabelSelector>,
+    /// Where: the SyncTargets that any of these selectors selects by label.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::label_selectors")]
+    pub targets: Vec<LabelSelector>,
+    /// Takes only this many of the selected targets. A choice once made stays while its target is selected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub number_of_targets: Option<u32>,
+    /// What: the objects that any of these clauses selects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 64, "x-kubernetes-list-type" = "atomic"))]
+    pub objects: Vec<ObjectClause>,
+    /// In which order.
+    pub ordering: Ordering,
+}
+
+/// Selects objects that meet all of its criteria, and says how they are kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectClause {
+    /// The API group of the objects; empty is the core group.
+    #[schemars(length(max = 253))]
+    pub api_group: String,
+    /// The resources in that group, by plural name in lower case; * means all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::names")]
+    pub resources: Vec<String>,
+    /// The namespaces of the objects, by name. Cluster-scoped objects are in none. Empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::names")]
+    pub namespaces: Vec<String>,
+    /// The namespaces of the objects, by label: any of these. Cluster-scoped objects are in none. Empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::label_selectors")]
+    pub namespace_selectors: Vec<LabelSelector>,
+    /// The objects, by label: any of these. Empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::label_selectors")]
+    pub object_selectors: Vec<LabelSelector>,
+    /// The objects, by name. Empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::names")]
+    pub names: Vec<String>,
+    /// How the objects are kept at their targets.
+    pub apply: ApplyPolicy,
+    /// How their state comes back.
+    pub status: StatusPolicy,
+}
+
+/// How objects are kept at their targets. Where several Placements assign one object, the least destructive value of
+/// each field holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApplyPolicy {
+    /// Continuous follows the source; CreateOnly creates and then leaves alone.
+    pub mode: ApplyMode,
+    /// What happens to a field that another manager owns: Force takes it; Report leaves it out and reports it.
+    pub conflicts: ConflictPolicy,
+    /// Whether an object that was there before is taken over: Never, Always, or IfUnmanaged, where nothing else manages
+    /// it.
+    pub takeover: Takeover,
+    /// Whether an object is deleted and created again when an immutable field changed. Never applied to CRDs,
+    /// PersistentVolumeClaims and Namespaces.
+    pub recreate: Recreate,
+    /// What becomes of the local object when it is no longer assigned.
+    pub prune: Prune,
+    /// Whether prune holds also for objects that were taken over. Otherwise those are orphaned.
+    pub prune_adopted: bool,
+    /// What happens to a local change of a placed field: Correct reverts it; Report only says so.
+    pub drift: DriftPolicy,
+    /// Exceptions for single fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend(
+        "maxItems" = 64,
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["path"]
+    ))]
+    pub fields: Vec<FieldPolicy>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApplyMode {
+    #[default]
+    Continuous,
+    CreateOnly,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConflictPolicy {
+    #[default]
+    Force,
+    Report,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Takeover {
+    Never,
+    #[default]
+    IfUnmanaged,
+    Always,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Recreate {
+    #[default]
+    Never,
+    OnImmutable,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Prune {
+    #[default]
+    Delete,
+    Orphan,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DriftPolicy {
+    #[default]
+    Correct,
+    Report,
+}
+
+/// An exception for one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldPolicy {
+    /// The field, as a JSON pointer (RFC 6901) such as /spec/replicas.
+    #[schemars(length(max = 1024), regex(pattern = r"^(/([^~/]|~[01])*)+$"))]
+    pub path: String,
+    /// Continuous follows the source; Initial is set at creation and then left to the target; Ignored is never sent.
+    pub mode: FieldMode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FieldMode {
+    Continuous,
+    Initial,
+    Ignored,
+}
+
+/// How the state of placed objects comes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusPolicy {
+    /// What is written into the status of the source. Auto: the status of the target where there is exactly one, a
+    /// summary where there are several. Never: nothing; rollups and reports tell.
+    pub r#return: StatusReturn,
+    /// What happens to a status whose target is stale. Keep leaves it as last seen; Unknown turns its Ready and Available
+    /// conditions to Unknown.
+    pub when_stale: WhenStale,
+    /// StatusCollectors that apply, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::names")]
+    pub collectors: Vec<String>,
+    /// Resources made from the placed objects at the targets that are counted as well, such as replicasets and pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::names")]
+    pub associated: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StatusReturn {
+    #[default]
+    Auto,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WhenStale {
+    #[default]
+    Keep,
+    Unknown,
+}
+
+/// In which order objects are applied at a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ordering {
+    /// Whether a wave waits until the objects of the wave before it are ready.
+    pub readiness_gate: bool,
+}
+
+/// What the Placement resolved to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlacementStatus {
+    /// The generation that this status describes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Targets selected.
+    pub targets: u32,
+    /// Objects selected.
+    pub objects: u32,
+    /// Conditions by the Kubernetes conventions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// What does not work, the worst first, at most PROBLEMS_MAX.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = PlacementStatus::PROBLEMS_MAX, "x-kubernetes-list-type" = "atomic"))]
+    pub problems: Vec<Problem>,
+}
+
+impl PlacementStatus {
+    /// Problems shown; the conditions count them all. Twenty fit on a screen, and 20 × 1 KiB of message keep the object
+    /// far from any limit of a store.
+    pub const PROBLEMS_MAX: usize = 20;
+    /// Bytes of one problem's message.
+    pub const PROBLEM_MESSAGE_MAX: usize = 1024;
+}
+
+/// One thing that does not work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Problem {
+    /// The reason, in CamelCase, as conditions and metrics give it.
+    pub reason: String,
+    /// The object it concerns, as resource.group namespace/name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The SyncTarget it concerns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// What to know and do.
+    #[schemars(length(max = PlacementStatus::PROBLEM_MESSAGE_MAX))]
+    pub message: String,
+}
+
+/// Converts an enum of the API into the one of the wire, value by value.
+macro_rules! to_wire {
+    ($name:ident { $($variant:ident),+ }) => {
+        impl From<$name> for common::$name {
+            fn from(value: $name) -> Self {
+                match value { $($name::$variant => Self::$variant),+ }
+            }
+        }
+    };
+}
+
+to_wire!(ApplyMode { Continuous, CreateOnly });
+to_wire!(ConflictPolicy { Force, Report });
+to_wire!(Takeover { Never, IfUnmanaged, Always });
+to_wire!(Recreate { Never, OnImmutable });
+to_wire!(Prune { Delete, Orphan });
+to_wire!(DriftPolicy { Correct, Report });
+to_wire!(FieldMode { Continuous, Initial, Ignored });
+
+impl From<ApplyPolicy> for common::ApplyPolicy {
+    /// Orders the exceptions by path; of several for one path the least destructive holds.
+    fn from(policy: ApplyPolicy) -> Self {
+        let ApplyPolicy { mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = policy;
+        let unordered = Self {
+            mode: mode.into(),
+            conflicts: conflicts.into(),
+            takeover: takeover.into(),
+            recreate: recreate.into(),
+            prune: prune.into(),
+            prune_adopted: if prune_adopted { common::PruneAdopted::AsCreated } else { common::PruneAdopted::Orphan },
+            drift: drift.into(),
+            fields: fields
+                .into_iter()
+                .map(|FieldPolicy { path, mode }| common::FieldPolicy { path, mode: mode.into() })
+                .collect(),
+        };
+        unordered.merge(&unordered)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// What the hub knows and wants of one workload cluster.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "tideline.dev",
+    version = "v1alpha1",
+    kind = "SyncTarget",
+    plural = "synctargets",
+    singular = "synctarget",
+    shortname = "stgt",
+    category = "tideline",
+    status = "SyncTargetStatus",
+    derive = "PartialEq",
+    doc = "The inventory record of one workload cluster. Its UID is the identity of the target: a record made anew under the same name is another target.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Agent", type_ = "string", json_path = ".status.agentVersion"),
+    printcolumn(name = "Kubernetes", type_ = "string", json_path = ".status.kubernetesVersion"),
+    printcolumn(name = "Last Contact", type_ = "date", json_path = ".status.lastContact"),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired.revision", priority = 1),
+    printcolumn(name = "Applied", type_ = "integer", json_path = ".status.applied.revision", priority = 1),
+    printcolumn(name = "Unschedulable", type_ = "boolean", json_path = ".spec.unschedulable", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SyncTargetSpec {
+    /// Facts about the cluster that expressions and templates may read.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub properties: BTreeMap<String, String>,
+    /// Keeps new assignments away from this target; those it has stay.
+    pub unschedulable: bool,
+    /// How the agent asks for news.
+    pub poll: Poll,
+    /// Ends the management of this cluster, and says what becomes of what was placed there. Unset: managed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decommission: Option<Decommission>,
+}
+
+/// How an agent asks for news.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Poll {
+    /// Default asks all the time, so that changes arrive at once. Metered asks every 15 minutes to 24 hours, and
+    /// reports conditions only.
+    pub profile: PollProfile,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PollProfile {
+    #[default]
+    Default,
+    Metered,
+}
+
+/// What becomes of placed objects when a cluster is no longer managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Decommission {
+    Keep,
+    Remove,
+}
+
+/// What the hub has seen of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SyncTargetStatus {
+    /// Pending until the agent first spoke; Ready while it is heard; Stale when it was not heard in time; Unknown when
+    /// the hub cannot tell yet, as after its own restart.
+    pub phase: SyncTargetPhase,
+    /// The version of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
+    /// The version of the cluster's API server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes_version: Option<String>,
+    /// When the agent was last heard. Filled in when read; stored only now and then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub last_contact: Option<Time>,
+    /// The desired set as the hub last published it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired: Option<SetVersion>,
+    /// The desired set that the agent last applied in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied: Option<SetVersion>,
+    /// Conditions by the Kubernetes conventions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SyncTargetPhase {
+    Pending,
+    Ready,
+    Stale,
+    /// Also a phase that a newer hub wrote.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// The name of a desired set within its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetVersion {
+    /// Counts how often the history of this target began anew.
+    pub epoch: u64,
+    /// The commit number of the ledger.
+    pub revision: u64,
+}
