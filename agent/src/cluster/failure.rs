@@ -94,10 +94,14 @@ impl Refused {
         matches!(self, Self::Status { code: 409, status, .. } if status.reason == "AlreadyExists")
     }
 
-    /// A 409 that speaks of the object's identity or version, not of field managers.
+    /// It speaks of the object's identity or version, not of field managers or content. A UID that is another's is
+    /// refused as a field that cannot change (422), one where nothing is as a conflict (409).
     pub(super) fn is_stale(&self) -> bool {
         match self {
             Self::Status { code: 409, status, .. } => status.reason == "Conflict" && field_conflicts(status).is_empty(),
+            Self::Status { code: 422, status, .. } => {
+                status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid")
+            }
             Self::Status { .. } | Self::Local(_) => false,
         }
     }

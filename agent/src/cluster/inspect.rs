@@ -80,8 +80,8 @@ pub(super) async fn definition(
 #[derive(Deserialize)]
 struct Page {
     metadata: ListMeta,
-    #[serde(default)]
-    items: Vec<Item>,
+    /// Null where there are none, for some kinds.
+    items: Option<Vec<Item>>,
 }
 
 #[derive(Deserialize)]
@@ -125,7 +125,7 @@ impl<'a> Census<'a> {
                     });
                 }
             };
-            for item in page.items {
+            for item in page.items.unwrap_or_default() {
                 self.count(resource, item.metadata);
             }
             if self.ours.len() + self.owned.len() > OBJECTS_MAX {

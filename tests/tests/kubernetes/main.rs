@@ -1,3 +1,4 @@
 //! Tests on real Kubernetes: one binary, so that cargo does not start its clusters side by side with another's.
 
+mod agent_cluster;
 mod harness;

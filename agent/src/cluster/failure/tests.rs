@@ -113,6 +113,10 @@ fn a_field_conflict_names_manager_and_field_and_is_not_stale() {
     assert_eq!(conflict.failure().reason, Reason::FieldConflict);
     assert!(!conflict.is_stale());
     assert!(refused(409, json!({"message": "UID", "reason": "Conflict"})).is_stale());
+    let other = json!({"message": "invalid", "reason": "Invalid", "details": {"causes": [
+        {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]}});
+    assert!(refused(422, other).is_stale());
+    assert!(!refused(422, json!({"message": "invalid", "reason": "Invalid"})).is_stale());
     assert!(refused(409, json!({"message": "there", "reason": "AlreadyExists"})).is_already_there());
 }
 

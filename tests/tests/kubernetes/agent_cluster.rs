@@ -1,0 +1,447 @@
+//! The agent's hands and eyes at a real API server: what its operations do, and what its watches tell.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, from_value, json};
+use tideline_agent::cluster::{Bodies, Executor, Kinds, Scope, Watches, connect};
+use tideline_agent::core::{ApplyTakeover, Event, Observed, Op, OpResult, Served};
+use tideline_common::{
+    ApplyPolicy, ConflictPolicy, Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, MARK_ANNOTATION,
+    MARK_LABEL, Mark, ObjectKey, Origin, Prune, PruneAdopted, Reason, SourceRef, SpaceName, TargetId, Uid,
+};
+use tideline_tests::kubernetes::{Cluster, ClusterOptions};
+use tideline_tests::require_kubernetes;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct Texts(Mutex<BTreeMap<Digest, Arc<str>>>);
+
+impl Bodies for Texts {
+    fn body(&self, input: Digest) -> Result<Arc<str>, String> {
+        self.0.lock().unwrap().get(&input).cloned().ok_or_else(|| "no such body".to_owned())
+    }
+}
+
+/// A real cluster with the agent's executor beside it.
+struct Bench {
+    cluster: Cluster,
+    client: Client,
+    kinds: Arc<Kinds>,
+    texts: Arc<Texts>,
+    executor: Executor,
+}
+
+impl Bench {
+    async fn start(assets: &tideline_tests::kubernetes::Assets) -> Result<Self> {
+        let cluster = Cluster::start(assets, ClusterOptions::default()).await?;
+        let client = connect(Some(cluster.kubeconfig_path())).await?;
+        let kinds = Arc::new(Kinds::new(client.clone()));
+        let texts = Arc::new(Texts::default());
+        let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&texts) as _);
+        Ok(Self { cluster, client, kinds, texts, executor })
+    }
+
+    async fn execute(&self, op: Op) -> OpResult {
+        self.executor.execute(scope(), &op).await
+    }
+
+    async fn written(&self, op: Op) -> Result<Observed> {
+        match self.execute(op).await {
+            OpResult::Written { observed, .. } => Ok(*observed),
+            other => bail!("not written: {other:?}"),
+        }
+    }
+
+    /// An entry for a body, which the executor finds.
+    fn entry(&self, body: &Value) -> Arc<Entry> {
+        let text = body.to_string();
+        let input = Digest::of(text.as_bytes());
+        self.texts.0.lock().unwrap().insert(input, text.into());
+        let field = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = field("/apiVersion").split_once('/').unwrap_or(("", field("/apiVersion")));
+        let kind = GroupKind::new(group, field("/kind"));
+        Arc::new(Entry {
+            key: ObjectKey::new(kind, field("/metadata/namespace"), field("/metadata/name")),
+            version: version.into(),
+            source: SourceRef {
+                space: SpaceName::root(),
+                uid: uid("source"),
+                namespace: "default".into(),
+                name: "it".into(),
+            },
+            generation: 1,
+            state: EntryState::Apply,
+            input,
+            policy: ApplyPolicy::default().digest(),
+            wave: 0,
+            impersonate: None,
+            implied: false,
+        })
+    }
+
+    fn create(&self, body: &Value) -> Op {
+        let entry = self.entry(body);
+        Op::Create { mark: mark(&entry), policy: Arc::default(), entry }
+    }
+
+    fn apply(&self, body: &Value, uid: &Uid, takeover: ApplyTakeover, policy: ApplyPolicy) -> Op {
+        let entry = self.entry(body);
+        Op::Apply { mark: mark(&entry), policy: Arc::new(policy), entry, uid: uid.clone(), takeover }
+    }
+}
+
+fn scope() -> Scope {
+    Scope { hub: HubId::from_uuid(Uuid::from_u128(1)), target: TargetId::from_uuid(Uuid::from_u128(2)) }
+}
+
+fn uid(text: &str) -> Uid {
+    text.parse().expect("a UID")
+}
+
+fn mark(entry: &Entry) -> Arc<Mark> {
+    Arc::new(Mark {
+        v: 1,
+        hub: scope().hub,
+        target: scope().target,
+        source: entry.source.clone(),
+        local: entry.key.clone(),
+        generation: entry.generation,
+        input: entry.input,
+        prune: Prune::Delete,
+        prune_adopted: PruneAdopted::Orphan,
+        origin: Origin::Created,
+    })
+}
+
+fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
+}
+
+fn deployment(name: &str, replicas: Option<i32>, image: &str) -> Value {
+    let mut body = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+        },
+    });
+    if let Some(replicas) = replicas {
+        body["spec"]["replicas"] = json!(replicas);
+    }
+    body
+}
+
+fn initial_replicas() -> ApplyPolicy {
+    let fields = vec![FieldPolicy { path: "/spec/replicas".to_owned(), mode: FieldMode::Initial }];
+    ApplyPolicy { fields, ..ApplyPolicy::default() }
+}
+
+fn failed_with(result: &OpResult, expected: Reason) {
+    assert!(matches!(result, OpResult::Failed { reason, .. } if *reason == expected), "{expected}: {result:?}");
+}
+
+#[tokio::test]
+async fn operations_touch_only_the_object_they_are_pinned_to() -> Result<()> {
+    let assets = require_kubernetes!();
+    let bench = Bench::start(&assets).await?;
+    let config_maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "default");
+    let default = ApplyPolicy::default;
+
+    let created = bench.written(bench.create(&config_map("a", json!({"x": "1", "y": "1"})))).await?;
+    assert!(created.labelled && created.managed.is_some() && created.mark.is_some(), "{created:?}");
+    let again = bench.execute(bench.create(&config_map("a", json!({})))).await;
+    assert!(matches!(&again, OpResult::Exists(found) if found.uid == created.uid), "{again:?}");
+
+    let other = uid("00000000-0000-4000-8000-000000000000");
+    let body = config_map("a", json!({"x": "2"}));
+    let wrong = bench.execute(bench.apply(&body, &other, ApplyTakeover::None, default())).await;
+    assert!(matches!(wrong, OpResult::PreconditionFailed), "{wrong:?}");
+    assert_eq!(config_maps.get("a").await?.data.context("data")?["x"], "1");
+    let absent = config_map("absent", json!({}));
+    let nothing = bench.execute(bench.apply(&absent, &other, ApplyTakeover::None, default())).await;
+    assert!(matches!(nothing, OpResult::PreconditionFailed), "{nothing:?}");
+    assert!(config_maps.get_opt("absent").await?.is_none(), "an apply pinned to a UID created");
+
+    // What the POST owned must go when the first apply does not name it.
+    let applied = bench.written(bench.apply(&body, &created.uid, ApplyTakeover::Posted, default())).await?;
+    let data = config_maps.get("a").await?.data.context("data")?;
+    assert_eq!(data, BTreeMap::from([("x".to_owned(), "2".to_owned())]));
+    let same = bench.written(bench.apply(&body, &created.uid, ApplyTakeover::None, default())).await?;
+    assert_eq!((&same.managed, &same.resource_version), (&applied.managed, &applied.resource_version));
+
+    let key = created.key.clone();
+    let delete = |uid: &Uid| Op::Delete { key: key.clone(), version: "v1".into(), uid: uid.clone() };
+    let wrong = bench.execute(delete(&other)).await;
+    assert!(matches!(wrong, OpResult::PreconditionFailed), "{wrong:?}");
+    config_maps
+        .patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": ["test.example/hold"]}})))
+        .await?;
+    let held = bench.execute(delete(&created.uid)).await;
+    assert!(matches!(held, OpResult::Finalizing), "{held:?}");
+    config_maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await?;
+    let gone = bench.execute(delete(&created.uid)).await;
+    assert!(matches!(gone, OpResult::Gone), "{gone:?}");
+    let get = bench.execute(Op::Get { key: key.clone(), version: "v1".into() }).await;
+    assert!(matches!(get, OpResult::Gone), "{get:?}");
+
+    let mut elsewhere = config_map("a", json!({}));
+    elsewhere["metadata"]["namespace"] = json!("absent");
+    failed_with(&bench.execute(bench.create(&elsewhere)).await, Reason::NamespaceUnavailable);
+    let unknown =
+        json!({"apiVersion": "test.example/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "default"}});
+    failed_with(&bench.execute(bench.create(&unknown)).await, Reason::KindMissing);
+    let mut invalid = deployment("bad", Some(-1), "web:1");
+    failed_with(&bench.execute(bench.create(&invalid)).await, Reason::Invalid);
+    invalid = deployment("web", Some(1), "web:1");
+    let web = bench.written(bench.create(&invalid)).await?;
+    invalid["spec"]["selector"]["matchLabels"] = json!({"app": "other"});
+    invalid["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
+    failed_with(
+        &bench.execute(bench.apply(&invalid, &web.uid, ApplyTakeover::Posted, default())).await,
+        Reason::Immutable,
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn fields_change_hands_as_policies_say() -> Result<()> {
+    let assets = require_kubernetes!();
+    let bench = Bench::start(&assets).await?;
+    let config_maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "default");
+    let deployments: Api<Deployment> = Api::namespaced(bench.client.clone(), "default");
+    let replicas =
+        async |name: &str| -> Result<Option<i32>> { Ok(deployments.get(name).await?.spec.context("spec")?.replicas) };
+
+    // Adopted: what we applied and drop goes, what we never applied stays.
+    let foreign: ConfigMap = from_value(config_map("adopted", json!({"ours": "1", "theirs": "1"})))?;
+    let foreign = config_maps
+        .create(&PostParams { field_manager: Some("helper".to_owned()), ..PostParams::default() }, &foreign)
+        .await?;
+    let adopted = uid(foreign.metadata.uid.as_deref().unwrap_or_default());
+    let with = config_map("adopted", json!({"ours": "1"}));
+    bench.written(bench.apply(&with, &adopted, ApplyTakeover::Adopt, ApplyPolicy::default())).await?;
+    let without = config_map("adopted", json!({}));
+    let kept = bench.written(bench.apply(&without, &adopted, ApplyTakeover::None, ApplyPolicy::default())).await?;
+    let data = config_maps.get("adopted").await?.data.context("data")?;
+    assert_eq!(data, BTreeMap::from([("theirs".to_owned(), "1".to_owned())]));
+
+    // Orphaned: nothing of ours is left but the data.
+    let orphan = Op::Orphan { key: kept.key.clone(), version: "v1".into(), uid: adopted.clone() };
+    let orphaned = bench.written(orphan).await?;
+    assert!(orphaned.managed.is_none() && orphaned.mark.is_none() && !orphaned.labelled, "{orphaned:?}");
+    let left = config_maps.get("adopted").await?;
+    assert!(!left.metadata.labels.unwrap_or_default().contains_key(MARK_LABEL));
+    assert!(!left.metadata.annotations.unwrap_or_default().contains_key(MARK_ANNOTATION));
+    assert_eq!(left.data.context("data")?.len(), 1);
+
+    // An object that only we wrote keeps its data too, and loses its managedFields for good.
+    let only_ours = bench.written(bench.create(&config_map("only", json!({"a": "1"})))).await?;
+    let orphan = Op::Orphan { key: only_ours.key.clone(), version: "v1".into(), uid: only_ours.uid.clone() };
+    let orphaned = bench.written(orphan).await?;
+    assert!(orphaned.managed.is_none() && !orphaned.labelled, "{orphaned:?}");
+    assert_eq!(config_maps.get("only").await?.data.context("data")?["a"], "1");
+
+    // Another manager's field is left alone and named; the rest is applied.
+    let created = bench.written(bench.create(&deployment("shared", Some(2), "web:1"))).await?;
+    let scale = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 5}});
+    deployments.patch("shared", &PatchParams::apply("scaler").force(), &Patch::Apply(&scale)).await?;
+    let report = ApplyPolicy { conflicts: ConflictPolicy::Report, ..ApplyPolicy::default() };
+    let body = deployment("shared", Some(2), "web:2");
+    let result = bench.execute(bench.apply(&body, &created.uid, ApplyTakeover::Posted, report)).await;
+    let OpResult::Written { conflicts, .. } = &result else { bail!("{result:?}") };
+    let named: Vec<_> = conflicts.iter().map(|it| (it.manager.as_str(), it.field.as_str())).collect();
+    assert_eq!(named, [("scaler", ".spec.replicas")]);
+    let shared = deployments.get("shared").await?.spec.context("spec")?;
+    let image = shared.template.spec.context("spec")?.containers[0].image.clone();
+    assert_eq!((shared.replicas, image.as_deref()), (Some(5), Some("web:2")));
+
+    // Initial: set at first, then the target's; and gone when the source drops it.
+    let created = bench.written(bench.create(&deployment("initial", Some(3), "web:1"))).await?;
+    let body = deployment("initial", Some(3), "web:2");
+    bench.written(bench.apply(&body, &created.uid, ApplyTakeover::Posted, initial_replicas())).await?;
+    assert_eq!(replicas("initial").await?, Some(3));
+    deployments
+        .patch(
+            "initial",
+            &PatchParams { field_manager: Some("scaler".to_owned()), ..PatchParams::default() },
+            &Patch::Merge(json!({"spec": {"replicas": 7}})),
+        )
+        .await?;
+    let body = deployment("initial", Some(4), "web:3");
+    bench.written(bench.apply(&body, &created.uid, ApplyTakeover::None, initial_replicas())).await?;
+    assert_eq!(replicas("initial").await?, Some(7));
+
+    let created = bench.written(bench.create(&deployment("dropped", Some(3), "web:1"))).await?;
+    let body = deployment("dropped", Some(3), "web:2");
+    bench.written(bench.apply(&body, &created.uid, ApplyTakeover::Posted, initial_replicas())).await?;
+    let body = deployment("dropped", None, "web:2");
+    bench.written(bench.apply(&body, &created.uid, ApplyTakeover::None, initial_replicas())).await?;
+    assert_eq!(replicas("dropped").await?, Some(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_look_into_a_namespace_or_definition_counts_what_is_foreign() -> Result<()> {
+    let assets = require_kubernetes!();
+    let bench = Bench::start(&assets).await?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let shop = bench.written(bench.create(&namespace)).await?;
+    let inspect = |key: &ObjectKey| Op::Inspect { key: key.clone(), version: "v1".into() };
+    let look = async |key: &ObjectKey| match bench.execute(inspect(key)).await {
+        OpResult::Emptiness { foreign, example, ours } => Ok((foreign, example, ours)),
+        other => bail!("{other:?}"),
+    };
+    assert_eq!(look(&shop.key).await?, (0, None, 0));
+
+    let mut ours = config_map("ours", json!({}));
+    ours["metadata"]["namespace"] = json!("shop");
+    let ours = bench.written(bench.create(&ours)).await?;
+    let config_maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "shop");
+    let child = json!({"metadata": {"name": "child", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "ours", "uid": ours.uid}]}});
+    config_maps.create(&PostParams::default(), &from_value(child)?).await?;
+    config_maps.create(&PostParams::default(), &from_value(json!({"metadata": {"name": "kube-root-ca.crt"}}))?).await?;
+    assert_eq!(look(&shop.key).await?, (0, None, 1));
+    config_maps.create(&PostParams::default(), &from_value(json!({"metadata": {"name": "stranger"}}))?).await?;
+    assert_eq!(look(&shop.key).await?, (1, Some("ConfigMap shop/stranger".to_owned()), 1));
+
+    let definition = bench.written(bench.create(&thing_definition())).await?;
+    established(&bench).await?;
+    assert_eq!(look(&definition.key).await?, (0, None, 0));
+    let thing = "{apiVersion: test.example/v1, kind: Thing, metadata: {name: a, namespace: shop}}";
+    bench.cluster.kubectl().run_with_input(&["create", "-f", "-"], thing).await?;
+    assert_eq!(look(&definition.key).await?, (1, Some("Thing.test.example shop/a".to_owned()), 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Result<()> {
+    let assets = require_kubernetes!();
+    let mut bench = Bench::start(&assets).await?;
+    let (sender, mut events) = mpsc::channel(64);
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let mut watches = Watches::new(bench.client.clone(), Arc::clone(&bench.kinds), sender, tasks.clone(), stop.clone());
+
+    let created = bench.written(bench.create(&config_map("a", json!({"x": "1"})))).await?;
+    let unmarked: ConfigMap = from_value(json!({"metadata": {"name": "unmarked"}}))?;
+    Api::<ConfigMap>::namespaced(bench.client.clone(), "default").create(&PostParams::default(), &unmarked).await?;
+    let config_map_kind = GroupKind::new("", "ConfigMap");
+    let thing_kind = GroupKind::new("test.example", "Thing");
+    let definition_kind = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+    let kinds = [&config_map_kind, &thing_kind, &definition_kind].map(|kind| (kind.clone(), Arc::from("v1")));
+    watches.set(scope(), BTreeMap::from(kinds));
+
+    let listed = until(&mut events, |event| match event {
+        Event::Listed { kind, objects } if *kind == config_map_kind => Some(objects.clone()),
+        _ => None,
+    });
+    let listed = listed.await?;
+    // What a write returned is what a list shows: "unchanged" rests on it.
+    let facts = |it: &Observed| (it.uid.clone(), it.resource_version.clone(), it.managed, it.mark.clone());
+    assert_eq!(listed.iter().map(facts).collect::<Vec<_>>(), [facts(&created)]);
+
+    let body = config_map("a", json!({"x": "2"}));
+    let op = bench.apply(&body, &created.uid, ApplyTakeover::Posted, ApplyPolicy::default());
+    let applied = bench.written(op).await?;
+    until(&mut events, |event| match event {
+        Event::Observed(it) if it.resource_version == applied.resource_version => {
+            Some(assert_eq!(facts(it), facts(&applied)))
+        }
+        _ => None,
+    })
+    .await?;
+
+    watches.relist(std::slice::from_ref(&config_map_kind));
+    until(&mut events, |event| matches!(event, Event::Listed { kind, .. } if *kind == config_map_kind).then_some(()))
+        .await?;
+
+    // A kind that appears is noticed by its definition, long before the next look.
+    bench.written(bench.create(&thing_definition())).await?;
+    let served = until(&mut events, |event| match event {
+        Event::Kind { kind, served: served @ Served::Yes { .. } } if *kind == thing_kind => Some(*served),
+        _ => None,
+    });
+    assert_eq!(served.await?, Served::Yes { namespaced: true, status: true });
+
+    // An API server that goes away is a lost watch, and comes back as a list.
+    bench.cluster.stop_apiserver()?;
+    until(&mut events, |event| {
+        matches!(event, Event::WatchLost { kind, reason: Reason::Unavailable, .. } if *kind == config_map_kind)
+            .then_some(())
+    })
+    .await?;
+    bench.cluster.restart_apiserver().await?;
+    until(&mut events, |event| matches!(event, Event::Listed { kind, .. } if *kind == config_map_kind).then_some(()))
+        .await?;
+
+    let delete = Op::Delete { key: created.key.clone(), version: "v1".into(), uid: created.uid.clone() };
+    assert!(matches!(bench.execute(delete).await, OpResult::Gone));
+    until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
+        .await?;
+    stop.cancel();
+    tasks.close();
+    tokio::time::timeout(SOON, tasks.wait()).await.context("a watch did not end")?;
+    Ok(())
+}
+
+/// Waits for an event that `pick` picks.
+async fn until<T>(events: &mut mpsc::Receiver<Event>, mut pick: impl FnMut(&Event) -> Option<T>) -> Result<T> {
+    let mut seen = Vec::new();
+    let found = tokio::time::timeout(SOON, async {
+        loop {
+            let event = events.recv().await?;
+            if let Some(found) = pick(&event) {
+                return Some(found);
+            }
+            seen.push(format!("{event:?}"));
+        }
+    });
+    match found.await {
+        Ok(found) => found.context("the watches ended"),
+        Err(_elapsed) => bail!("it did not come; instead: {seen:#?}"),
+    }
+}
+
+fn thing_definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.test.example"},
+        "spec": {
+            "group": "test.example",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    })
+}
+
+async fn established(bench: &Bench) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(bench.client.clone());
+    let condition = kube::runtime::conditions::is_crd_established();
+    let wait = kube::runtime::wait::await_condition(definitions, "things.test.example", condition);
+    tokio::time::timeout(SOON, wait).await.context("the definition is not established")??;
+    let namespaces: Api<Namespace> = Api::all(bench.client.clone());
+    namespaces.get("shop").await?;
+    Ok(())
+}
