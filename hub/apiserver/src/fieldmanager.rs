@@ -19,17 +19,16 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-pub use self::managed::{BadEntry, Manager, Operation};
+pub(crate) use self::managed::{BadEntry, Manager, Operation};
 use self::managed::{Managers, Owned};
-pub use self::path::{BadElement, PathElement, Scalar};
-pub use self::set::Set;
-pub use self::walk::Mismatch;
+pub(crate) use self::set::Set;
+pub(crate) use self::walk::Mismatch;
 use self::walk::{Comparison, Duplicates};
 use crate::schema::TypeRef;
 
 /// Who writes, through what, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     /// The field manager; `unknown` where empty.
     pub manager: &'a str,
     /// Of the request, such as `apps/v1`.
@@ -44,14 +43,14 @@ pub struct Writer<'a> {
 
 /// Whether an apply takes over fields that others own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Force {
+pub(crate) enum Force {
     No,
     Yes,
 }
 
 /// The object to store.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written {
+pub(crate) struct Written {
     pub object: Value,
     /// False when nothing differs from the live object, managedFields included: nothing to store.
     pub changed: bool,
@@ -59,7 +58,7 @@ pub struct Written {
 
 /// Why an apply is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ApplyError {
+pub(crate) enum ApplyError {
     /// 409, reason Conflict, with one cause of type FieldManagerConflict per conflict.
     #[error("{0}")]
     Conflicts(Conflicts),
@@ -79,11 +78,11 @@ pub enum ApplyError {
 
 /// All conflicts of an apply, by manager and then by field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflicts(pub Vec<Conflict>);
+pub(crate) struct Conflicts(pub Vec<Conflict>);
 
 /// A field that another manager owns with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub(crate) struct Conflict {
     /// As it is shown: `"kubectl" using apps/v1`.
     pub manager: String,
     /// Such as `.spec.replicas`; the cause's `field`.
@@ -92,7 +91,7 @@ pub struct Conflict {
 
 impl Conflict {
     /// The message of the cause.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         format!("conflict with {}", self.manager)
     }
 }
@@ -118,7 +117,7 @@ impl fmt::Display for Conflicts {
 
 /// Fields that an endpoint resets and so never owns: status on the object, all but status on
 /// `status`, for kinds that have the subresource.
-pub fn ignored_fields(has_status: bool, subresource: &str) -> Set {
+pub(crate) fn ignored_fields(has_status: bool, subresource: &str) -> Set {
     match (has_status, subresource) {
         (true, "") => Set::of_fields(&["status"]),
         (true, "status") => Set::of_fields(&["spec", "metadata.labels"]),
@@ -130,7 +129,7 @@ pub fn ignored_fields(has_status: bool, subresource: &str) -> Set {
 ///
 /// `applied` is what the client sent, with `apiVersion`, `kind` and `metadata.name` set. The caller
 /// sets uid, resourceVersion and the like afterwards; they are never owned.
-pub fn apply(
+pub(crate) fn apply(
     ty: TypeRef<'_>,
     live: Option<&Value>,
     applied: &Value,
@@ -215,7 +214,7 @@ fn apply_allowing(
 /// `new` is the object as it is to be stored; its own `managedFields` count as a real server counts
 /// them: entries are taken over, `[]` and `[{}]` forget all ownership, nothing or garbage leaves the
 /// live entries; through a subresource the live entries always stay.
-pub fn track_update(ty: TypeRef<'_>, live: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Written {
+pub(crate) fn track_update(ty: TypeRef<'_>, live: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Written {
     let theirs = new.pointer(MANAGED_FIELDS);
     let ours = || managed::decode(live.and_then(|live| live.pointer(MANAGED_FIELDS))).unwrap_or_default();
     let mut managers = if !writer.subresource.is_empty() {

@@ -23,21 +23,21 @@ use crate::schema::{Resource, TypeRef};
 
 /// A resource to describe.
 #[derive(Clone, Copy, Debug)]
-pub struct Endpoint<'a> {
+pub(crate) struct Endpoint<'a> {
     pub resource: &'a Resource,
     pub source: Source<'a>,
 }
 
 /// Where a resource's type comes from.
 #[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
+pub(crate) enum Source<'a> {
     Builtin(TypeRef<'a>),
     /// The `openAPIV3Schema` of the version as the CRD has it.
     Custom(Option<&'a Value>),
 }
 
 /// The OpenAPI v3 document of one group version; all endpoints must be of it.
-pub fn v3(group: &str, version: &str, endpoints: &[Endpoint<'_>]) -> Value {
+pub(crate) fn v3(group: &str, version: &str, endpoints: &[Endpoint<'_>]) -> Value {
     let mut components = Components::new(Dialect::V3);
     let mut paths = Map::new();
     for endpoint in endpoints {
@@ -54,7 +54,7 @@ pub fn v3(group: &str, version: &str, endpoints: &[Endpoint<'_>]) -> Value {
 }
 
 /// The OpenAPI v2 document of all group versions.
-pub fn v2(kubernetes_version: &str, endpoints: &[Endpoint<'_>]) -> Value {
+pub(crate) fn v2(kubernetes_version: &str, endpoints: &[Endpoint<'_>]) -> Value {
     let mut components = Components::new(Dialect::V2);
     let mut paths = Map::new();
     for endpoint in endpoints {
@@ -73,7 +73,7 @@ pub fn v2(kubernetes_version: &str, endpoints: &[Endpoint<'_>]) -> Value {
 ///
 /// `documents` maps the path of a document (`api/v1`, `apis/apps/v1`) to a hash of its content;
 /// `prefix` is what stands before `/openapi` in the server's own addresses, or nothing.
-pub fn v3_index(prefix: &str, documents: &BTreeMap<String, String>) -> Value {
+pub(crate) fn v3_index(prefix: &str, documents: &BTreeMap<String, String>) -> Value {
     let paths: Map<String, Value> = documents
         .iter()
         .map(|(path, hash)| {

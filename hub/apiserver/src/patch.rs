@@ -8,24 +8,24 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub use self::json::json_patch;
-pub use self::strategic::strategic_merge;
+pub(crate) use self::json::json_patch;
+pub(crate) use self::strategic::strategic_merge;
 
 /// Operations in one JSON patch, as in kube-apiserver.
-pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
+pub(crate) const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 
 /// Bytes that the copies of one JSON patch may add: twice what an object may hold (1.5 MiB).
-pub const JSON_PATCH_COPIED_BYTES_MAX: usize = 3 << 20;
+pub(crate) const JSON_PATCH_COPIED_BYTES_MAX: usize = 3 << 20;
 
 /// Items in one list that a strategic merge patch merges; matching costs the product of both sides'
 /// lengths, and 10,000 × 10,000 is more than a second.
-pub const MERGED_LIST_ITEMS_MAX: usize = 5_000;
+pub(crate) const MERGED_LIST_ITEMS_MAX: usize = 5_000;
 
 /// Why a patch is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// 400: the patch is not one.
     #[error("the patch is malformed: {0}")]
     Malformed(String),
@@ -39,7 +39,7 @@ pub enum Error {
 
 impl Error {
     /// The HTTP status that the error is answered with.
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         match self {
             Self::Malformed(_) => 400,
             Self::TooLarge(_) => 413,
@@ -49,7 +49,7 @@ impl Error {
 }
 
 /// Applies a merge patch (RFC 7386): null removes, objects merge, all else replaces.
-pub fn merge_patch(document: &Value, patch: &Value) -> Value {
+pub(crate) fn merge_patch(document: &Value, patch: &Value) -> Value {
     let Value::Object(patch) = patch else {
         return patch.clone();
     };
@@ -61,29 +61,6 @@ pub fn merge_patch(document: &Value, patch: &Value) -> Value {
         }
         let merged = merge_patch(out.get(name).unwrap_or(&Value::Null), value);
         out.insert(name.clone(), merged);
-    }
-    Value::Object(out)
-}
-
-/// The merge patch that turns `old` into `new`.
-pub fn diff(old: &Value, new: &Value) -> Value {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else {
-        return new.clone();
-    };
-    let mut out = Map::new();
-    for name in old.keys().filter(|name| !new.contains_key(*name)) {
-        out.insert(name.clone(), Value::Null);
-    }
-    for (name, value) in new {
-        match old.get(name) {
-            Some(before) if before == value => {}
-            Some(before) if before.is_object() && value.is_object() => {
-                out.insert(name.clone(), diff(before, value));
-            }
-            Some(_) | None => {
-                out.insert(name.clone(), value.clone());
-            }
-        }
     }
     Value::Object(out)
 }

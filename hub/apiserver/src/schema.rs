@@ -11,23 +11,24 @@ mod builder;
 mod table;
 #[cfg(test)]
 mod tests;
-pub mod validate;
+pub(crate) mod validate;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use self::builder::SchemaBuilder;
-pub use self::table::{Resource, Subresource, Table, builtin};
+pub(crate) use self::builder::SchemaBuilder;
+pub(crate) use self::table::api_version;
+pub(crate) use self::table::{Resource, Subresource, builtin};
 use crate::structural::Constraint;
 
 /// Index of a node in its [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(u32);
+pub(crate) struct NodeId(u32);
 
 impl NodeId {
     /// The free-form value, node 0 of every schema.
-    pub const ANY: Self = Self(0);
+    pub(crate) const ANY: Self = Self(0);
 
     fn index(self) -> usize {
         self.0 as usize
@@ -36,13 +37,13 @@ impl NodeId {
 
 /// An arena of nodes; immutable once built.
 #[derive(Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     nodes: Box<[Node]>,
 }
 
 impl Schema {
     /// The node at `id`, which must come from this schema.
-    pub fn at(&self, id: NodeId) -> TypeRef<'_> {
+    pub(crate) fn at(&self, id: NodeId) -> TypeRef<'_> {
         TypeRef { schema: self, id }
     }
 }
@@ -53,7 +54,7 @@ impl Schema {
     clippy::struct_excessive_bools,
     reason = "each is a keyword of the schema language, independent of the others"
 )]
-pub struct Node {
+pub(crate) struct Node {
     pub shape: Shape,
     /// The map, struct or free-form value is replaced as a whole by server-side apply.
     pub atomic: bool,
@@ -75,15 +76,13 @@ pub struct Node {
     pub preserve_unknown: bool,
     /// Server-side apply tolerates undeclared fields: this node or an ancestor preserves them.
     pub lenient: bool,
-    /// A whole object with `apiVersion`, `kind` and `metadata`.
-    pub embedded_resource: bool,
     /// Value validation of a custom resource's schema.
     pub constraint: Option<Box<Constraint>>,
 }
 
 /// What a value looks like in JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// Any JSON value.
     #[default]
     Any,
@@ -112,7 +111,7 @@ pub enum Shape {
 
 /// A declared field of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Field {
+pub(crate) struct Field {
     pub name: Box<str>,
     pub node: NodeId,
     pub required: bool,
@@ -120,7 +119,7 @@ pub struct Field {
 
 /// How the items of a list are told apart (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ListType {
+pub(crate) enum ListType {
     /// Replaced as a whole.
     #[default]
     Atomic,
@@ -132,7 +131,7 @@ pub enum ListType {
 
 /// How a strategic merge patch combines a value (`x-kubernetes-patch-strategy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PatchStrategy {
+pub(crate) enum PatchStrategy {
     /// Objects merge, lists are replaced.
     #[default]
     Unset,
@@ -154,12 +153,12 @@ impl PatchStrategy {
     }
 
     /// Whether a list is merged item by item.
-    pub fn merges(self) -> bool {
+    pub(crate) fn merges(self) -> bool {
         matches!(self, Self::Merge | Self::MergeRetainKeys)
     }
 
     /// The text of the OpenAPI extension, if there is one.
-    pub fn as_str(self) -> Option<&'static str> {
+    pub(crate) fn as_str(self) -> Option<&'static str> {
         match self {
             Self::Unset => None,
             Self::Merge => Some("merge"),
@@ -172,7 +171,7 @@ impl PatchStrategy {
 
 /// A node together with the schema that holds it.
 #[derive(Clone, Copy)]
-pub struct TypeRef<'a> {
+pub(crate) struct TypeRef<'a> {
     schema: &'a Schema,
     id: NodeId,
 }
@@ -184,26 +183,26 @@ impl fmt::Debug for TypeRef<'_> {
 }
 
 impl<'a> TypeRef<'a> {
-    pub fn id(self) -> NodeId {
+    pub(crate) fn id(self) -> NodeId {
         self.id
     }
 
-    pub fn node(self) -> &'a Node {
+    pub(crate) fn node(self) -> &'a Node {
         &self.schema.nodes[self.id.index()]
     }
 
-    pub fn shape(self) -> &'a Shape {
+    pub(crate) fn shape(self) -> &'a Shape {
         &self.node().shape
     }
 
     /// Another node of the same schema.
     #[must_use]
-    pub fn sibling(self, id: NodeId) -> TypeRef<'a> {
+    pub(crate) fn sibling(self, id: NodeId) -> TypeRef<'a> {
         self.schema.at(id)
     }
 
     /// The declared fields; empty unless this is an object.
-    pub fn fields(self) -> &'a [Field] {
+    pub(crate) fn fields(self) -> &'a [Field] {
         match self.shape() {
             Shape::Object { fields, .. } => fields,
             Shape::Any
@@ -221,23 +220,23 @@ impl<'a> TypeRef<'a> {
     }
 
     /// The declaration of the field `name`.
-    pub fn declared(self, name: &str) -> Option<&'a Field> {
+    pub(crate) fn declared(self, name: &str) -> Option<&'a Field> {
         let fields = self.fields();
         fields.binary_search_by(|field| (*field.name).cmp(name)).ok().map(|at| &fields[at])
     }
 
     /// The type of the declared field `name`.
-    pub fn field(self, name: &str) -> Option<TypeRef<'a>> {
+    pub(crate) fn field(self, name: &str) -> Option<TypeRef<'a>> {
         self.declared(name).map(|field| self.sibling(field.node))
     }
 
     /// The type of the value under `name`, declared or additional; `None` for an unknown field.
-    pub fn child(self, name: &str) -> Option<TypeRef<'a>> {
+    pub(crate) fn child(self, name: &str) -> Option<TypeRef<'a>> {
         self.field(name).or_else(|| self.additional())
     }
 
     /// The type of values under undeclared keys.
-    pub fn additional(self) -> Option<TypeRef<'a>> {
+    pub(crate) fn additional(self) -> Option<TypeRef<'a>> {
         match self.shape() {
             Shape::Any => Some(self.sibling(NodeId::ANY)),
             Shape::Object { additional, .. } => additional.map(|id| self.sibling(id)),
@@ -256,7 +255,7 @@ impl<'a> TypeRef<'a> {
 
     /// The type of list items; the free-form value where the node is not a list.
     #[must_use]
-    pub fn items(self) -> TypeRef<'a> {
+    pub(crate) fn items(self) -> TypeRef<'a> {
         match self.shape() {
             Shape::List { items } => self.sibling(*items),
             Shape::Any

@@ -11,13 +11,13 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-pub use self::constraint::Constraint;
+pub(crate) use self::constraint::Constraint;
 use crate::schema::validate::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, join};
 use crate::schema::{ListType, NodeId, Schema, Shape, TypeRef, builtin};
 
 /// The compiled schema of one version of a custom resource.
 #[derive(Debug)]
-pub struct CustomType {
+pub(crate) struct CustomType {
     schema: Schema,
     root: NodeId,
     warnings: Vec<String>,
@@ -28,7 +28,7 @@ impl CustomType {
     ///
     /// The errors name fields below `path`, such as
     /// `spec.versions[0].schema.openAPIV3Schema`.
-    pub fn compile(schema: Option<&Value>, path: &str) -> Result<Self, Vec<FieldError>> {
+    pub(crate) fn compile(schema: Option<&Value>, path: &str) -> Result<Self, Vec<FieldError>> {
         let (schema, root, warnings) = compile::compile(schema, path)?;
         let compiled = Self { schema, root, warnings };
         let mut errors = Vec::new();
@@ -37,12 +37,12 @@ impl CustomType {
     }
 
     /// The type of the whole object.
-    pub fn root(&self) -> TypeRef<'_> {
+    pub(crate) fn root(&self) -> TypeRef<'_> {
         self.schema.at(self.root)
     }
 
     /// What the schema asks for and this server does not do.
-    pub fn warnings(&self) -> &[String] {
+    pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }
@@ -70,7 +70,7 @@ fn check_defaults(ty: TypeRef<'_>, path: &str, out: &mut Vec<FieldError>, seen: 
 }
 
 /// Removes what the schema does not declare, and returns the paths of what went.
-pub fn prune(ty: TypeRef<'_>, value: &mut Value) -> Vec<String> {
+pub(crate) fn prune(ty: TypeRef<'_>, value: &mut Value) -> Vec<String> {
     let mut out = Vec::new();
     prune_at(ty, value, "", &mut out);
     out
@@ -106,7 +106,7 @@ fn prune_at(ty: TypeRef<'_>, value: &mut Value, path: &str, out: &mut Vec<String
 }
 
 /// Fills in defaults where a field is absent, or null and not nullable.
-pub fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) {
+pub(crate) fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for field in ty.fields() {
@@ -138,7 +138,8 @@ pub fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) {
 }
 
 /// Checks a value against a custom resource's schema.
-pub fn validate(ty: TypeRef<'_>, value: &Value) -> Vec<FieldError> {
+#[cfg(test)]
+pub(crate) fn validate(ty: TypeRef<'_>, value: &Value) -> Vec<FieldError> {
     let mut out = Vec::new();
     validate_at(ty, value, "", &mut out);
     out

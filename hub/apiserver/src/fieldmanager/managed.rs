@@ -12,7 +12,7 @@ use super::set::Set;
 ///
 /// The derived order is the one in which conflicts are listed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Manager {
+pub(crate) struct Manager {
     pub name: String,
     pub operation: Operation,
     /// Empty for appliers: whoever applies keeps one entry over all versions.
@@ -23,7 +23,7 @@ pub struct Manager {
 
 /// What an entry's fields were written by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     Apply,
     Update,
 }
@@ -50,7 +50,7 @@ pub(super) type Managers = BTreeMap<Manager, Owned>;
 
 /// An entry of `managedFields` that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadEntry {
+pub(crate) enum BadEntry {
     #[error("operation must be `Apply` or `Update`")]
     Operation,
     #[error("apiVersion must not be empty")]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 ///
 /// The derived order is the one in which fields are written: fields, keys, values, indices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PathElement {
+pub(crate) enum PathElement {
     Field(String),
     /// An item of a list map, by its key fields, sorted by name.
     Key(Vec<(String, Scalar)>),
@@ -18,7 +18,7 @@ pub enum PathElement {
 
 /// A JSON value with a total order, numbers before strings before booleans.
 #[derive(Clone, Debug)]
-pub struct Scalar(pub Value);
+pub(crate) struct Scalar(pub Value);
 
 impl PartialEq for Scalar {
     fn eq(&self, other: &Self) -> bool {
@@ -96,7 +96,7 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
 
 impl PathElement {
     /// The element for the field `name`.
-    pub fn field(name: impl Into<String>) -> Self {
+    pub(crate) fn field(name: impl Into<String>) -> Self {
         Self::Field(name.into())
     }
 
@@ -137,7 +137,7 @@ impl PathElement {
 /// A key in FieldsV1 that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a path element")]
-pub struct BadElement(String);
+pub(crate) struct BadElement(String);
 
 impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

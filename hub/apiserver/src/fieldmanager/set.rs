@@ -7,7 +7,7 @@ use crate::schema::{ListType, Shape, TypeRef};
 
 /// A set of fields, as a tree. A parent is not in the set because its children are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set {
+pub(crate) struct Set {
     members: BTreeSet<PathElement>,
     /// Never holds an empty set.
     children: BTreeMap<PathElement, Set>,
@@ -15,7 +15,7 @@ pub struct Set {
 
 impl Set {
     /// Adds a path; the empty path is nobody's.
-    pub fn insert(&mut self, path: &[PathElement]) {
+    pub(crate) fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => {}
             [last] => {
@@ -26,7 +26,7 @@ impl Set {
     }
 
     /// Builds a set of plain field paths, such as `["metadata.name", "status"]`.
-    pub fn of_fields(paths: &[&str]) -> Self {
+    pub(crate) fn of_fields(paths: &[&str]) -> Self {
         let mut set = Self::default();
         for path in paths {
             let path: Vec<_> = path.split('.').map(PathElement::field).collect();
@@ -35,17 +35,8 @@ impl Set {
         set
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty() && self.children.is_empty()
-    }
-
-    /// Whether the path itself is in the set.
-    pub fn has(&self, path: &[PathElement]) -> bool {
-        match path {
-            [] => false,
-            [last] => self.members.contains(last),
-            [first, rest @ ..] => self.children.get(first).is_some_and(|child| child.has(rest)),
-        }
     }
 
     pub(super) fn has_member(&self, element: &PathElement) -> bool {
@@ -58,7 +49,7 @@ impl Set {
     }
 
     #[must_use]
-    pub fn union(&self, other: &Set) -> Set {
+    pub(crate) fn union(&self, other: &Set) -> Set {
         let mut out = self.clone();
         out.members.extend(other.members.iter().cloned());
         for (element, theirs) in &other.children {
@@ -73,7 +64,7 @@ impl Set {
     }
 
     #[must_use]
-    pub fn intersection(&self, other: &Set) -> Set {
+    pub(crate) fn intersection(&self, other: &Set) -> Set {
         self.combine(self.members.intersection(&other.members).cloned().collect(), |element, ours| {
             other.children.get(element).map(|theirs| ours.intersection(theirs))
         })
@@ -81,7 +72,7 @@ impl Set {
 
     /// What is in this set and not in `other`; a member of `other` does not take its children along.
     #[must_use]
-    pub fn difference(&self, other: &Set) -> Set {
+    pub(crate) fn difference(&self, other: &Set) -> Set {
         self.combine(self.members.difference(&other.members).cloned().collect(), |element, ours| {
             Some(match other.children.get(element) {
                 Some(theirs) => ours.difference(theirs),
@@ -92,7 +83,7 @@ impl Set {
 
     /// What is in this set and neither in `other` nor below a member of it.
     #[must_use]
-    pub fn recursive_difference(&self, other: &Set) -> Set {
+    pub(crate) fn recursive_difference(&self, other: &Set) -> Set {
         self.combine(self.members.difference(&other.members).cloned().collect(), |element, ours| {
             match other.children.get(element) {
                 _ if other.members.contains(element) => None,
@@ -175,7 +166,7 @@ impl Set {
     }
 
     /// Calls `visit` with every path, a node's own members before what is below.
-    pub fn each(&self, visit: &mut impl FnMut(&[PathElement])) {
+    pub(crate) fn each(&self, visit: &mut impl FnMut(&[PathElement])) {
         self.each_below(&mut Vec::new(), visit);
     }
 
@@ -193,7 +184,7 @@ impl Set {
     }
 
     /// Writes the set as FieldsV1.
-    pub fn encode(&self) -> Value {
+    pub(crate) fn encode(&self) -> Value {
         Value::Object(self.encode_contents(false))
     }
 
@@ -215,7 +206,7 @@ impl Set {
     }
 
     /// Reads FieldsV1; elements of kinds we do not know are dropped.
-    pub fn parse(fields: &Value) -> Result<Self, BadElement> {
+    pub(crate) fn parse(fields: &Value) -> Result<Self, BadElement> {
         Ok(Self::parse_contents(fields)?.0)
     }
 

@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::path::PathElement;
 use super::*;
 use crate::schema::builtin;
 

@@ -11,7 +11,7 @@ use crate::schema::{ListType, NodeId, Shape, TypeRef};
 /// A value that does not fit its type, with the path to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
-pub struct Mismatch {
+pub(crate) struct Mismatch {
     pub path: String,
     pub message: String,
 }

@@ -35,7 +35,7 @@ enum Step {
 }
 
 /// Applies a JSON patch (RFC 6902); all of it or nothing.
-pub fn json_patch(document: &Value, patch: &Value) -> Result<Value, Error> {
+pub(crate) fn json_patch(document: &Value, patch: &Value) -> Result<Value, Error> {
     let Value::Array(steps) = patch else {
         return Err(Error::Malformed("a JSON patch is a list of operations".to_owned()));
     };

@@ -15,7 +15,7 @@ const ORDER: &str = "$setElementOrder/";
 /// Applies a strategic merge patch; which lists merge, and by which key, is in the type.
 ///
 /// For built-in kinds only: custom resources have no patch metadata, and the server answers 415.
-pub fn strategic_merge(ty: TypeRef<'_>, document: &Value, patch: &Value) -> Result<Value, Error> {
+pub(crate) fn strategic_merge(ty: TypeRef<'_>, document: &Value, patch: &Value) -> Result<Value, Error> {
     let (Value::Object(document), Value::Object(patch)) = (document, patch) else {
         return Err(Error::Malformed("a strategic merge patch is an object".to_owned()));
     };

@@ -1,7 +1,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "json! literals read best passed by value")]
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::schema::builtin;
@@ -179,4 +179,27 @@ fn strategic_merge_refuses_items_without_their_key() {
     ] {
         assert_eq!(strategic_merge(ty, &json!({}), &patch).unwrap_err().status(), 400);
     }
+}
+
+/// The merge patch that turns `old` into `new`.
+fn diff(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return new.clone();
+    };
+    let mut out = Map::new();
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        out.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in new {
+        match old.get(name) {
+            Some(before) if before == value => {}
+            Some(before) if before.is_object() && value.is_object() => {
+                out.insert(name.clone(), diff(before, value));
+            }
+            Some(_) | None => {
+                out.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    Value::Object(out)
 }

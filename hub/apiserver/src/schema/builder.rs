@@ -4,7 +4,7 @@ use super::{Field, Node, NodeId, Schema, Shape, TypeRef};
 
 /// Builds a [`Schema`] at run time, for a custom resource.
 #[derive(Debug)]
-pub struct SchemaBuilder {
+pub(crate) struct SchemaBuilder {
     nodes: Vec<Node>,
 }
 
@@ -16,14 +16,14 @@ impl Default for SchemaBuilder {
 
 impl SchemaBuilder {
     /// Adds a node.
-    pub fn add(&mut self, node: Node) -> NodeId {
+    pub(crate) fn add(&mut self, node: Node) -> NodeId {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("a schema comes from a bounded document"));
         self.nodes.push(node);
         id
     }
 
     /// Copies a type of another schema, with all that it refers to.
-    pub fn import(&mut self, from: TypeRef<'_>) -> NodeId {
+    pub(crate) fn import(&mut self, from: TypeRef<'_>) -> NodeId {
         let mut seen = HashMap::from([(NodeId::ANY, NodeId::ANY)]);
         self.import_node(from, &mut seen)
     }
@@ -63,7 +63,7 @@ impl SchemaBuilder {
     }
 
     /// Freezes the arena.
-    pub fn finish(self) -> Schema {
+    pub(crate) fn finish(self) -> Schema {
         Schema { nodes: self.nodes.into_boxed_slice() }
     }
 }

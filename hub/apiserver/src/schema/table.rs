@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Field, ListType, Node, NodeId, PatchStrategy, Schema, Shape, TypeRef};
 
 /// The built-in kinds of the pinned Kubernetes version; parsed at first use.
-pub fn builtin() -> &'static Table {
+pub(crate) fn builtin() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         Table::decode(EMBEDDED).expect("the embedded table is written by tests/schema-table and tested")
     });
@@ -21,7 +21,7 @@ const EMBEDDED: &[u8] = include_bytes!("../../schema/kubernetes-1.35.json.gz");
 
 /// Kinds and resources of one Kubernetes version.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     version: String,
     schema: Schema,
     kinds: BTreeMap<(String, String, String), NodeId>,
@@ -32,7 +32,7 @@ pub struct Table {
 /// A resource as discovery describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Resource {
+pub(crate) struct Resource {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -53,12 +53,12 @@ pub struct Resource {
 
 impl Resource {
     /// The subresource `name`, such as `status` or `scale`.
-    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
     /// `group/version`, or the version alone in the core group.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 
 /// A subresource; its kind may be of another group (`autoscaling/v1` `Scale`).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Subresource {
+pub(crate) struct Subresource {
     pub name: String,
     pub group: String,
     pub version: String,
@@ -80,35 +80,35 @@ pub struct Subresource {
 
 impl Table {
     /// The Kubernetes version that the table was taken from, such as `v1.35.4`.
-    pub fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
     /// All resources, groups in the order in which a server lists them.
-    pub fn resources(&self) -> &[Resource] {
+    pub(crate) fn resources(&self) -> &[Resource] {
         &self.resources
     }
 
     /// The resource with this plural name.
-    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Resource> {
+    pub(crate) fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Resource> {
         self.resources
             .iter()
             .find(|resource| resource.plural == plural && resource.group == group && resource.version == version)
     }
 
     /// The type of a kind.
-    pub fn type_of(&self, group: &str, version: &str, kind: &str) -> Option<TypeRef<'_>> {
+    pub(crate) fn type_of(&self, group: &str, version: &str, kind: &str) -> Option<TypeRef<'_>> {
         let key = (group.to_owned(), version.to_owned(), kind.to_owned());
         self.kinds.get(&key).map(|id| self.schema.at(*id))
     }
 
     /// The type with this OpenAPI component name.
-    pub fn named(&self, name: &str) -> Option<TypeRef<'_>> {
+    pub(crate) fn named(&self, name: &str) -> Option<TypeRef<'_>> {
         self.names.get(name).map(|id| self.schema.at(*id))
     }
 
     /// The type of `metadata` in every object.
-    pub fn object_meta(&self) -> TypeRef<'_> {
+    pub(crate) fn object_meta(&self) -> TypeRef<'_> {
         self.named(OBJECT_META).expect("the generator always writes ObjectMeta")
     }
 

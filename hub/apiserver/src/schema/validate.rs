@@ -7,16 +7,14 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-pub use self::decode::{Decoded, decode};
-pub use self::metadata::{
-    NameRule, is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name, validate_metadata,
-};
+pub(crate) use self::decode::decode;
+pub(crate) use self::metadata::{NameRule, is_dns_label, is_dns_subdomain, validate_metadata};
 use super::{Field, Shape, TypeRef};
 use crate::structural;
 
 /// One thing wrong with an object; a cause of a 422 `Status`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// Such as `spec.template.spec.containers[0].name`.
     pub path: String,
     pub kind: FieldErrorKind,
@@ -27,27 +25,25 @@ pub struct FieldError {
 
 /// What is wrong, in the words of apimachinery's `field.ErrorType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldErrorKind {
+pub(crate) enum FieldErrorKind {
     Required,
     Invalid,
     NotSupported,
     TypeInvalid,
     TooLong,
-    TooMany,
     Duplicate,
     Forbidden,
 }
 
 impl FieldErrorKind {
     /// The `reason` of the cause.
-    pub fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
             Self::Invalid => "FieldValueInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
             Self::Duplicate => "FieldValueDuplicate",
             Self::Forbidden => "FieldValueForbidden",
         }
@@ -59,7 +55,6 @@ impl FieldErrorKind {
             Self::Invalid | Self::TypeInvalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::TooLong => "Too long",
-            Self::TooMany => "Too many",
             Self::Duplicate => "Duplicate value",
             Self::Forbidden => "Forbidden",
         }
@@ -77,7 +72,7 @@ impl FieldError {
     }
 
     /// The message of the cause: all but the path.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let mut out = self.kind.title().to_owned();
         if let Some(value) = &self.value {
             let shown = match value {
@@ -102,19 +97,21 @@ impl fmt::Display for FieldError {
 }
 
 /// Errors reported at most for one object; more help nobody.
-pub const FIELD_ERRORS_MAX: usize = 100;
+pub(crate) const FIELD_ERRORS_MAX: usize = 100;
 
 pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// Fields that the type does not declare, as `spec.foo`; what strict decoding refuses.
-pub fn unknown_fields(ty: TypeRef<'_>, value: &Value) -> Vec<String> {
+#[cfg(test)]
+pub(crate) fn unknown_fields(ty: TypeRef<'_>, value: &Value) -> Vec<String> {
     let mut out = Vec::new();
     collect_unknown(ty, value, "", &mut out);
     out
 }
 
+#[cfg(test)]
 fn collect_unknown(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<String>) {
     if out.len() >= FIELD_ERRORS_MAX {
         return;
@@ -140,7 +137,7 @@ fn collect_unknown(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<Str
 
 /// Removes fields that the type does not declare; what a server does with unknown fields that it
 /// does not refuse. Returns their paths.
-pub fn drop_unknown_fields(ty: TypeRef<'_>, value: &mut Value) -> Vec<String> {
+pub(crate) fn drop_unknown_fields(ty: TypeRef<'_>, value: &mut Value) -> Vec<String> {
     let mut out = Vec::new();
     drop_unknown(ty, value, "", &mut out);
     out
@@ -174,7 +171,7 @@ fn drop_unknown(ty: TypeRef<'_>, value: &mut Value, path: &str, out: &mut Vec<St
 }
 
 /// Removes nulls from fields of built-in types: a real server decodes them to nothing.
-pub fn drop_nulls(ty: TypeRef<'_>, value: &mut Value) {
+pub(crate) fn drop_nulls(ty: TypeRef<'_>, value: &mut Value) {
     match (ty.shape(), value) {
         (Shape::Object { .. }, Value::Object(fields)) => {
             fields.retain(|name, value| !value.is_null() || ty.declared(name).is_none());
@@ -196,14 +193,14 @@ pub fn drop_nulls(ty: TypeRef<'_>, value: &mut Value) {
 /// A value that cannot be decoded into its built-in type; answered with 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("json: cannot unmarshal {found} into field {path} of type {expected}")]
-pub struct TypeMismatch {
+pub(crate) struct TypeMismatch {
     pub path: String,
     pub found: &'static str,
     pub expected: &'static str,
 }
 
 /// Checks that every value has the JSON type of its field; null fits everywhere.
-pub fn check_types(ty: TypeRef<'_>, value: &Value) -> Result<(), TypeMismatch> {
+pub(crate) fn check_types(ty: TypeRef<'_>, value: &Value) -> Result<(), TypeMismatch> {
     check_types_at(ty, value, "")
 }
 
@@ -279,7 +276,7 @@ fn is_quantity_value(value: &Value) -> bool {
 }
 
 /// Whether the text is a quantity: a decimal number with an optional suffix (`500m`, `1Gi`, `1e3`).
-pub fn is_quantity(text: &str) -> bool {
+pub(crate) fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
@@ -298,7 +295,7 @@ pub fn is_quantity(text: &str) -> bool {
 /// For built-in kinds that is required fields and enums outside `status` (the checks that a schema
 /// can tell; what only Go code knows is not repeated here). For custom resources it is their whole
 /// schema.
-pub fn validate_object(ty: TypeRef<'_>, value: &Value, namespaced: bool) -> Vec<FieldError> {
+pub(crate) fn validate_object(ty: TypeRef<'_>, value: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut out = Vec::new();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let rule = NameRule::of(text("apiVersion"), text("kind"));

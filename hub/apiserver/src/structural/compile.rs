@@ -80,7 +80,6 @@ impl Compiler {
         }
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
         let preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
-        let embedded = flag("x-kubernetes-embedded-resource");
         let lenient = lenient || preserve_unknown;
         for keyword in FORBIDDEN.iter().filter(|keyword| schema.get(**keyword).is_some()) {
             self.forbid(&join(path, keyword), "must not be set in a structural schema");
@@ -104,7 +103,6 @@ impl Compiler {
             nullable: flag("nullable"),
             preserve_unknown,
             lenient,
-            embedded_resource: embedded || place == Place::Root,
             constraint: Some(Box::new(constraint)),
             shape,
             ..Node::default()

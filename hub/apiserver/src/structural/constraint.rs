@@ -8,7 +8,7 @@ use crate::schema::validate::{FieldError, FieldErrorKind, is_base64, join, not_s
 
 /// The value validation of one schema node, with its `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Clone, Debug, Default)]
-pub struct Constraint {
+pub(crate) struct Constraint {
     pub(super) pattern: Option<Pattern>,
     pub(super) format: Option<Format>,
     pub(super) minimum: Option<Bound>,

@@ -7,7 +7,7 @@ use super::{FIELD_ERRORS_MAX, join};
 
 /// A decoded document.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decoded {
+pub(crate) struct Decoded {
     pub value: Value,
     /// Paths of fields that came more than once; the last one counts.
     pub duplicates: Vec<String>,
@@ -15,7 +15,7 @@ pub struct Decoded {
 
 /// Decodes JSON, noting duplicate fields. Nesting beyond 128 levels is refused, as is all that
 /// follows the document.
-pub fn decode(bytes: &[u8]) -> Result<Decoded, serde_json::Error> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Node { path: String::new(), duplicates: &mut duplicates }.deserialize(&mut reader)?;

@@ -4,7 +4,7 @@ use super::{FieldError, FieldErrorKind, join};
 
 /// What a kind's names look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
+pub(crate) enum NameRule {
     /// Lower case RFC 1123 subdomain; nearly all kinds.
     Subdomain,
     /// RFC 1123 label: namespaces.
@@ -17,7 +17,7 @@ pub enum NameRule {
 
 impl NameRule {
     /// The rule of a kind.
-    pub fn of(api_version: &str, kind: &str) -> Self {
+    pub(crate) fn of(api_version: &str, kind: &str) -> Self {
         match (api_version, kind) {
             ("v1", "Namespace") => Self::Label,
             ("v1", "Service") => Self::Rfc1035Label,
@@ -30,7 +30,7 @@ impl NameRule {
     }
 
     /// What is wrong with `name`, if anything. A prefix may end where a name may not.
-    pub fn problem(self, name: &str) -> Option<&'static str> {
+    pub(crate) fn problem(self, name: &str) -> Option<&'static str> {
         match self {
             Self::Subdomain if name.len() > SUBDOMAIN_MAX => Some("must be no more than 253 characters"),
             Self::Subdomain => (!is_dns_subdomain(name)).then_some(SUBDOMAIN_PROBLEM),
@@ -60,7 +60,7 @@ const QUALIFIED_PROBLEM: &str = "name part must consist of alphanumeric characte
 const LABEL_VALUE_PROBLEM: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// Whether the text is a lower case RFC 1123 label of at most 63 characters.
-pub fn is_dns_label(text: &str) -> bool {
+pub(crate) fn is_dns_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty()
         && text.len() <= LABEL_MAX
@@ -70,7 +70,7 @@ pub fn is_dns_label(text: &str) -> bool {
 }
 
 /// Whether the text is a lower case RFC 1123 subdomain; its parts may be as long as the whole.
-pub fn is_dns_subdomain(text: &str) -> bool {
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     let part = |part: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
@@ -79,12 +79,12 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 }
 
 /// Whether the text may be the value of a label.
-pub fn is_label_value(text: &str) -> bool {
+pub(crate) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name_part(text)
 }
 
 /// Whether the text may be a key of a label: a name with an optional subdomain before it.
-pub fn is_qualified_name(text: &str) -> bool {
+pub(crate) fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name_part(name),
         None => is_name_part(text),
@@ -101,7 +101,7 @@ fn is_name_part(text: &str) -> bool {
 }
 
 /// Checks `metadata`, as apimachinery's `ValidateObjectMeta` does.
-pub fn validate_metadata(metadata: &Value, rule: NameRule, namespaced: bool, out: &mut Vec<FieldError>) {
+pub(crate) fn validate_metadata(metadata: &Value, rule: NameRule, namespaced: bool, out: &mut Vec<FieldError>) {
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
     let invalid = |path: &str, value: &str, detail: &str| {
         FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(&Value::from(value))

@@ -1,0 +1,98 @@
+//! Who asks, and whether they may.
+
+use std::sync::Arc;
+
+/// The group that may do everything, as in every Kubernetes API server.
+pub const MASTERS: &str = "system:masters";
+/// The group of everybody who authenticated.
+pub const AUTHENTICATED: &str = "system:authenticated";
+
+/// An authenticated client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub user: Arc<str>,
+    pub groups: Arc<[String]>,
+}
+
+impl Identity {
+    pub fn new(user: impl Into<Arc<str>>, groups: impl IntoIterator<Item = String>) -> Self {
+        Self { user: user.into(), groups: groups.into_iter().collect() }
+    }
+
+    /// The process itself: passes every authorizer.
+    pub fn system() -> Self {
+        Self::new("system:apiserver", [MASTERS.to_owned(), AUTHENTICATED.to_owned()])
+    }
+
+    /// Whether no authorizer is asked about this client.
+    pub fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
+    }
+}
+
+/// What a request offers as proof of identity.
+#[derive(Clone, Copy, Debug)]
+pub struct Credentials<'a> {
+    /// The space in the request's path, whether or not it exists.
+    pub space: &'a str,
+    pub bearer: Option<&'a str>,
+    pub certificate: Option<&'a PeerCertificate>,
+}
+
+/// The verified client certificate of a connection, in DER. The TLS listener puts it into the request's extensions.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate(pub bytes::Bytes);
+
+/// No valid credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Unauthorized")]
+pub struct Unauthenticated;
+
+/// Turns credentials into an identity. Asked before anything is read from the store.
+pub trait Authenticator: Send + Sync + 'static {
+    fn authenticate(&self, credentials: Credentials<'_>) -> Result<Identity, Unauthenticated>;
+}
+
+impl<F> Authenticator for F
+where
+    F: Fn(Credentials<'_>) -> Result<Identity, Unauthenticated> + Send + Sync + 'static,
+{
+    fn authenticate(&self, credentials: Credentials<'_>) -> Result<Identity, Unauthenticated> {
+        self(credentials)
+    }
+}
+
+/// What a request wants to do, in the terms of Kubernetes RBAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes<'a> {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths `get`.
+    pub verb: &'a str,
+    pub target: Target<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    Resource {
+        group: &'a str,
+        resource: &'a str,
+        subresource: Option<&'a str>,
+        namespace: Option<&'a str>,
+        name: Option<&'a str>,
+    },
+    /// A path that is no resource, such as `/version`.
+    Path(&'a str),
+}
+
+/// Decides what an identity may do in one space.
+pub trait Authorizer: Send + Sync + 'static {
+    fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> bool;
+}
+
+impl<F> Authorizer for F
+where
+    F: Fn(&Identity, &Attributes<'_>) -> bool + Send + Sync + 'static,
+{
+    fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> bool {
+        self(identity, attributes)
+    }
+}

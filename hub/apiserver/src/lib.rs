@@ -1,0 +1,59 @@
+//! An embedded Kubernetes API server over a [`Store`](tideline_store::Store).
+//!
+//! One server holds many *spaces*. A space is a whole Kubernetes API: discovery, the built-in kinds of one Kubernetes
+//! version, custom resources, watches, server-side apply. Its objects are inert: no controller acts on them but the
+//! ones that the API itself needs (namespaces and definitions are emptied before they go).
+//!
+//! - [`ApiServer::call`] answers one request in memory; [`ApiServer::service`] is that for a client library.
+//! - [`ApiServer::router`] serves all spaces to the network.
+//! - [`ApiServer::feed`] streams every change of every space from one watcher.
+//!
+//! What is different from a kube-apiserver, on purpose: built-in kinds are stored as written and the few defaults that
+//! clients depend on are added on read; owner references are stored and nothing is collected by them, so
+//! `propagationPolicy` is accepted and has no effect; admission and CEL rules are not evaluated; protobuf and CBOR
+//! are not spoken; `exec`, `logs`, `proxy` and whatever else needs a kubelet is refused.
+//!
+//! One task runs per server, the controller in `controllers`; it owns one watch on the store and no channels. Every
+//! client watch is driven by the client's own reading.
+
+mod fieldmanager;
+mod openapi;
+mod patch;
+mod schema;
+mod structural;
+
+mod body;
+mod catalog;
+mod controllers;
+mod discovery;
+mod feed;
+mod fields;
+mod identity;
+mod keys;
+mod negotiate;
+mod object;
+mod path;
+mod query;
+mod read;
+mod render;
+mod review;
+mod router;
+mod scale;
+mod selector;
+mod server;
+mod status;
+mod table;
+mod virtual_resource;
+mod watch;
+mod write;
+
+pub use body::BODY_BYTES_MAX;
+pub use catalog::ResourceKind;
+pub use feed::FeedEvent;
+pub use identity::{
+    AUTHENTICATED, Attributes, Authenticator, Authorizer, Credentials, Identity, MASTERS, PeerCertificate, Target,
+    Unauthenticated,
+};
+pub use router::SpaceService;
+pub use server::{ApiServer, Config, Error, SpaceConfig};
+pub use virtual_resource::{Column, VirtualResource};

@@ -1,0 +1,205 @@
+//! Objects between the store and a client: reading, defaults on read, small accessors.
+//!
+//! Built-in kinds are stored as written. What follows is all that a read adds to them, because clients depend on it.
+//! None of it is in the store, and none of it comes out of the feed.
+//!
+//! | kind | added when absent |
+//! |---|---|
+//! | Namespace | label `kubernetes.io/metadata.name`, `spec.finalizers: [kubernetes]`, `status.phase: Active` |
+//! | Deployment, ReplicaSet, StatefulSet, ReplicationController | `spec.replicas: 1` |
+//! | Service | `spec.type: ClusterIP`; `protocol: TCP` of each port |
+//! | Secret | `type: Opaque` |
+//! | Pod, PersistentVolumeClaim, PersistentVolume | `status.phase: Pending` |
+//! | CustomResourceDefinition | `spec.conversion.strategy: None`, singular and list kind |
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tideline_store::{Item, Revision};
+
+use crate::catalog::{Served, Source};
+use crate::status::ApiError;
+use crate::structural;
+
+/// The time as objects carry it: UTC, whole seconds.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Text at a pointer; empty if absent.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+pub(crate) fn namespace(object: &Value) -> Option<&str> {
+    Some(text(object, "/metadata/namespace")).filter(|namespace| !namespace.is_empty())
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+pub(crate) fn is_terminating(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+}
+
+pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The metadata of an object, made if it is not there.
+pub(crate) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.get("metadata").is_some_and(Value::is_object) {
+        object["metadata"] = json!({});
+    }
+    object["metadata"].as_object_mut().expect("it was just made an object")
+}
+
+/// An object as it was written, with the version of the store that wrote it.
+pub(crate) fn read(item: &Item) -> Result<Value, ApiError> {
+    read_at(&item.value, item.modified)
+}
+
+pub(crate) fn read_at(value: &[u8], revision: Revision) -> Result<Value, ApiError> {
+    let mut object: Value = serde_json::from_slice(value)
+        .map_err(|error| ApiError::internal(format!("an object in the store cannot be decoded: {error}")))?;
+    metadata(&mut object).insert("resourceVersion".into(), revision.0.to_string().into());
+    Ok(object)
+}
+
+/// The bytes to store. The version is not among them: it is that of the commit.
+pub(crate) fn write(mut object: Value, served: &Served) -> Bytes {
+    metadata(&mut object).remove("resourceVersion");
+    object["apiVersion"] = served.resource.api_version().into();
+    Bytes::from(object.to_string())
+}
+
+/// A stored object as a write works on it: in the version of the request, custom resources in their present schema.
+pub(crate) fn convert(served: &Served, mut object: Value) -> Value {
+    object["apiVersion"] = served.api_version.clone().into();
+    if let Source::Custom(custom) = &served.source {
+        structural::prune(custom.ty.root(), &mut object);
+        structural::apply_defaults(custom.ty.root(), &mut object);
+    }
+    object
+}
+
+/// A stored object as a client sees it.
+pub(crate) fn present(served: &Served, object: Value) -> Value {
+    let mut object = convert(served, object);
+    fill_defaults(served, &mut object);
+    object
+}
+
+/// Sets one default if nothing is there; an object on the way is made.
+fn default_at(object: &mut Value, path: &[&str], value: impl FnOnce() -> Value) {
+    let Some((last, way)) = path.split_last() else { return };
+    let mut at = object;
+    for step in way {
+        let Some(map) = at.as_object_mut() else { return };
+        at = map.entry(*step).or_insert_with(|| json!({}));
+    }
+    if let Some(map) = at.as_object_mut() {
+        let slot = map.entry(*last).or_insert(Value::Null);
+        if slot.is_null() {
+            *slot = value();
+        }
+    }
+}
+
+/// The paths and values that a read adds; the one table behind filling in and taking out.
+fn defaults(served: &Served, object: &Value) -> Vec<(Vec<&'static str>, Value)> {
+    if !matches!(served.source, Source::BuiltIn(_)) {
+        return Vec::new();
+    }
+    match (served.resource.group.as_str(), served.resource.kind.as_str()) {
+        ("", "Namespace") => vec![
+            (vec!["metadata", "labels", "kubernetes.io/metadata.name"], name(object).into()),
+            (vec!["spec", "finalizers"], json!(["kubernetes"])),
+            (vec!["status", "phase"], "Active".into()),
+        ],
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("", "ReplicationController") => {
+            vec![(vec!["spec", "replicas"], 1.into())]
+        }
+        ("", "Service") => vec![(vec!["spec", "type"], "ClusterIP".into())],
+        ("", "Secret") => vec![(vec!["type"], "Opaque".into())],
+        ("", "Pod" | "PersistentVolumeClaim" | "PersistentVolume") => {
+            vec![(vec!["status", "phase"], "Pending".into())]
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            let kind = text(object, "/spec/names/kind");
+            vec![
+                (vec!["spec", "conversion", "strategy"], "None".into()),
+                (vec!["spec", "names", "singular"], kind.to_lowercase().into()),
+                (vec!["spec", "names", "listKind"], format!("{kind}List").into()),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn ports(object: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    ports.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn is_service(served: &Served) -> bool {
+    served.resource.kind == "Service" && served.resource.group.is_empty()
+}
+
+fn fill_defaults(served: &Served, object: &mut Value) {
+    for (path, value) in defaults(served, object) {
+        default_at(object, &path, || value);
+    }
+    if is_service(served) {
+        for port in ports(object) {
+            port.entry("protocol").or_insert_with(|| "TCP".into());
+        }
+    }
+}
+
+/// Takes out of a replaced object the defaults that its writer only echoes: those that the stored object does not have.
+pub(crate) fn strip_defaults(served: &Served, stored: &Value, object: &mut Value) {
+    for (path, value) in defaults(served, object) {
+        let pointer: String =
+            path.iter().flat_map(|step| ["/".to_owned(), step.replace('~', "~0").replace('/', "~1")]).collect();
+        if stored.pointer(&pointer).is_none() && object.pointer(&pointer) == Some(&value) {
+            remove_and_close(object, &path, stored);
+        }
+    }
+    if is_service(served) {
+        let written = |number: Option<&Value>| {
+            let ports = stored.pointer("/spec/ports").and_then(Value::as_array);
+            ports.into_iter().flatten().any(|port| port.get("port") == number && port.get("protocol").is_some())
+        };
+        for port in ports(object) {
+            if port.get("protocol").is_some_and(|protocol| protocol == "TCP") && !written(port.get("port")) {
+                port.remove("protocol");
+            }
+        }
+    }
+}
+
+/// Removes a value, and the objects around it that are left empty and are not in the stored object.
+fn remove_and_close(object: &mut Value, path: &[&str], stored: &Value) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let Some(map) = object.as_object_mut() else { return };
+    if rest.is_empty() {
+        map.remove(*first);
+        return;
+    }
+    if let Some(inner) = map.get_mut(*first) {
+        let below = stored.get(*first).unwrap_or(&Value::Null);
+        remove_and_close(inner, rest, below);
+        if below.is_null() && inner.as_object().is_some_and(Map::is_empty) {
+            map.remove(*first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! GET of one object and of lists.
+
+use axum::body::Body;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use futures::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tideline_store::{KeyRange, Page, Revision};
+
+use crate::catalog::Source;
+use crate::negotiate::{self, Shape};
+use crate::query::{ListOptions, VersionMatch, parse_resource_version};
+use crate::render::{Renderer, join, list_tail};
+use crate::server::{Call, Place, Reply};
+use crate::status::ApiError;
+use crate::virtual_resource::complete;
+use crate::{fields, keys, object};
+
+/// Objects read from the store at once while a list is written; with objects of 1 MiB that is 128 MiB at the very
+/// worst, and with those of 3 KiB one read is half a MiB.
+const PAGE: usize = 128;
+/// Objects in one page that a client asks for; with more it gets this many and a continue token.
+const LIMIT_MAX: usize = 5_000;
+
+pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply, ApiError> {
+    let shape = negotiate::shape(&call.headers)?;
+    let served = &place.served;
+    let object = if let Source::Virtual(source) = &served.source {
+        let version = call.inner.store.revision().0;
+        let found = source.get(&call.space.name, place.namespace.as_deref(), name);
+        complete(served, found.ok_or_else(|| served.not_found(name))?, version)
+    } else {
+        if let Some(version) = call.query.get("resourceVersion") {
+            not_in_the_future(call, parse_resource_version(version)?)?;
+        }
+        let item = call.inner.store.get(place.key(&call.space.name, name)).await?;
+        object::present(served, object::read(&item.ok_or_else(|| served.not_found(name))?)?)
+    };
+    Ok(Reply::ok(Renderer::new(call, served, shape).single(object)))
+}
+
+fn not_in_the_future(call: &Call, asked: u64) -> Result<(), ApiError> {
+    let current = call.inner.store.revision();
+    if asked > current.0 {
+        return Err(tideline_store::Error::Future { asked: Revision(asked), current }.into());
+    }
+    Ok(())
+}
+
+/// Where the next page starts, and the revision that all pages are read at. Opaque to clients.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    v: String,
+    rv: u64,
+    /// The rest of the key after the range's start.
+    start: String,
+}
+
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+impl Token {
+    fn encode(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(json!(self).to_string())
+    }
+
+    fn decode(text: &str) -> Result<Self, ApiError> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
+        let token: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        token
+            .filter(|token| token.v == TOKEN_VERSION)
+            .ok_or_else(|| ApiError::bad_request("continue key is not valid: it was not made by this server"))
+    }
+}
+
+/// The keys that a list or watch is about: one key where the selector names the object.
+pub(crate) fn range(call: &Call, place: &Place, options: &ListOptions) -> KeyRange {
+    let resource = &place.served.resource;
+    let space = &call.space.name;
+    let one = options.fields.exact("metadata.name").filter(|name| !name.is_empty() && !name.contains('/'));
+    let namespace = place.namespace.as_deref().or_else(|| options.fields.exact("metadata.namespace"));
+    let namespace = namespace.filter(|namespace| !namespace.is_empty() && !namespace.contains('/'));
+    match one {
+        Some(name) if namespace.is_some() == resource.namespaced => {
+            let start = keys::object(space, &resource.group, &resource.plural, namespace, name);
+            KeyRange { end: keys::successor(&start), start }
+        }
+        Some(_) | None => keys::resource(space, &resource.group, &resource.plural, place.namespace.as_deref()),
+    }
+}
+
+pub(crate) async fn list(call: &Call, place: &Place, options: ListOptions) -> Result<Reply, ApiError> {
+    let shape = negotiate::shape(&call.headers)?;
+    fields::check(&place.served, &options)?;
+    if let Source::Virtual(source) = &place.served.source {
+        let version = call.inner.store.revision().0;
+        let renderer = Renderer::new(call, &place.served, shape);
+        let all = source.list(&call.space.name, place.namespace.as_deref());
+        let items: Vec<Value> = all
+            .into_iter()
+            .map(|one| complete(&place.served, one, version))
+            .filter(|one| options.labels.matches(one) && options.fields.matches(one))
+            .map(|one| renderer.item(one))
+            .collect();
+        let mut out = renderer.list_head();
+        join(&mut out, &items, true);
+        out.push_str(&list_tail(&json!({"resourceVersion": version.to_string()})));
+        return Ok(Reply::stream(Body::from(out)));
+    }
+    let mut range = range(call, place, &options);
+    let base = range.start.clone();
+    let mut at = None;
+    if let Some(token) = &options.continue_token {
+        let token = Token::decode(token)?;
+        range.start = Bytes::from([&base[..], token.start.as_bytes()].concat());
+        at = Some(Revision(token.rv));
+    } else if let Some(version) = options.resource_version.filter(|version| *version != 0) {
+        not_in_the_future(call, version)?;
+        let exact = options.version_match == Some(VersionMatch::Exact)
+            || (options.version_match.is_none() && options.limit > 0);
+        at = exact.then_some(Revision(version));
+    }
+    let first = call.inner.store.range(range.clone(), at, page_size(options.limit)).await.map_err(|error| {
+        match (error, &options.continue_token) {
+            (tideline_store::Error::Compacted { .. }, Some(_)) => ApiError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You must start a \
+                 new list without the continue parameter.",
+            ),
+            (error, _) => error.into(),
+        }
+    })?;
+    let writer = Writer { options, shape, base, range, revision: first.revision, written: 0, head: true };
+    if writer.options.limit > 0 || first.remaining == 0 {
+        return writer.whole(call, place, first).await.map(|text| Reply::stream(Body::from(text)));
+    }
+    Ok(Reply::stream(writer.streamed(call, place, &first)?))
+}
+
+fn page_size(limit: usize) -> usize {
+    if limit == 0 { PAGE } else { limit.min(PAGE) }
+}
+
+/// Writes a list piece by piece, so that its size does not matter to memory.
+struct Writer {
+    options: ListOptions,
+    shape: Shape,
+    /// Where the keys of the whole list start.
+    base: Bytes,
+    /// What is left of the list.
+    range: KeyRange,
+    revision: Revision,
+    written: usize,
+    head: bool,
+}
+
+impl Writer {
+    /// Appends what matches of a page; true once the list or the client's page is full, with where to go on.
+    fn page(&mut self, renderer: &Renderer<'_>, page: &Page, out: &mut String) -> Result<Option<Value>, ApiError> {
+        let limit = if self.options.limit == 0 { usize::MAX } else { self.options.limit.min(LIMIT_MAX) };
+        if std::mem::take(&mut self.head) {
+            out.push_str(&renderer.list_head());
+        }
+        let mut items = Vec::new();
+        let mut left = page.items.len() as u64 + page.remaining;
+        for item in &page.items {
+            if self.written + items.len() == limit {
+                break;
+            }
+            left -= 1;
+            self.range.start = keys::successor(&item.key);
+            let object = object::present(renderer.served, object::read(item)?);
+            if self.options.labels.matches(&object) && self.options.fields.matches(&object) {
+                items.push(renderer.item(object));
+            }
+        }
+        join(out, &items, self.written == 0);
+        self.written += items.len();
+        let mut metadata = json!({"resourceVersion": self.revision.0.to_string()});
+        if left > 0 && self.written < limit {
+            return Ok(None);
+        }
+        if left > 0 {
+            let start = String::from_utf8_lossy(&self.range.start[self.base.len()..]).into_owned();
+            metadata["continue"] = Token { v: TOKEN_VERSION.into(), rv: self.revision.0, start }.encode().into();
+            if self.options.labels.is_everything() && self.options.fields.is_everything() {
+                metadata["remainingItemCount"] = left.into();
+            }
+        }
+        Ok(Some(metadata))
+    }
+
+    async fn next(&self, call: &Call) -> Result<Page, ApiError> {
+        let size = page_size(self.options.limit);
+        Ok(call.inner.store.range(self.range.clone(), Some(self.revision), size).await?)
+    }
+
+    /// A page that the client bounded, or a short list.
+    async fn whole(mut self, call: &Call, place: &Place, mut page: Page) -> Result<String, ApiError> {
+        let renderer = Renderer::new(call, &place.served, self.shape);
+        let mut out = String::new();
+        loop {
+            if let Some(metadata) = self.page(&renderer, &page, &mut out)? {
+                out.push_str(&list_tail(&metadata));
+                return Ok(out);
+            }
+            page = self.next(call).await?;
+        }
+    }
+
+    /// A list of any length. A failure on the way cuts the body off: the client sees that it is incomplete.
+    fn streamed(mut self, call: &Call, place: &Place, first: &Page) -> Result<Body, ApiError> {
+        let served = std::sync::Arc::clone(&place.served);
+        let store = std::sync::Arc::clone(&call.inner.store);
+        let include = Renderer::new(call, &served, self.shape).include;
+        let mut text = String::new();
+        let renderer = Renderer { served: &served, shape: self.shape, include };
+        let done = self.page(&renderer, first, &mut text)?;
+        if let Some(metadata) = done {
+            text.push_str(&list_tail(&metadata));
+            return Ok(Body::from(text));
+        }
+        let pieces = stream::try_unfold((Some(self), Some(text)), move |(writer, ready)| {
+            let (served, store) = (std::sync::Arc::clone(&served), std::sync::Arc::clone(&store));
+            async move {
+                if let Some(text) = ready {
+                    return Ok::<_, ApiError>(Some((Bytes::from(text), (writer, None))));
+                }
+                let Some(mut writer) = writer else { return Ok(None) };
+                let page = store.range(writer.range.clone(), Some(writer.revision), PAGE).await?;
+                let renderer = Renderer { served: &served, shape: writer.shape, include };
+                let mut text = String::new();
+                let done = writer.page(&renderer, &page, &mut text)?;
+                if let Some(metadata) = done {
+                    text.push_str(&list_tail(&metadata));
+                    return Ok(Some((Bytes::from(text), (None, None))));
+                }
+                Ok(Some((Bytes::from(text), (Some(writer), None))))
+            }
+        });
+        Ok(Body::from_stream(pieces))
+    }
+}

@@ -1,0 +1,361 @@
+//! From an HTTP request to the operation it asks for, and back.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use axum::body::Body;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, RETRY_AFTER, USER_AGENT, VARY};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use serde_json::Value;
+
+use super::{Inner, Space};
+use crate::body;
+use crate::catalog::{Served, Source};
+use crate::identity::{Attributes, Identity, Target};
+use crate::negotiate::JSON;
+use crate::path::{Path, ResourcePath};
+use crate::query::{ListOptions, Query};
+use crate::schema::builtin;
+use crate::status::{ApiError, qualified};
+use crate::{discovery, read, review, scale, watch, write};
+
+/// One request, past the door.
+pub(crate) struct Call {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) identity: Identity,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Query,
+}
+
+/// An answer, before it is put into bytes.
+pub(crate) struct Reply {
+    pub(crate) code: StatusCode,
+    pub(crate) content: Content,
+    pub(crate) warnings: Vec<String>,
+}
+
+pub(crate) enum Content {
+    Json(Value),
+    /// A document with a media type of its own.
+    Document(&'static str, bytes::Bytes),
+    /// JSON in pieces.
+    Stream(Body),
+}
+
+impl Reply {
+    pub(crate) fn ok(value: Value) -> Self {
+        Self { code: StatusCode::OK, content: Content::Json(value), warnings: Vec::new() }
+    }
+
+    pub(crate) fn created(value: Value) -> Self {
+        Self { code: StatusCode::CREATED, ..Self::ok(value) }
+    }
+
+    pub(crate) fn document(media: &'static str, bytes: impl Into<bytes::Bytes>) -> Self {
+        let content = Content::Document(media, bytes.into());
+        Self { code: StatusCode::OK, content, warnings: Vec::new() }
+    }
+
+    pub(crate) fn stream(body: Body) -> Self {
+        Self { code: StatusCode::OK, content: Content::Stream(body), warnings: Vec::new() }
+    }
+
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+}
+
+impl Inner {
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        space: &str,
+        identity: Identity,
+        request: Request<Body>,
+    ) -> Response<Body> {
+        let gzip = accepts_gzip(request.headers());
+        match self.handle(space, identity, request).await {
+            Ok(reply) => respond(reply, gzip),
+            Err(error) => failure(&error),
+        }
+    }
+
+    async fn handle(
+        self: &Arc<Self>,
+        space: &str,
+        identity: Identity,
+        request: Request<Body>,
+    ) -> Result<Reply, ApiError> {
+        let (parts, body) = request.into_parts();
+        if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            let why = format!("User {:?} cannot impersonate: impersonation is not served", identity.user);
+            return Err(ApiError::forbidden("", "", "", &why));
+        }
+        let space = self.open(space)?;
+        let path = Path::parse(parts.uri.path())?;
+        let query = Query::parse(parts.uri.query())?;
+        let call = Call { inner: Arc::clone(self), space, identity, headers: parts.headers, query };
+        let Path::Resource(resource) = path else {
+            call.authorize(&Attributes { verb: "get", target: Target::Path(parts.uri.path()) })?;
+            if parts.method != Method::GET {
+                return Err(ApiError::method_not_allowed(
+                    "the server does not allow this method on the requested resource",
+                ));
+            }
+            return discovery::answer(&call, &path);
+        };
+        call.resource(&parts.method, &resource, body).await
+    }
+}
+
+impl Call {
+    /// Whether the caller may do this.
+    pub(crate) fn may(&self, attributes: &Attributes<'_>) -> bool {
+        match &self.space.authorizer {
+            None => true,
+            Some(authorizer) => self.identity.is_master() || authorizer.authorize(&self.identity, attributes),
+        }
+    }
+
+    fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+        if self.may(attributes) {
+            return Ok(());
+        }
+        let (user, verb) = (&self.identity.user, attributes.verb);
+        Err(match attributes.target {
+            Target::Path(path) => {
+                ApiError::forbidden("", "", "", &format!("User {user:?} cannot {verb} path {path:?}"))
+            }
+            Target::Resource { group, resource, subresource, namespace, name } => {
+                let scope = match namespace {
+                    Some(namespace) => format!("in the namespace {namespace:?}"),
+                    None => "at the cluster scope".to_owned(),
+                };
+                let full = match subresource {
+                    Some(subresource) => format!("{resource}/{subresource}"),
+                    None => resource.to_owned(),
+                };
+                let why = format!("User {user:?} cannot {verb} resource {full:?} in API group {group:?} {scope}");
+                ApiError::forbidden(group, resource, name.unwrap_or_default(), &why)
+            }
+        })
+    }
+
+    async fn resource(&self, method: &Method, path: &ResourcePath, body: Body) -> Result<Reply, ApiError> {
+        let watching = self.query.flag("watch").unwrap_or(false);
+        let verb = match (method, &path.name) {
+            (&Method::GET, Some(_)) => "get",
+            (&Method::GET, None) if watching => "watch",
+            (&Method::GET, None) => "list",
+            (&Method::POST, _) => "create",
+            (&Method::PUT, Some(_)) => "update",
+            (&Method::PATCH, Some(_)) => "patch",
+            (&Method::DELETE, Some(_)) => "delete",
+            (&Method::DELETE, None) => "deletecollection",
+            _ => return Err(not_allowed()),
+        };
+        // As in a real server a namespace is in the scope of itself.
+        let within = match (path.plural.as_str(), &path.name) {
+            ("namespaces", Some(name)) if path.group.is_empty() => Some(name.as_str()),
+            _ => path.namespace.as_deref(),
+        };
+        // Everybody may ask about themselves, as `system:basic-user` grants it.
+        let about_self = path.group.starts_with("auth") && path.plural.starts_with("selfsubject");
+        let attributes = Attributes {
+            verb,
+            target: Target::Resource {
+                group: &path.group,
+                resource: &path.plural,
+                subresource: path.subresource.as_deref(),
+                namespace: within,
+                name: path.name.as_deref(),
+            },
+        };
+        if !about_self {
+            self.authorize(&attributes)?;
+        }
+        let served = self
+            .space
+            .catalog()
+            .find(&path.group, &path.version, &path.plural)
+            .ok_or_else(|| unknown_resource(path))?;
+        if served.resource.namespaced != path.namespace.is_some() && (path.name.is_some() || path.namespace.is_some()) {
+            return Err(ApiError::no_such_path());
+        }
+        let place = Place { served, namespace: path.namespace.clone() };
+        let reply = self.dispatch(method, &place, path, body).await?;
+        Ok(match &place.served.source {
+            Source::Custom(custom) => reply.with_warnings(custom.deprecation.iter().cloned().collect()),
+            Source::BuiltIn(_) | Source::Virtual(_) | Source::Review => reply,
+        })
+    }
+
+    async fn dispatch(
+        &self,
+        method: &Method,
+        place: &Place,
+        path: &ResourcePath,
+        body: Body,
+    ) -> Result<Reply, ApiError> {
+        let served = &place.served;
+        if let Some(subresource) = path.subresource.as_deref() {
+            let known = served.subresources.iter().any(|sub| sub.name == subresource);
+            return match (&path.name, known) {
+                (Some(name), true) => self.subresource(method, place, name, subresource, body).await,
+                (None, _) | (_, false) => Err(unknown_subresource(path, subresource)),
+            };
+        }
+        if matches!(served.source, Source::Review) {
+            let bytes = body::collect(body).await?;
+            return if method == Method::POST { review::create(self, place, &bytes) } else { Err(not_allowed()) };
+        }
+        match (method, path.name.as_deref()) {
+            (&Method::GET, Some(name)) => read::get(self, place, name).await,
+            (&Method::GET, None) => {
+                let options = ListOptions::parse(&self.query)?;
+                if options.watch { watch::watch(self, place, options) } else { read::list(self, place, options).await }
+            }
+            _ if matches!(served.source, Source::Virtual(_)) => Err(ApiError::method_not_allowed(format!(
+                "{} is computed by the server and read-only",
+                qualified(&served.resource.group, &served.resource.plural)
+            ))),
+            (&Method::POST, None) if served.resource.namespaced == place.namespace.is_some() => {
+                write::create(self, place, body::collect(body).await?).await
+            }
+            (&Method::PUT, Some(name)) => write::replace(self, place, name, "", body::collect(body).await?).await,
+            (&Method::PATCH, Some(name)) => write::patch(self, place, name, "", body::collect(body).await?).await,
+            (&Method::DELETE, Some(name)) => write::delete(self, place, name, body::collect(body).await?).await,
+            (&Method::DELETE, None) if served.resource.namespaced == place.namespace.is_some() => {
+                write::delete_collection(self, place, body::collect(body).await?).await
+            }
+            _ => Err(not_allowed()),
+        }
+    }
+
+    async fn subresource(
+        &self,
+        method: &Method,
+        place: &Place,
+        name: &str,
+        subresource: &str,
+        body: Body,
+    ) -> Result<Reply, ApiError> {
+        match (subresource, method) {
+            ("scale", &Method::GET) => scale::get(self, place, name).await,
+            ("scale", &Method::PUT) => scale::replace(self, place, name, body::collect(body).await?).await,
+            ("scale", &Method::PATCH) => scale::patch(self, place, name, body::collect(body).await?).await,
+            (_, &Method::GET) => read::get(self, place, name).await,
+            (_, &Method::PUT) => write::replace(self, place, name, subresource, body::collect(body).await?).await,
+            (_, &Method::PATCH) => write::patch(self, place, name, subresource, body::collect(body).await?).await,
+            _ => Err(not_allowed()),
+        }
+    }
+
+    /// Who writes, when the request does not say: the program, as the User-Agent names it.
+    pub(crate) fn default_manager(&self) -> &str {
+        let agent = self.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let program = agent.split('/').next().unwrap_or_default().trim();
+        if program.is_empty() || program.len() > 128 { "unknown" } else { program }
+    }
+}
+
+/// A resource, and the namespace of the request; `None` for all of them or for a resource without namespaces.
+pub(crate) struct Place {
+    pub(crate) served: Arc<Served>,
+    pub(crate) namespace: Option<String>,
+}
+
+impl Place {
+    pub(crate) fn key(&self, space: &str, name: &str) -> bytes::Bytes {
+        let resource = &self.served.resource;
+        crate::keys::object(space, &resource.group, &resource.plural, self.namespace.as_deref(), name)
+    }
+}
+
+fn not_allowed() -> ApiError {
+    ApiError::method_not_allowed("the server does not allow this method on the requested resource")
+}
+
+fn unknown_resource(path: &ResourcePath) -> ApiError {
+    match builtin().resource(&path.group, &path.version, &path.plural) {
+        Some(_) => ApiError::not_served(&format!("{} {}", path.version, qualified(&path.group, &path.plural))),
+        None => ApiError::no_such_path(),
+    }
+}
+
+fn unknown_subresource(path: &ResourcePath, subresource: &str) -> ApiError {
+    let real = builtin()
+        .resource(&path.group, &path.version, &path.plural)
+        .is_some_and(|resource| resource.subresource(subresource.split('/').next().unwrap_or_default()).is_some());
+    if real {
+        ApiError::not_served(&format!("{}/{subresource}", qualified(&path.group, &path.plural)))
+    } else {
+        ApiError::no_such_path()
+    }
+}
+
+/// Answers smaller than this are not worth compressing; the same as in kube-apiserver.
+const GZIP_BYTES_MIN: usize = 128 << 10;
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accepted.split(',').any(|encoding| encoding.split(';').next().is_some_and(|name| name.trim() == "gzip"))
+}
+
+fn respond(reply: Reply, gzip: bool) -> Response<Body> {
+    let Reply { code, content, warnings } = reply;
+    let (media, bytes) = match content {
+        Content::Json(value) => (JSON, bytes::Bytes::from(value.to_string())),
+        Content::Document(media, bytes) => (media, bytes),
+        Content::Stream(body) => return finish(code, JSON, body, &warnings),
+    };
+    if gzip && bytes.len() >= GZIP_BYTES_MIN {
+        let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+        if encoder.write_all(&bytes).is_ok()
+            && let Ok(compressed) = encoder.finish()
+        {
+            let mut response = finish(code, media, Body::from(compressed), &warnings);
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+            return response;
+        }
+    }
+    finish(code, media, Body::from(bytes), &warnings)
+}
+
+/// Warnings sent with one answer, and their bytes in all; header space is bounded at both ends.
+const WARNINGS_MAX: usize = 20;
+const WARNING_BYTES_MAX: usize = 4 << 10;
+
+fn finish(code: StatusCode, media: &'static str, body: Body, warnings: &[String]) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
+    let mut room = WARNING_BYTES_MAX;
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        let plain: String = warning.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+        let text = format!("299 - \"{}\"", plain.replace('\\', "\\\\").replace('"', "\\\""));
+        let Some(left) = room.checked_sub(text.len()) else { break };
+        room = left;
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.append(HeaderName::from_static("warning"), value);
+        }
+    }
+    response
+}
+
+pub(crate) fn failure(error: &ApiError) -> Response<Body> {
+    if error.code == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::warn!(error = error.message, "request failed");
+    }
+    let mut response = finish(error.code, JSON, Body::from(error.to_value().to_string()), &[]);
+    if let Some(seconds) = error.retry_after_seconds() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

@@ -1,0 +1,233 @@
+//! One space: its catalog, what the embedder configured, and its life in the store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tideline_store::{Commit, KeyRange, Op, Revision, Store};
+
+use super::{ApiServer, Error, Inner, SpaceConfig};
+use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
+use crate::identity::{Authorizer, Identity};
+use crate::virtual_resource::VirtualResource;
+use crate::{keys, object};
+
+/// Definitions read from the store at once.
+const DEFINITIONS_PAGE: usize = 100;
+/// Keys of a space erased in one commit, below the store's bound on operations.
+const ERASE_BATCH: usize = 100;
+const _: () = assert!(ERASE_BATCH <= tideline_store::MAX_COMMIT_OPS);
+/// How often preparing a space is tried again when another writer is at the same object.
+const PREPARE_ATTEMPTS: usize = 5;
+
+/// A space as requests see it.
+pub(crate) struct Space {
+    pub(crate) name: Arc<str>,
+    catalog: RwLock<Arc<Catalog>>,
+    virtuals: Vec<Arc<dyn VirtualResource>>,
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    /// Names of the definitions that clients may not touch.
+    protected: Vec<String>,
+    deleting: AtomicBool,
+    /// Serializes [`Inner::refresh`], so that an older reading never replaces a newer one.
+    refreshing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    Deleting,
+}
+
+/// The value of a space's record.
+pub(super) fn record(state: State) -> Bytes {
+    let state = match state {
+        State::Ready => "Ready",
+        State::Deleting => "Deleting",
+    };
+    Bytes::from(json!({"schema": 1, "state": state}).to_string())
+}
+
+/// Whether a stored record says that its space is going.
+pub(crate) fn is_deleting(record: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(record).is_ok_and(|record| record["state"] == "Deleting")
+}
+
+impl Space {
+    pub(super) fn new(name: &str, config: SpaceConfig, deleting: bool) -> Arc<Self> {
+        let SpaceConfig { crds, virtual_resources, authorizer } = config;
+        Arc::new(Self {
+            name: name.into(),
+            catalog: RwLock::new(Arc::new(Catalog::new(Vec::new(), &virtual_resources))),
+            virtuals: virtual_resources,
+            authorizer,
+            protected: crds.iter().map(|crd| object::name(crd).to_owned()).collect(),
+            deleting: AtomicBool::new(deleting),
+            refreshing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn is_protected(&self, definition: &str) -> bool {
+        self.protected.iter().any(|name| name == definition)
+    }
+
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.deleting.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_deleting(&self) {
+        self.deleting.store(true, Ordering::Release);
+    }
+}
+
+/// The spaces at a revision, and whether each is being deleted: one read for each, whatever they hold.
+pub(crate) async fn spaces_at(
+    store: &dyn Store,
+    at: Option<Revision>,
+) -> Result<Vec<(String, bool)>, tideline_store::Error> {
+    let (mut range, mut found) = (keys::everything(), Vec::new());
+    loop {
+        let page = store.range(range.clone(), at, 1).await?;
+        let Some(first) = page.items.first() else { return Ok(found) };
+        match keys::Key::parse(&first.key) {
+            Some(keys::Key::Space(space)) => {
+                found.push((space.to_owned(), is_deleting(&first.value)));
+                range.start = keys::after_space(space);
+            }
+            // Objects without a record are the rest of an erased space; the record goes last, so there are none.
+            Some(keys::Key::Object { space, .. }) => range.start = keys::after_space(space),
+            None => range.start = keys::successor(&first.key),
+        }
+    }
+}
+
+impl Inner {
+    /// Rebuilds the catalog of a space from its stored definitions.
+    pub(crate) async fn refresh(&self, space: &Space) -> Result<(), tideline_store::Error> {
+        let _one_at_a_time = space.refreshing.lock().await;
+        let definitions = self.definitions(&space.name, None).await?;
+        let catalog = Arc::new(Catalog::new(definitions, &space.virtuals));
+        *space.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        Ok(())
+    }
+
+    /// The definitions of a space, compiled. One that no longer compiles is left out and logged.
+    pub(crate) async fn definitions(
+        &self,
+        space: &str,
+        at: Option<Revision>,
+    ) -> Result<Vec<Arc<Definition>>, tideline_store::Error> {
+        let mut range = keys::resource(space, CRD_GROUP, CRDS, None);
+        let (mut at, mut found) = (at, Vec::new());
+        loop {
+            let page = self.store.range(range.clone(), at, DEFINITIONS_PAGE).await?;
+            for item in &page.items {
+                match object::read(item).map_err(|error| error.message).and_then(|crd| {
+                    Definition::compile(&crd).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+                }) {
+                    Ok(definition) => found.push(Arc::new(definition)),
+                    Err(why) => {
+                        let key = String::from_utf8_lossy(&item.key).into_owned();
+                        tracing::warn!(key, why, "a stored definition is not served");
+                    }
+                }
+            }
+            match page.items.last() {
+                Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+                Some(_) | None => return Ok(found),
+            }
+            at = Some(page.revision);
+        }
+    }
+
+    pub(crate) async fn spaces_at(&self, at: Option<Revision>) -> Result<Vec<(String, bool)>, tideline_store::Error> {
+        spaces_at(&*self.store, at).await
+    }
+
+    /// Removes everything of a space; the record goes last, so that an interrupted erasure is taken up again.
+    pub(crate) async fn erase_space(&self, name: &str) -> Result<(), tideline_store::Error> {
+        let record_key = keys::space_record(name);
+        let mark = Commit { compare: Vec::new(), ops: vec![Op::Put(record_key.clone(), record(State::Deleting))] };
+        self.store.commit(mark).await?;
+        let objects = KeyRange { start: keys::successor(&record_key), ..keys::space(name) };
+        loop {
+            let page = self.store.range(objects.clone(), None, ERASE_BATCH).await?;
+            if page.items.is_empty() {
+                break;
+            }
+            let ops = page.items.into_iter().map(|item| Op::Delete(item.key)).collect();
+            self.store.commit(Commit { compare: Vec::new(), ops }).await?;
+        }
+        self.store.commit(Commit { compare: Vec::new(), ops: vec![Op::Delete(record_key)] }).await?;
+        Ok(())
+    }
+}
+
+impl ApiServer {
+    /// Makes what every space has, through the same door as any client.
+    pub(super) async fn prepare(&self, space: &Space, crds: &[Value]) -> Result<(), Error> {
+        for namespace in ["default", "kube-system"] {
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            let (status, answer) = self.own(space, Method::POST, "/api/v1/namespaces", &body).await;
+            if !status.is_success() && status != StatusCode::CONFLICT {
+                let why = object::text(&answer, "/message").to_owned();
+                return Err(Error::Prepare { space: space.name.to_string(), why });
+            }
+        }
+        for crd in crds {
+            self.ensure_definition(space, crd).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a definition, or gives an existing one the configured spec, labels and annotations.
+    async fn ensure_definition(&self, space: &Space, crd: &Value) -> Result<(), Error> {
+        let name = object::name(crd);
+        let all = format!("/apis/{CRD_GROUP}/v1/{CRDS}");
+        let one = format!("{all}/{name}");
+        let mut answer = Value::Null;
+        for _ in 0..PREPARE_ATTEMPTS {
+            let (status, found) = self.own(space, Method::GET, &one, &Value::Null).await;
+            let (status, said) = if status == StatusCode::NOT_FOUND {
+                self.own(space, Method::POST, &all, crd).await
+            } else {
+                let mut wanted = found.clone();
+                wanted["spec"] = crd["spec"].clone();
+                for part in ["labels", "annotations"] {
+                    if let Some(value) = crd["metadata"].get(part) {
+                        wanted["metadata"][part] = value.clone();
+                    }
+                }
+                self.own(space, Method::PUT, &one, &wanted).await
+            };
+            if status.is_success() {
+                return Ok(());
+            }
+            answer = said;
+            if status != StatusCode::CONFLICT {
+                break;
+            }
+        }
+        let why = object::text(&answer, "/message").to_owned();
+        Err(Error::Definition { space: space.name.to_string(), name: name.to_owned(), why })
+    }
+
+    async fn own(&self, space: &Space, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().expect("paths of own objects are plain ASCII");
+        let response = self.call(&space.name, Identity::system(), request).await;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+}

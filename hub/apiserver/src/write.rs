@@ -1,0 +1,377 @@
+//! Everything that changes an object.
+//!
+//! Every write is the same loop: read, compute the new object, commit on condition that what was read is still there.
+//! A write that changes nothing commits nothing and keeps the resource version.
+
+mod admit;
+mod collection;
+mod patch;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+use tideline_store::{Commit, CommitOutcome, Compare, Item, Op, Revision};
+
+pub(crate) use self::collection::delete_collection;
+pub(crate) use self::patch::{merge, patch, scale_patch};
+use crate::catalog::{CRD_GROUP, CRDS};
+use crate::negotiate::{self, Shape};
+use crate::query::{DeleteOptions, WriteOptions};
+use crate::render::Renderer;
+use crate::server::{Call, Place, Reply};
+use crate::status::ApiError;
+use crate::{body, keys, object};
+
+/// How often a write that named no version starts over because another writer came first. With writers taking
+/// turns each attempt lets at least one of them through.
+const ATTEMPTS: usize = 32;
+
+/// One write as it goes through the loop.
+pub(crate) struct Write<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) place: &'a Place,
+    pub(crate) options: WriteOptions,
+    pub(crate) shape: Shape,
+    pub(crate) subresource: &'a str,
+    pub(crate) now: String,
+}
+
+/// How a commit ended.
+enum Stored {
+    Done(Reply),
+    /// Something that the write was based on has changed.
+    Again,
+}
+
+impl<'a> Write<'a> {
+    pub(crate) fn new(call: &'a Call, place: &'a Place, subresource: &'a str) -> Result<Self, ApiError> {
+        let shape = negotiate::shape(&call.headers)?;
+        let options = WriteOptions::parse(&call.query)?;
+        Ok(Self { call, place, options, shape, subresource, now: object::now() })
+    }
+
+    fn key(&self, name: &str) -> Bytes {
+        self.place.key(&self.call.space.name, name)
+    }
+
+    async fn item(&self, name: &str) -> Result<Option<Item>, ApiError> {
+        Ok(self.call.inner.store.get(self.key(name)).await?)
+    }
+
+    fn too_contended(&self, name: &str) -> ApiError {
+        let resource = &self.place.served.resource;
+        ApiError::modified(&resource.group, &resource.plural, name)
+    }
+
+    /// The answer: the object as clients see it.
+    fn reply(&self, code: StatusCode, object: Value) -> Reply {
+        let served = &self.place.served;
+        let value = Renderer::new(self.call, served, self.shape).single(object::present(served, object));
+        Reply { code, ..Reply::ok(value) }
+    }
+
+    /// The condition under which an object may be made: its namespace is there and stays.
+    async fn namespace_condition(&self, name: &str) -> Result<Option<Compare>, ApiError> {
+        let Some(namespace) = self.place.namespace.as_deref() else { return Ok(None) };
+        let key = keys::object(&self.call.space.name, "", "namespaces", None, namespace);
+        let item = self.call.inner.store.get(key.clone()).await?;
+        let item = item.ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        if object::is_terminating(&object::read(&item)?) {
+            let resource = &self.place.served.resource;
+            return Err(ApiError::namespace_terminating(&resource.group, &resource.plural, name, namespace));
+        }
+        Ok(Some(Compare::Modified(key, item.modified)))
+    }
+
+    /// Stores a new object.
+    async fn store_new(&self, object: Value) -> Result<Stored, ApiError> {
+        let name = object::name(&object).to_owned();
+        if let Some(definition) = self.call.space.catalog().definition(&self.definition_name())
+            && definition.is_terminating()
+        {
+            return Err(ApiError::method_not_allowed(
+                "create not allowed while custom resource definition is terminating",
+            ));
+        }
+        let namespace = self.namespace_condition(&name).await?;
+        let key = self.key(&name);
+        if self.options.dry_run {
+            return match self.call.inner.store.get(key).await? {
+                Some(_) => Ok(Stored::Again),
+                None => Ok(Stored::Done(self.reply(StatusCode::CREATED, object))),
+            };
+        }
+        let mut compare = vec![Compare::Absent(key.clone())];
+        compare.extend(namespace);
+        let value = object::write(object.clone(), &self.place.served);
+        match self.call.inner.store.commit(Commit { compare, ops: vec![Op::Put(key, value)] }).await? {
+            CommitOutcome::Committed(revision) => {
+                self.after_write().await?;
+                Ok(Stored::Done(self.reply(StatusCode::CREATED, at_revision(object, revision))))
+            }
+            CommitOutcome::Conflict { .. } => Ok(Stored::Again),
+        }
+    }
+
+    /// Stores a changed object, or removes it if nothing holds it any longer.
+    async fn store_changed(&self, old: &Item, object: Value) -> Result<Stored, ApiError> {
+        let served = &self.place.served;
+        let gone = object::is_terminating(&object)
+            && object::finalizers(&object).next().is_none()
+            && !(served.is_namespace() && holds_content(&object));
+        let value = object::write(object.clone(), served);
+        if !gone && value == object::write(object::read(old)?, served) {
+            return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
+        }
+        if self.options.dry_run {
+            return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
+        }
+        let op = if gone { Op::Delete(old.key.clone()) } else { Op::Put(old.key.clone(), value) };
+        let compare = vec![Compare::Modified(old.key.clone(), old.modified)];
+        match self.call.inner.store.commit(Commit { compare, ops: vec![op] }).await? {
+            CommitOutcome::Committed(revision) => {
+                self.after_write().await?;
+                Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, revision))))
+            }
+            CommitOutcome::Conflict { .. } => Ok(Stored::Again),
+        }
+    }
+
+    /// A changed definition is in force before its writer gets an answer.
+    async fn after_write(&self) -> Result<(), ApiError> {
+        if self.place.served.is_crd() {
+            self.call.inner.refresh(&self.call.space).await?;
+        }
+        Ok(())
+    }
+
+    fn definition_name(&self) -> String {
+        let resource = &self.place.served.resource;
+        format!("{}.{}", resource.plural, resource.group)
+    }
+}
+
+fn at_revision(mut object: Value, revision: Revision) -> Value {
+    object::metadata(&mut object).insert("resourceVersion".into(), revision.0.to_string().into());
+    object
+}
+
+/// Whether a namespace still has the finalizer that stands for its content.
+pub(crate) fn holds_content(namespace: &Value) -> bool {
+    namespace.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+}
+
+pub(crate) async fn create(call: &Call, place: &Place, bytes: Bytes) -> Result<Reply, ApiError> {
+    let write = Write::new(call, place, "")?;
+    let document = body::parse(negotiate::body_format(&call.headers)?, &bytes)?;
+    let (object, warnings) = body::decode(&place.served, document, write.options.field_validation)?;
+    let object = admit::check_namespace(place, object)?;
+    for attempt in 0..ATTEMPTS {
+        let (object, more) = write.admit_new(object.clone())?;
+        let name = object::name(&object).to_owned();
+        match write.store_new(object).await? {
+            Stored::Done(reply) => return Ok(reply.with_warnings(warnings).with_warnings(more)),
+            // Either the object is there, or its namespace was written in the meantime.
+            Stored::Again if write.item(&name).await?.is_some() => {
+                let generated = attempt + 1 < GENERATED_NAME_ATTEMPTS && admit::wants_generated_name(&bytes);
+                if !generated {
+                    let resource = &place.served.resource;
+                    return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                }
+            }
+            Stored::Again => {}
+        }
+    }
+    Err(write.too_contended(""))
+}
+
+/// Names tried for one `generateName`; as in kube-apiserver.
+const GENERATED_NAME_ATTEMPTS: usize = 8;
+
+pub(crate) async fn replace(
+    call: &Call,
+    place: &Place,
+    name: &str,
+    subresource: &str,
+    bytes: Bytes,
+) -> Result<Reply, ApiError> {
+    let write = Write::new(call, place, subresource)?;
+    let served = &place.served;
+    let document = body::parse(negotiate::body_format(&call.headers)?, &bytes)?;
+    let (object, warnings) = body::decode(served, document, write.options.field_validation)?;
+    let object = admit::check_namespace(place, object)?;
+    if object::name(&object) != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            object::name(&object)
+        )));
+    }
+    let version = object::text(&object, "/metadata/resourceVersion").to_owned();
+    for _ in 0..ATTEMPTS {
+        let item = write.item(name).await?.ok_or_else(|| served.not_found(name))?;
+        write.check_version(name, &version, &item)?;
+        let (changed, more) = write.admit_changed(&item, object.clone())?;
+        match write.store_changed(&item, changed).await? {
+            Stored::Done(reply) => return Ok(reply.with_warnings(warnings).with_warnings(more)),
+            Stored::Again => {}
+        }
+    }
+    Err(write.too_contended(name))
+}
+
+impl Write<'_> {
+    /// Optimistic concurrency: a version that was named must be the present one.
+    fn check_version(&self, name: &str, version: &str, item: &Item) -> Result<(), ApiError> {
+        let served = &self.place.served;
+        if version.is_empty() || version == "0" {
+            return if served.unconditional_update() {
+                Ok(())
+            } else {
+                Err(ApiError::invalid(
+                    &served.resource.group,
+                    &served.resource.kind,
+                    name,
+                    vec![crate::status::Cause {
+                        reason: "FieldValueInvalid".into(),
+                        message: "Invalid value: 0: must be specified for an update".into(),
+                        field: "metadata.resourceVersion".into(),
+                    }],
+                ))
+            };
+        }
+        self.check_version_if_named(name, version, item)
+    }
+
+    fn check_version_if_named(&self, name: &str, version: &str, item: &Item) -> Result<(), ApiError> {
+        let resource = &self.place.served.resource;
+        if version.is_empty() || crate::query::parse_resource_version(version)? == item.modified.0 {
+            return Ok(());
+        }
+        Err(ApiError::modified(&resource.group, &resource.plural, name))
+    }
+}
+
+pub(crate) async fn delete(call: &Call, place: &Place, name: &str, bytes: Bytes) -> Result<Reply, ApiError> {
+    let write = Write::new(call, place, "")?;
+    let options = delete_options(call, &bytes)?;
+    write.delete(name, &options).await
+}
+
+fn delete_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
+    let document =
+        if bytes.is_empty() { None } else { Some(body::parse(negotiate::body_format(&call.headers)?, bytes)?.value) };
+    DeleteOptions::parse(&call.query, document.as_ref())
+}
+
+/// Namespaces that a space is never without.
+const IMMORTAL: [&str; 2] = ["default", "kube-system"];
+
+impl Write<'_> {
+    pub(crate) async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<Reply, ApiError> {
+        let served = &self.place.served;
+        for _ in 0..ATTEMPTS {
+            let item = self.item(name).await?.ok_or_else(|| served.not_found(name))?;
+            let object = object::read(&item)?;
+            self.check_deletable(name, &object, options)?;
+            match self.delete_item(&item, object, options).await? {
+                Stored::Done(reply) => return Ok(reply),
+                Stored::Again => {}
+            }
+        }
+        Err(self.too_contended(name))
+    }
+
+    fn check_deletable(&self, name: &str, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+        let served = &self.place.served;
+        let resource = &served.resource;
+        let found = [
+            ("UID", &options.uid, "/metadata/uid"),
+            ("ResourceVersion", &options.resource_version, "/metadata/resourceVersion"),
+        ];
+        for (what, asked, pointer) in found {
+            let own = object::text(object, pointer);
+            if asked.as_ref().is_some_and(|asked| asked != own) {
+                let asked = asked.as_deref().unwrap_or_default();
+                let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {own}");
+                return Err(ApiError::conflict(&resource.group, &resource.plural, name, &why));
+            }
+        }
+        if served.is_namespace() && IMMORTAL.contains(&name) {
+            return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+        }
+        if served.is_crd() && self.call.space.is_protected(name) && !self.call.is_own() {
+            return Err(ApiError::forbidden(CRD_GROUP, CRDS, name, "this definition is part of the space"));
+        }
+        Ok(())
+    }
+
+    async fn delete_item(&self, item: &Item, mut object: Value, options: &DeleteOptions) -> Result<Stored, ApiError> {
+        let served = &self.place.served;
+        let dry_run = options.dry_run || self.options.dry_run;
+        let held = object::finalizers(&object).next().is_some() || served.is_namespace();
+        if !held {
+            if !dry_run {
+                let compare = vec![Compare::Modified(item.key.clone(), item.modified)];
+                let commit = Commit { compare, ops: vec![Op::Delete(item.key.clone())] };
+                if let CommitOutcome::Conflict { .. } = self.call.inner.store.commit(commit).await? {
+                    return Ok(Stored::Again);
+                }
+                self.after_write().await?;
+            }
+            return Ok(Stored::Done(Reply::ok(self.success(&object))));
+        }
+        if object::is_terminating(&object) {
+            return Ok(Stored::Done(self.reply(StatusCode::OK, object)));
+        }
+        begin_deletion(&mut object, &self.now);
+        if served.is_namespace() {
+            terminate_namespace(&mut object);
+        } else if served.is_crd() {
+            crate::catalog::set_condition(
+                &mut object,
+                "Terminating",
+                "True",
+                "InstanceDeletionPending",
+                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+                &self.now,
+            );
+        }
+        if dry_run {
+            return Ok(Stored::Done(self.reply(StatusCode::OK, object)));
+        }
+        self.store_changed(item, object).await
+    }
+
+    /// What a real server answers to a deletion that is done.
+    fn success(&self, object: &Value) -> Value {
+        let resource = &self.place.served.resource;
+        let mut details = json!({"name": object::name(object), "kind": resource.plural, "uid": object::uid(object)});
+        if !resource.group.is_empty() {
+            details["group"] = resource.group.clone().into();
+        }
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    }
+}
+
+/// Marks an object as going; whoever holds it by a finalizer sees it and acts.
+pub(crate) fn begin_deletion(object: &mut Value, now: &str) {
+    let metadata = object::metadata(object);
+    metadata.insert("deletionTimestamp".into(), now.into());
+    metadata.insert("deletionGracePeriodSeconds".into(), 0.into());
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+        metadata.insert("generation".into(), (generation + 1).into());
+    }
+}
+
+fn terminate_namespace(object: &mut Value) {
+    if object.pointer("/spec/finalizers").is_none() {
+        if !object.get("spec").is_some_and(Value::is_object) {
+            object["spec"] = json!({});
+        }
+        object["spec"]["finalizers"] = json!(["kubernetes"]);
+    }
+    if !object.get("status").is_some_and(Value::is_object) {
+        object["status"] = json!({});
+    }
+    object["status"]["phase"] = "Terminating".into();
+}

@@ -1,0 +1,54 @@
+//! Deletion of all objects that match.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{Write, delete_options};
+use crate::query::ListOptions;
+use crate::server::{Call, Place, Reply};
+use crate::status::ApiError;
+use crate::{fields, keys, object, read};
+
+/// Objects looked at in one read.
+const PAGE: usize = 100;
+
+pub(crate) async fn delete_collection(call: &Call, place: &Place, bytes: Bytes) -> Result<Reply, ApiError> {
+    let write = Write::new(call, place, "")?;
+    let options = delete_options(call, &bytes)?;
+    let select = ListOptions::parse(&call.query)?;
+    fields::check(&place.served, &select)?;
+    let mut range = read::range(call, place, &select);
+    let mut at = None;
+    loop {
+        let page = call.inner.store.range(range.clone(), at, PAGE).await?;
+        for item in &page.items {
+            let object = object::present(&place.served, object::read(item)?);
+            if !select.labels.matches(&object) || !select.fields.matches(&object) {
+                continue;
+            }
+            let one = Place {
+                served: std::sync::Arc::clone(&place.served),
+                namespace: object::namespace(&object).map(str::to_owned),
+            };
+            let one = Write { place: &one, now: write.now.clone(), options: write.options.clone(), ..write };
+            match one.delete(object::name(&object), &options).await {
+                Ok(_) => {}
+                Err(gone) if gone.code == http::StatusCode::NOT_FOUND => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match page.items.last() {
+            Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+            Some(_) | None => break,
+        }
+        at = Some(page.revision);
+    }
+    let resource = &place.served.resource;
+    let mut details = json!({"kind": resource.plural});
+    if !resource.group.is_empty() {
+        details["group"] = resource.group.clone().into();
+    }
+    Ok(Reply::ok(
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
+    ))
+}

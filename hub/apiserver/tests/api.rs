@@ -1,0 +1,16 @@
+//! The server through its front door, in memory, over the real store.
+
+mod api {
+    mod apply;
+    mod auth;
+    mod custom;
+    mod deletion;
+    mod discovery;
+    mod feed;
+    mod harness;
+    mod limits;
+    mod list;
+    mod objects;
+    mod scale;
+    mod watch;
+}

@@ -1,0 +1,78 @@
+use axum::body::Body;
+use http::Method;
+use serde_json::json;
+
+use super::harness::*;
+
+#[tokio::test]
+async fn bodies_over_the_limit_are_refused() {
+    let api = Api::start().await;
+    let mut map = config_map("a");
+    map["data"]["big"] = "x".repeat(4 << 20).into();
+    let refused = api.post(MAPS, &map).await;
+    assert_eq!(refused.failure(), (413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"));
+    map["data"]["big"] = "x".repeat(2 << 20).into();
+    let refused = api.post(MAPS, &map).await;
+    assert_eq!((refused.code, refused.failure().1), (413, "RequestEntityTooLarge"));
+    map["data"]["big"] = "x".repeat(900 << 10).into();
+    api.post(MAPS, &map).await.ok();
+}
+
+#[tokio::test]
+async fn malformed_bodies_are_refused() {
+    let api = Api::start().await;
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    for body in [deep.as_str(), "", "{", "[]", "\"x\"", "{} {}"] {
+        let refused = api.send(Method::POST, MAPS, "application/json", body.to_owned()).await;
+        assert_eq!((refused.code, refused.failure().1), (400, "BadRequest"), "{body:.20}");
+    }
+    let refused = api.send(Method::POST, MAPS, "application/json", Body::from(&b"{\"kind\": \"\xff\"}"[..])).await;
+    assert_eq!(refused.code, 400);
+    let refused = api.send(Method::POST, MAPS, "application/vnd.kubernetes.protobuf", "k8s").await;
+    assert_eq!((refused.code, refused.failure().1), (415, "UnsupportedMediaType"));
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e]\n\
+                g: &g [*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g]\n";
+    assert_eq!(api.send(Method::POST, MAPS, "application/yaml", bomb).await.code, 400);
+}
+
+#[tokio::test]
+async fn names_and_labels_are_checked() {
+    let api = Api::start().await;
+    for name in ["UPPER", "a_b", "-a", &"x".repeat(254)] {
+        let refused = api.post(MAPS, &config_map(name)).await;
+        assert_eq!((refused.code, refused.failure().1), (422, "Invalid"), "{name}");
+        assert_eq!(refused.body["details"]["causes"][0]["field"], "metadata.name");
+    }
+    let mut map = config_map("a");
+    map["metadata"]["labels"] = json!({"l": "x".repeat(64)});
+    let refused = api.post(MAPS, &map).await;
+    assert_eq!(refused.body["details"]["causes"][0]["field"], "metadata.labels");
+    map["metadata"]["labels"] = json!({"l": "x".repeat(63)});
+    api.post(MAPS, &map).await.ok();
+    let namespace = json!({"metadata": {"name": "with.dot"}});
+    assert_eq!(api.post("/api/v1/namespaces", &namespace).await.code, 422);
+    let role = json!({"metadata": {"name": "system:odd"}});
+    api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.ok();
+    api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aodd").await.ok();
+}
+
+#[tokio::test]
+async fn odd_paths_and_queries_are_refused_in_order() {
+    let api = Api::start().await;
+    for (path, code) in [
+        ("/", 200),
+        ("/nothing", 404),
+        ("/api/v2/pods", 404),
+        ("/api/v1/namespaces/default/nodes", 404),
+        ("/api/v1/configmaps/a", 404),
+        ("/api/v1/watch/pods", 404),
+        ("/api/v1/pods?limit=x", 400),
+        ("/api/v1/pods?labelSelector=%zz", 400),
+        ("/api/v1/namespaces/default/pods/..%2fx", 400),
+    ] {
+        assert_eq!(api.get(path).await.code, code, "{path}");
+    }
+    assert_eq!(api.post("/api/v1/configmaps", &config_map("a")).await.code, 405);
+    assert_eq!(api.delete("/api/v1/configmaps").await.code, 405);
+}
