@@ -32,6 +32,8 @@ pub(super) struct Reports {
     not_before: Option<Monotonic>,
     last_sent: Option<Monotonic>,
     told: Option<Facts>,
+    /// The highest version of which it was said that every entry was tried.
+    applied: Option<Version>,
     timer: Option<Monotonic>,
 }
 
@@ -144,6 +146,7 @@ impl Core {
         let id = self.session.request();
         self.reports.seq += 1;
         self.reports.last_sent = Some(now);
+        self.reports.applied = facts.applied;
         self.reports.flight =
             Some(Flight { id, objects: page.told, removed: page.removed.clone(), facts: facts.clone() });
         let Facts { applied, in_sync, conditions } = facts;
@@ -182,6 +185,13 @@ impl Core {
                 let wait = self.wait_after(self.reports.failures, other.err().as_ref());
                 self.reports.not_before = Some(now + wait);
                 self.reports.everything(objects.iter().map(|(key, _)| key), now);
+                // The hub may have taken it or not: what it was told before is not what it knows.
+                self.reports.told = None;
+                for (key, _) in objects {
+                    if let Some(object) = self.objects.get_mut(&key) {
+                        object.told = None;
+                    }
+                }
                 for tombstone in removed {
                     if self.removals.contains_key(&tombstone) {
                         self.reports.removed.insert(tombstone);
@@ -234,8 +244,7 @@ impl Core {
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
         }
         let tried = self.work.all_tried();
-        let former = self.reports.told.as_ref().and_then(|told| told.applied);
-        let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(former);
+        let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
         Facts { applied, in_sync: self.kinds.in_sync(), conditions }
     }
 

@@ -231,8 +231,8 @@ fn a_poll_that_is_cut_is_made_shorter() {
         no answer 4: Link in 0 s, 5 Reported 0 objects
         timer: 6 Desired since 1.4 wait 10
         no answer 5: Report in 0 s
-        timer: Report in 8 s
-        no answer 6: Link in 1 s, 7 Reported 0 objects
+        timer: 7 Reported 0 objects
+        no answer 6: Link in 1 s
         timer: 8 Desired since 1.4 wait 5
     "]]);
 }
