@@ -29,6 +29,7 @@ use crate::identity::{Identity, TargetName};
 use crate::journal::{self, Journal};
 use crate::link::Link;
 use crate::metrics::Metrics;
+use crate::outlook::Outlook;
 
 /// Events that may wait for the core. One list of a kind is one event; operations under way are bounded by the core to
 /// some tens, watches are one per kind: this is several of each.
@@ -58,6 +59,8 @@ pub(crate) struct Parts {
     pub(crate) identity: Arc<Mutex<Identity>>,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
+    /// A set was accepted before: the agent works without its hub.
+    pub(crate) accepted: bool,
 }
 
 pub(crate) struct Driver {
@@ -71,7 +74,7 @@ pub(crate) struct Driver {
     metrics: Metrics,
     health: Health,
     watches: Watches,
-    /// Held until the agent first has an answer of its hub and watches something, and again when it is frozen.
+    /// Held until the agent knows what to keep, and again when it is frozen.
     unready: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
@@ -79,6 +82,7 @@ pub(crate) struct Driver {
     tasks: TaskTracker,
     start: Instant,
     stop: CancellationToken,
+    outlook: Outlook,
     state: State,
 }
 
@@ -96,12 +100,12 @@ enum State {
 
 impl Driver {
     pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
-        let Parts { client, kinds, executor, journal, link, scope, identity, metrics, health } = parts;
+        let Parts { client, kinds, executor, journal, link, scope, identity, metrics, health, accepted } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
         let watches = Watches::new(client, kinds, sender.clone(), tasks.clone(), stop.child_token());
         let hub = lock(&identity).pin().hub;
-        let unready = Some(health.gate("hub"));
+        let unready = (!accepted).then(|| health.gate("hub"));
         Self {
             core,
             executor,
@@ -120,6 +124,7 @@ impl Driver {
             tasks,
             start: Instant::now(),
             stop,
+            outlook: Outlook::default(),
             state: State::Running,
         }
     }
@@ -172,6 +177,7 @@ impl Driver {
             if let State::Frozen | State::Stopped | State::Broken = self.state {
                 continue;
             }
+            self.outlook.notice(&event);
             self.notice(&event);
             let now = self.now();
             self.core.step(now, event, effects);

@@ -15,6 +15,7 @@ mod identity;
 mod journal;
 mod link;
 mod metrics;
+mod outlook;
 mod run;
 
 pub use run::{Agent, Error, Listen, Options, run};

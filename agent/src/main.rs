@@ -9,6 +9,9 @@ use tideline_runtime::{Shutdown, exit, telemetry};
 /// Threads that run tasks. The work waits for the network and the disk; each further thread costs memory.
 const WORKERS: usize = 2;
 
+/// Libraries log every failed try as an error; the agent says itself what is wrong, once.
+const LOG: &str = "info,kube_client=off,kube_runtime=off,sled=warn";
+
 const EXAMPLES: &str = "\
 Examples:
   Join a hub with a token made there by `tideline-hub token create store-0042`:
@@ -35,7 +38,7 @@ enum Command {
         #[command(flatten)]
         options: Options,
         /// What is logged: a level, or directives such as `info,tideline_agent=debug`
-        #[arg(long, env = "TIDELINE_LOG", value_name = "FILTER", default_value = "info")]
+        #[arg(long, env = "TIDELINE_LOG", value_name = "FILTER", default_value = LOG)]
         log: String,
         /// How logs are written, to standard error
         #[arg(long, env = "TIDELINE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Auto)]

@@ -150,6 +150,7 @@ impl Agent {
         });
         let link = Link::new(identity.pin(), identity.key(), token.as_ref(), target)?;
         let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default() };
+        let accepted = loaded.accepted.is_some();
         let core = Core::new(config, loaded);
 
         let journal = Arc::new(journal);
@@ -166,6 +167,7 @@ impl Agent {
             identity: Arc::new(Mutex::new(identity)),
             metrics: Metrics::register(&mut registry),
             health: health.clone(),
+            accepted,
         };
         Ok(Self { core, parts, listener, registry, health, data_dir })
     }

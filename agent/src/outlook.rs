@@ -1,0 +1,135 @@
+//! What a person reads in the log of hub and cluster: once when it turns bad, once when it turns good, and not for every
+//! try or object in between.
+
+use std::collections::BTreeMap;
+
+use tideline_common::GroupKind;
+use tracing::{debug, info, warn};
+
+use crate::core::{Answer, Event, LinkFailure, OpResult};
+
+/// Whether hub and cluster were well when last heard of.
+#[derive(Debug, Default)]
+pub(crate) struct Outlook {
+    hub: Side,
+    /// The kinds whose watches are lost, with what was said of each.
+    lost: BTreeMap<GroupKind, String>,
+}
+
+#[derive(Debug, Default)]
+enum Side {
+    #[default]
+    Unknown,
+    Well,
+    /// With what was said of it.
+    Unwell(String),
+}
+
+impl Outlook {
+    /// Takes every event on its way to the core.
+    pub(crate) fn notice(&mut self, event: &Event) {
+        match event {
+            Event::Answered { result: Ok(answer), .. } => {
+                if let Answer::Enrolled(enrolled) = answer {
+                    info!(target = %enrolled.target, name = enrolled.name, "enrolled");
+                }
+                if self.hub.turns_well() {
+                    info!("the hub answers");
+                }
+            }
+            Event::Answered { result: Err(LinkFailure::Unreachable { message, .. }), .. } => {
+                if self.hub.turns_unwell(message) {
+                    warn!("the hub does not answer; what was accepted is kept, and it is tried again: {message}");
+                }
+            }
+            Event::Answered { result: Err(LinkFailure::Refused(refusal)), .. } => {
+                if self.hub.turns_unwell(&refusal.message) {
+                    warn!(refusal = ?refusal.refusal, "the hub refuses: {}", refusal.message);
+                }
+            }
+            Event::Listed { kind, objects } => {
+                debug!(%kind, objects = objects.len(), "listed");
+                if self.lost.remove(kind).is_some() && self.lost.is_empty() {
+                    info!("the view of the cluster is complete again");
+                }
+            }
+            Event::WatchLost { kind, reason, message } => {
+                if self.loses(kind, message) {
+                    warn!(%kind, %reason, "the view of the cluster is not complete; it is tried again: {message}");
+                }
+            }
+            // One object's failure is in the report.
+            Event::Executed { result: OpResult::Failed { reason, message, .. }, .. } => {
+                debug!(%reason, "an operation failed: {message}");
+            }
+            Event::Stop => info!("finishing what is under way"),
+            Event::Started
+            | Event::Persisted { .. }
+            | Event::Executed { .. }
+            | Event::Timer(_)
+            | Event::Kind { .. }
+            | Event::Observed(_)
+            | Event::Vanished { .. } => {}
+        }
+    }
+}
+
+impl Outlook {
+    /// An API server that is away is one piece of news, not one for each kind.
+    fn loses(&mut self, kind: &GroupKind, message: &str) -> bool {
+        let news = !self.lost.values().any(|said| said == message);
+        self.lost.insert(kind.clone(), message.to_owned());
+        news
+    }
+}
+
+impl Side {
+    fn turns_well(&mut self) -> bool {
+        !matches!(std::mem::replace(self, Self::Well), Self::Well)
+    }
+
+    /// Another problem than before is news too.
+    fn turns_unwell(&mut self, message: &str) -> bool {
+        let news = !matches!(self, Self::Unwell(said) if said == message);
+        if news {
+            *self = Self::Unwell(message.to_owned());
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_common::GroupKind;
+
+    use super::{Outlook, Side};
+
+    #[test]
+    fn what_befalls_all_kinds_is_said_once() {
+        let mut outlook = Outlook::default();
+        let (a, b) = (GroupKind::new("", "A"), GroupKind::new("", "B"));
+        let said = [
+            outlook.loses(&a, "refused"),
+            outlook.loses(&b, "refused"),
+            outlook.loses(&a, "refused"),
+            outlook.loses(&b, "forbidden"),
+            outlook.loses(&a, "refused"),
+            outlook.loses(&b, "forbidden"),
+        ];
+        assert_eq!(said, [true, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn only_changes_are_news() {
+        let mut side = Side::default();
+        let said = [
+            side.turns_unwell("no route"),
+            side.turns_unwell("no route"),
+            side.turns_unwell("refused"),
+            side.turns_well(),
+            side.turns_well(),
+            side.turns_unwell("refused"),
+        ];
+        assert_eq!(said, [true, false, true, true, false, true]);
+    }
+}
