@@ -82,6 +82,8 @@ pub(crate) struct Driver {
     tasks: TaskTracker,
     start: Instant,
     stop: CancellationToken,
+    /// Ends what is still under way once the core has stopped: a poll that the hub holds back.
+    end: CancellationToken,
     outlook: Outlook,
     state: State,
 }
@@ -124,6 +126,7 @@ impl Driver {
             tasks,
             start: Instant::now(),
             stop,
+            end: CancellationToken::new(),
             outlook: Outlook::default(),
             state: State::Running,
         }
@@ -134,15 +137,15 @@ impl Driver {
         let heartbeat = self.health.heartbeat("core", BEAT_MAX);
         let mut effects = Effects::new();
         let mut events = vec![Event::Started];
-        loop {
+        let outcome = loop {
             heartbeat.beat();
             self.step(&mut events, &mut effects);
             let wake = match self.state {
-                State::Stopped => break,
-                State::Broken => return Err(Error::Journal),
+                State::Stopped => break Ok(()),
+                State::Broken => break Err(Error::Journal),
                 State::Stopping(until) if until <= Instant::now() => {
                     warn!("stopped before everything under way had ended; it is taken up again at the next start");
-                    break;
+                    break Ok(());
                 }
                 State::Stopping(until) => self.next_wake().min(until),
                 State::Running | State::Frozen => self.next_wake(),
@@ -155,12 +158,13 @@ impl Driver {
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
                 () = sleep_until(wake) => self.fire_timers(&mut events),
             }
-        }
-        // Tasks of watches have ended with the stop; others hold the journal.
+        };
+        // Everything lets go of the journal now.
+        self.watches.set_none();
+        self.end.cancel();
         self.tasks.close();
-        drop(self.events);
-        let _ = tokio::time::timeout(STOP_MAX, self.tasks.wait()).await;
-        Ok(())
+        self.tasks.wait().await;
+        outcome
     }
 
     fn begin_stop(&mut self, events: &mut Vec<Event>) {
@@ -230,10 +234,16 @@ impl Driver {
         }
     }
 
+    /// Runs one effect's work beside the driver.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let end = self.end.clone();
+        self.tasks.spawn(async move { end.run_until_cancelled(work).await });
+    }
+
     fn send(&self, id: RequestId, request: Request) {
         let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
         let sender = self.sender.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let result = match link.send(&request).await {
                 Ok(Answer::Enrolled(answer)) => {
                     let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
@@ -256,7 +266,7 @@ impl Driver {
             self.state = State::Broken;
             return;
         }
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let result = written.await;
             metrics.persisted(begun.elapsed(), result.is_ok(), journal.bytes());
             if let Err(error) = &result {
@@ -278,7 +288,7 @@ impl Driver {
                 info_span!("operation", %key)
             }
         };
-        self.tasks.spawn(
+        self.spawn(
             async move {
                 let result = executor.execute(scope, &op).await;
                 metrics.executed(&op, &result);
@@ -309,7 +319,7 @@ impl Driver {
         error!("the agent is frozen, and changes nothing in its cluster from now on: {why}. What to do: {remedy}");
         self.metrics.frozen();
         self.unready = Some(self.health.gate("frozen"));
-        self.watches.set(self.scope(), BTreeMap::new());
+        self.watches.set_none();
         self.metrics.watching(0);
         self.timers.clear();
         self.state = State::Frozen;

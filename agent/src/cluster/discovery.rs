@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::Client;
 use kube::core::discovery::ApiResource;
 use tideline_common::{GroupKind, ObjectKey};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OnceCell};
 
 use super::failure::{Failure, Refused};
@@ -15,7 +16,7 @@ use super::render::api_version;
 use super::request::{Call, Want, call};
 
 /// How long an answer without the wanted kind is believed. A missing kind that many objects need is asked for once.
-const MISSING_FOR: Duration = Duration::from_secs(3);
+const MISSING_FOR: Duration = Duration::from_millis(900);
 
 /// A kind as it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,9 +145,9 @@ impl Kinds {
         self.changed.notify_waiters();
     }
 
-    /// Returns when definitions changed after this was called.
-    pub(super) async fn change(&self) {
-        self.changed.notified().await;
+    /// Completes when definitions changed after this was called, polled or not.
+    pub(super) fn change(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// The present reading, or a new one in place of `stale`.

@@ -41,8 +41,11 @@ const PAGE_METADATA: u32 = 500;
 /// Seconds that a watch lasts. The API server would end it after five to ten minutes anyway; a connection that died
 /// silently is noticed that much later.
 const WATCH_SECONDS: u32 = 290;
-/// Time between looks for a kind that is not served. A definition of ours is noticed at once.
+/// Time between looks for a kind that is not served.
 const MISSING_EVERY: Duration = Duration::from_secs(30);
+/// Time between looks, and how many, after some definition changed: its kind is served a moment after it says so.
+const CHANGED_EVERY: Duration = Duration::from_secs(1);
+const CHANGED_LOOKS: u32 = 10;
 /// Pauses after failures: around the first, doubled up to around the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -107,6 +110,13 @@ impl Watches {
         }
     }
 
+    /// Watches nothing from now on.
+    pub fn set_none(&mut self) {
+        for running in std::mem::take(&mut self.running).into_values() {
+            running.stop.cancel();
+        }
+    }
+
     /// Lists these kinds again.
     pub fn relist(&self, kinds: &[GroupKind]) {
         for running in kinds.iter().filter_map(|kind| self.running.get(kind)) {
@@ -153,13 +163,20 @@ enum Ended {
 impl Task {
     async fn run(mut self) {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut looks = 0;
+        let kinds = Arc::clone(&self.kinds);
         loop {
+            // From before the look, so that no change is missed between it and the wait.
+            let change = kinds.change();
             let resource = match self.kinds.resolve(&self.kind, &self.version).await {
                 Ok(resource) => resource,
                 Err(Unresolved::Missing(_)) => {
                     self.tell(Served::No).await;
-                    // Whichever is first; both only mean: look again.
-                    let _ = tokio::time::timeout(MISSING_EVERY, self.kinds.change()).await;
+                    let wait = if looks > 0 { CHANGED_EVERY } else { MISSING_EVERY };
+                    looks = match tokio::time::timeout(wait, change).await {
+                        Ok(()) => CHANGED_LOOKS,
+                        Err(_elapsed) => looks.saturating_sub(1),
+                    };
                     continue;
                 }
                 Err(Unresolved::Failed(failure)) => {
