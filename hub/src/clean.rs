@@ -1,0 +1,186 @@
+//! What leaves a space: which objects never do, and what of the others stays behind (DESIGN §4).
+
+mod never;
+mod strip;
+mod wave;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tideline_common::limits::BODY_BYTES_MAX;
+use tideline_common::{ASSIGNED_LOCATIONS_ANNOTATION, GroupKind, ObjectKey, Reason, Uid, WAVE_ANNOTATION};
+
+use crate::placement::Input;
+
+/// Labels, as objects carry them and selectors read them.
+pub type Labels = BTreeMap<String, String>;
+
+/// An object of a space as placement sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub labels: Arc<Labels>,
+    pub content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// It may be placed, so.
+    Outbound(Outbound),
+    /// Whatever selects it, it stays.
+    NeverPlaced(&'static str),
+    /// It may be placed once somebody repairs it; until then its last good form stands.
+    Unreadable(Refusal),
+}
+
+/// What travels of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outbound {
+    /// The version of the group that `input` is written in.
+    pub version: Arc<str>,
+    /// Zero where the kind has none.
+    pub generation: i64,
+    pub input: Input,
+    pub wave: i32,
+    /// Locations that the object itself asks for.
+    pub assigned_locations: Vec<String>,
+    /// It has a deletionTimestamp. It stays assigned until it is gone.
+    pub deleting: bool,
+}
+
+/// Why an object cannot be placed as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: Reason,
+    /// For the person who wrote the object: what is wrong and what would be right.
+    pub message: String,
+}
+
+impl Refusal {
+    fn undecodable(message: impl Into<String>) -> Self {
+        Self { reason: Reason::Undecodable, message: message.into() }
+    }
+}
+
+/// Reads an object of a space. An error is one that has not even an identity.
+pub fn read(object: &Value) -> Result<Source, Refusal> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let metadata = object.get("metadata").and_then(Value::as_object);
+    let metadata = metadata.ok_or_else(|| Refusal::undecodable("metadata is missing"))?;
+    let kind = text(object.get("kind")).ok_or_else(|| Refusal::undecodable("kind is missing"))?;
+    let api_version = text(object.get("apiVersion")).ok_or_else(|| Refusal::undecodable("apiVersion is missing"))?;
+    let name = text(metadata.get("name")).ok_or_else(|| Refusal::undecodable("metadata.name is missing"))?;
+    let namespace = text(metadata.get("namespace")).unwrap_or_default();
+    let uid = text(metadata.get("uid")).ok_or_else(|| Refusal::undecodable("metadata.uid is missing"))?;
+    let uid = Uid::try_from(uid).map_err(|error| Refusal::undecodable(format!("metadata.uid: {error}")))?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let key = ObjectKey::new(GroupKind::new(group, kind), namespace, name);
+    let labels = Arc::new(strings(metadata.get("labels")));
+    let content = match never::never_placed(&key, object) {
+        Some(why) => Content::NeverPlaced(why),
+        None => match outbound(&key, version, metadata, object) {
+            Ok(outbound) => Content::Outbound(outbound),
+            Err(refusal) => Content::Unreadable(refusal),
+        },
+    };
+    Ok(Source { key, uid, labels, content })
+}
+
+/// The namespace that is brought along for what is placed in it: its name and labels.
+pub fn implied_namespace(name: &str, labels: &Labels) -> Input {
+    let mut body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let mut labels = labels.clone();
+    strip::server_labels(&mut labels);
+    if !labels.is_empty() {
+        body["metadata"]["labels"] = labels.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
+    }
+    Input::new(canonical(&body))
+}
+
+fn outbound(
+    key: &ObjectKey,
+    version: &str,
+    metadata: &Map<String, Value>,
+    object: &Value,
+) -> Result<Outbound, Refusal> {
+    let annotations = strings(metadata.get("annotations"));
+    let wave = match annotations.get(WAVE_ANNOTATION) {
+        Some(wave) => wave.trim().parse().map_err(|_| {
+            Refusal::undecodable(format!("annotation {WAVE_ANNOTATION}: {wave:?} is not a whole number"))
+        })?,
+        None => wave::of(&key.kind),
+    };
+    let assigned_locations = match annotations.get(ASSIGNED_LOCATIONS_ANNOTATION) {
+        Some(names) => serde_json::from_str(names).map_err(|_| {
+            let message = format!(
+                "annotation {ASSIGNED_LOCATIONS_ANNOTATION}: {names:?} is not a JSON list of names such as [\"eu-shops\"]"
+            );
+            Refusal::undecodable(message)
+        })?,
+        None => Vec::new(),
+    };
+    let text = canonical(&strip::stripped(&key.kind, object));
+    if text.len() > BODY_BYTES_MAX {
+        let message = format!("it has {} bytes; no target could store more than {BODY_BYTES_MAX}", text.len());
+        return Err(Refusal { reason: Reason::TooLarge, message });
+    }
+    Ok(Outbound {
+        version: version.into(),
+        generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or(0),
+        input: Input::new(text),
+        wave,
+        assigned_locations,
+        deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
+    })
+}
+
+fn strings(value: Option<&Value>) -> Labels {
+    let pairs = value.and_then(Value::as_object).into_iter().flatten();
+    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// Compact JSON with sorted keys: the same text for the same object, however the map happens to be built.
+fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.keys().collect();
+            keys.sort_unstable();
+            out.push('{');
+            for (nth, key) in keys.into_iter().enumerate() {
+                if nth > 0 {
+                    out.push(',');
+                }
+                scalar(&Value::from(key.as_str()), out);
+                out.push(':');
+                write(&map[key], out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (nth, item) in items.iter().enumerate() {
+                if nth > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => scalar(value, out),
+    }
+}
+
+fn scalar(value: &Value, out: &mut String) {
+    out.push_str(&value.to_string());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use serde_json::{Map, Value};
+use tideline_common::{ASSIGNED_LOCATIONS_ANNOTATION, GroupKind, MARK_ANNOTATION, MARK_LABEL, WAVE_ANNOTATION};
+
+use super::Labels;
+
+/// Set by the space's server, or meant for it alone.
+const METADATA: &[&str] = &[
+    "managedFields",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "generateName",
+    "ownerReferences",
+    "selfLink",
+];
+
+const ANNOTATIONS: &[&str] = &[
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+    "deprecated.daemonset.template.generation",
+    "pv.kubernetes.io/bind-completed",
+    BOUND_BY_CONTROLLER,
+    "volume.kubernetes.io/selected-node",
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+    ASSIGNED_LOCATIONS_ANNOTATION,
+    WAVE_ANNOTATION,
+    // Of an object that somebody copied from a workload cluster: what is written there says whose copy the new one is.
+    MARK_ANNOTATION,
+];
+
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+const LABELS: &[&str] = &["kubernetes.io/metadata.name", MARK_LABEL];
+
+/// What a Job's Pods are found by, unless its author chose a selector.
+const JOB_LABELS: &[&str] =
+    &["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
+
+/// The object without what belongs to its space alone.
+pub(super) fn stripped(kind: &GroupKind, object: &Value) -> Value {
+    let mut object = object.clone();
+    let Some(root) = object.as_object_mut() else { return object };
+    root.remove("status");
+    match (&*kind.group, &*kind.kind) {
+        ("", "Service") => service(root),
+        ("", "PersistentVolumeClaim") => volume_claim(root),
+        ("", "ServiceAccount") => {
+            root.remove("secrets");
+        }
+        ("", "Namespace") => {
+            if let Some(spec) = child(root, "spec") {
+                spec.remove("finalizers");
+            }
+            drop_if_empty(root, "spec");
+        }
+        ("batch", "Job") => job(root),
+        _ => {}
+    }
+    if let Some(metadata) = child(root, "metadata") {
+        for field in METADATA {
+            metadata.remove(*field);
+        }
+        remove_from(metadata, "annotations", ANNOTATIONS);
+        remove_from(metadata, "labels", LABELS);
+    }
+    object
+}
+
+/// Takes out the labels that a server sets by itself.
+pub(super) fn server_labels(labels: &mut Labels) {
+    for label in LABELS {
+        labels.remove(*label);
+    }
+}
+
+fn service(root: &mut Map<String, Value>) {
+    let Some(spec) = child(root, "spec") else { return };
+    if spec.get("clusterIP").and_then(Value::as_str) != Some("None") {
+        spec.remove("clusterIP");
+        spec.remove("clusterIPs");
+    }
+    spec.remove("ipFamilies");
+    spec.remove("healthCheckNodePort");
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(port) = port.as_object_mut() {
+            port.remove("nodePort");
+        }
+    }
+}
+
+fn volume_claim(root: &mut Map<String, Value>) {
+    let annotations = child(root, "metadata").and_then(|metadata| child(metadata, "annotations"));
+    // Where no controller wrote the volume's name, the author did.
+    let bound = annotations.is_some_and(|annotations| annotations.contains_key(BOUND_BY_CONTROLLER));
+    if bound && let Some(spec) = child(root, "spec") {
+        spec.remove("volumeName");
+    }
+}
+
+fn job(root: &mut Map<String, Value>) {
+    let Some(spec) = child(root, "spec") else { return };
+    if spec.get("manualSelector").and_then(Value::as_bool) == Some(true) {
+        return;
+    }
+    spec.remove("selector");
+    if let Some(metadata) = child(spec, "template").and_then(|template| child(template, "metadata")) {
+        remove_from(metadata, "labels", JOB_LABELS);
+    }
+    if let Some(metadata) = child(root, "metadata") {
+        remove_from(metadata, "labels", JOB_LABELS);
+    }
+}
+
+fn child<'v>(parent: &'v mut Map<String, Value>, field: &str) -> Option<&'v mut Map<String, Value>> {
+    parent.get_mut(field).and_then(Value::as_object_mut)
+}
+
+/// Takes keys out of a map of strings, and the map itself if that leaves it empty.
+fn remove_from(parent: &mut Map<String, Value>, field: &str, keys: &[&str]) {
+    if let Some(map) = child(parent, field) {
+        for key in keys {
+            map.remove(*key);
+        }
+    }
+    drop_if_empty(parent, field);
+}
+
+fn drop_if_empty(parent: &mut Map<String, Value>, field: &str) {
+    let empty = parent.get(field).is_some_and(|value| value.is_null() || value.as_object().is_some_and(Map::is_empty));
+    if empty {
+        parent.remove(field);
+    }
+}

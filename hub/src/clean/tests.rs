@@ -1,0 +1,267 @@
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An object as a server has it, merged over what every object has.
+fn object(api_version: &str, kind: &str, rest: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u-1"},
+    });
+    merge(&mut object, rest);
+    object
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn placed(object: &Value) -> Outbound {
+    match read(object).unwrap().content {
+        Content::Outbound(outbound) => outbound,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn check(object: &Value, expected: Expect) {
+    expected.assert_eq(&placed(object).input.text);
+}
+
+fn never(object: &Value) -> bool {
+    matches!(read(object).unwrap().content, Content::NeverPlaced(_))
+}
+
+#[test]
+fn what_the_space_says_of_an_object_stays_in_the_space() {
+    let object = object(
+        "v1",
+        "ConfigMap",
+        json!({
+            "metadata": {
+                "resourceVersion": "7", "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "deletionTimestamp": "2026-01-02T00:00:00Z", "deletionGracePeriodSeconds": 0, "selfLink": "/x",
+                "finalizers": ["a/b"], "generateName": "we", "ownerReferences": [{"kind": "X", "name": "x", "uid": "y"}],
+                "managedFields": [{"manager": "kubectl"}],
+                "labels": {"app": "web", "tideline.dev/agent": "somebody"},
+                "annotations": {
+                    "keep": "this", "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                    "tideline.dev/assigned-locations": "[\"eu\",\"us\"]", "tideline.dev/wave": "-10",
+                    "tideline.dev/source": "{}"
+                }
+            },
+            "data": {"z": "1", "a": "2"},
+            "status": {"phase": "x"}
+        }),
+    );
+    check(
+        &object,
+        expect![[r#"{"apiVersion":"v1","data":{"a":"2","z":"1"},"kind":"ConfigMap","metadata":{"annotations":{"keep":"this"},"labels":{"app":"web"},"name":"web","namespace":"shop"}}"#]],
+    );
+    let outbound = placed(&object);
+    assert_eq!((outbound.generation, outbound.wave, outbound.deleting), (3, -10, true));
+    assert_eq!(outbound.assigned_locations, ["eu", "us"]);
+}
+
+#[test]
+fn maps_left_empty_go_with_their_content() {
+    check(
+        &object("v1", "Secret", json!({"metadata": {"annotations": {"tideline.dev/wave": "1"}, "labels": {}}})),
+        expect![[r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"web","namespace":"shop"}}"#]],
+    );
+}
+
+#[test]
+fn a_service_leaves_its_addresses_behind() {
+    let spec = json!({"spec": {
+        "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+        "healthCheckNodePort": 31000, "ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"
+    }});
+    check(
+        &object("v1", "Service", spec),
+        expect![[r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"ipFamilyPolicy":"SingleStack","ports":[{"port":80}],"type":"NodePort"}}"#]],
+    );
+}
+
+#[test]
+fn a_headless_service_stays_headless() {
+    check(
+        &object("v1", "Service", json!({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}})),
+        expect![[r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"clusterIP":"None","clusterIPs":["None"]}}"#]],
+    );
+}
+
+#[test]
+fn a_job_finds_its_pods_by_the_targets_own_selector() {
+    let labels = json!({
+        "controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "job-name": "web",
+        "batch.kubernetes.io/job-name": "web", "app": "web"
+    });
+    let job = json!({
+        "metadata": {"labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+            "template": {"metadata": {"labels": labels}, "spec": {}}
+        }
+    });
+    check(
+        &object("batch/v1", "Job", job.clone()),
+        expect![[r#"{"apiVersion":"batch/v1","kind":"Job","metadata":{"labels":{"app":"web"},"name":"web","namespace":"shop"},"spec":{"template":{"metadata":{"labels":{"app":"web"}},"spec":{}}}}"#]],
+    );
+    let mut manual = object("batch/v1", "Job", job);
+    merge(&mut manual, json!({"spec": {"manualSelector": true}}));
+    assert!(placed(&manual).input.text.contains(r#""selector":{"#));
+}
+
+#[test]
+fn a_volume_claim_keeps_only_a_volume_that_its_author_named() {
+    let claim = |annotations: Value| {
+        placed(&object(
+            "v1",
+            "PersistentVolumeClaim",
+            json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": "pv-7"}}),
+        ))
+        .input
+        .text
+        .to_string()
+    };
+    let bound = claim(json!({
+        "pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes",
+        "volume.kubernetes.io/storage-provisioner": "csi", "volume.kubernetes.io/selected-node": "n1"
+    }));
+    assert!(!bound.contains("pv-7") && !bound.contains("annotations"), "{bound}");
+    assert!(claim(json!({"pv.kubernetes.io/bind-completed": "yes"})).contains("pv-7"));
+}
+
+#[test]
+fn service_accounts_and_namespaces_leave_what_controllers_added() {
+    check(
+        &object("v1", "ServiceAccount", json!({"secrets": [{"name": "t"}], "imagePullSecrets": [{"name": "p"}]})),
+        expect![[r#"{"apiVersion":"v1","imagePullSecrets":[{"name":"p"}],"kind":"ServiceAccount","metadata":{"name":"web","namespace":"shop"}}"#]],
+    );
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "shop", "uid": "u", "labels": {"kubernetes.io/metadata.name": "shop", "team": "a"}},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}
+    });
+    let expected = expect![[
+        r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"a"},"name":"shop"}}"#
+    ]];
+    check(&namespace, expected.clone());
+    expected.assert_eq(&implied_namespace("shop", &read(&namespace).unwrap().labels).text);
+}
+
+#[test]
+fn a_revision_that_a_controller_counts_is_not_sent() {
+    let text = placed(&object(
+        "apps/v1",
+        "Deployment",
+        json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "4"}}}),
+    ));
+    assert!(!text.input.text.contains("revision"));
+}
+
+#[test]
+fn the_digest_does_not_depend_on_what_stays_behind() {
+    let plain = object("v1", "ConfigMap", json!({"data": {"a": "1"}}));
+    let mut busy = plain.clone();
+    merge(&mut busy, json!({"metadata": {"resourceVersion": "99", "managedFields": [{"manager": "x"}]}}));
+    assert_eq!(placed(&plain).input, placed(&busy).input);
+    merge(&mut busy, json!({"data": {"a": "2"}}));
+    assert_ne!(placed(&plain).input.digest, placed(&busy).input.digest);
+}
+
+#[test]
+fn kinds_go_before_those_that_need_them() {
+    let wave = |api_version: &str, kind: &str| placed(&object(api_version, kind, json!({}))).wave;
+    let order = [
+        wave("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        wave("rbac.authorization.k8s.io/v1", "Role"),
+        wave("v1", "ConfigMap"),
+        wave("v1", "Service"),
+        wave("apps/v1", "Deployment"),
+        wave("networking.k8s.io/v1", "Ingress"),
+        wave("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+    ];
+    assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
+    assert_eq!(wave("example.org/v1", "Widget"), wave("apps/v1", "Deployment"));
+}
+
+#[test]
+fn what_cannot_be_read_says_what_would_be_right() {
+    let refused = |object: &Value| match read(object) {
+        Ok(Source { content: Content::Unreadable(refusal), .. }) | Err(refusal) => refusal.message,
+        Ok(other) => panic!("{other:?}"),
+    };
+    let wave = json!({"metadata": {"annotations": {"tideline.dev/wave": "soon"}}});
+    expect![[r#"annotation tideline.dev/wave: "soon" is not a whole number"#]]
+        .assert_eq(&refused(&object("v1", "ConfigMap", wave)));
+    let locations = json!({"metadata": {"annotations": {"tideline.dev/assigned-locations": "eu"}}});
+    expect![[r#"annotation tideline.dev/assigned-locations: "eu" is not a JSON list of names such as ["eu-shops"]"#]]
+        .assert_eq(&refused(&object("v1", "ConfigMap", locations)));
+    let large = json!({"data": {"a": "x".repeat(BODY_BYTES_MAX)}});
+    assert!(refused(&object("v1", "ConfigMap", large)).contains("no target could store more"));
+    expect!["metadata is missing"].assert_eq(&refused(&json!([])));
+    expect!["metadata.uid is missing"]
+        .assert_eq(&refused(&json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}})));
+}
+
+#[test]
+fn no_system_object_is_ever_placed() {
+    let named = |api_version: &str, kind: &str, namespace: &str, name: &str, rest: Value| {
+        let mut object = json!({
+            "apiVersion": api_version, "kind": kind,
+            "metadata": {"name": name, "namespace": namespace, "uid": "u"}
+        });
+        merge(&mut object, rest);
+        object
+    };
+    let none = || json!({});
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let defaults = json!({"metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}});
+    let controlled = json!({"metadata": {"ownerReferences": [{"uid": "d", "controller": true}]}});
+    for object in [
+        named("v1", "Event", "shop", "e", none()),
+        named("events.k8s.io/v1", "Event", "shop", "e", none()),
+        named("v1", "Node", "", "n", none()),
+        named("coordination.k8s.io/v1", "Lease", "shop", "l", none()),
+        named("v1", "Endpoints", "shop", "web", none()),
+        named("discovery.k8s.io/v1", "EndpointSlice", "shop", "web-1", none()),
+        named("apiregistration.k8s.io/v1", "APIService", "", "v1.apps", none()),
+        named("v1", "Secret", "shop", "t", json!({"type": "kubernetes.io/service-account-token"})),
+        named("v1", "ConfigMap", "shop", "kube-root-ca.crt", none()),
+        named("v1", "ServiceAccount", "shop", "default", none()),
+        named("v1", "Service", "default", "kubernetes", none()),
+        named("v1", "Namespace", "", "default", none()),
+        named("v1", "Namespace", "", "kube-system", none()),
+        named(rbac, "ClusterRole", "", "system:node", none()),
+        named(rbac, "ClusterRole", "", "view", defaults),
+        named("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "probes",
+            json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}})),
+        named("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", "", "exempt", none()),
+        named("scheduling.k8s.io/v1", "PriorityClass", "", "system-node-critical", none()),
+        named("apps/v1", "ReplicaSet", "shop", "web-5d", controlled),
+        named("tideline.dev/v1alpha1", "Placement", "", "p", none()),
+    ] {
+        assert!(never(&object), "{object}");
+    }
+    for object in [
+        named("v1", "Service", "shop", "kubernetes", none()),
+        named("v1", "ServiceAccount", "shop", "web", none()),
+        named("v1", "Namespace", "", "shop", none()),
+        named("v1", "Secret", "shop", "s", json!({"type": "Opaque"})),
+        named(rbac, "ClusterRole", "", "shop-reader", none()),
+        named("scheduling.k8s.io/v1", "PriorityClass", "", "shop", none()),
+        named("apps/v1", "ReplicaSet", "shop", "web", json!({"metadata": {"ownerReferences": [{"uid": "d"}]}})),
+    ] {
+        assert!(!never(&object), "{object}");
+    }
+}

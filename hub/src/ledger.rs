@@ -1,0 +1,247 @@
+//! What every target should hold: persisted, numbered, and read page by page.
+//!
+//! ```text
+//! placement ──Change──▶ plan ──▶ Batch ──(the edge writes it)──▶ commit ──▶ TargetView ──▶ link
+//!                        ▲                                         │
+//!                        └── state in memory ◀── load(records) ────┘
+//! ```
+//!
+//! The ledger does no I/O. [`Ledger::plan`] says which records to write, the edge writes them, and only then
+//! [`Ledger::commit`] makes them visible. There is one writer: a batch that was planned before another was committed is
+//! refused.
+//!
+//! **Records** hold a source with all of its targets as bitmaps, so that one change of one object is one or two writes on
+//! however many targets it is. See `record` for the layout.
+//!
+//! **Batches larger than one store commit** are written in chunks, in order. The first chunk announces the revision in the
+//! head record, the last one confirms it; bodies and tombstones precede the sources that need them, and deletions come
+//! last. A crash in between leaves a mixture of two good states, each record whole. It is recognised by the announced
+//! revision, which then becomes that of every target: no agent has seen it, so none sees one revision with two digests.
+//! Placement is level-triggered and brings the rest.
+//!
+//! **After a load** every target is at the ledger's revision. That is never below what an agent was told, and the digests
+//! say that nothing changed.
+//!
+//! **One destination, several sources.** Per target, the source that is admitted first holds the destination, and that is
+//! persisted. The others wait ([`SourceView::waiting`]) and take over in the revision in which the holder goes. A source
+//! recreated in its place inherits. An implied namespace gives way to any explicit one. No tombstone is made where another
+//! source holds the destination: the agent marks its object anew.
+
+mod batch;
+mod claim;
+mod commit;
+mod log;
+mod page;
+mod plan;
+mod record;
+mod slot;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tideline_common::{Entry, Epoch, ObjectKey, Revision, SourceRef, TargetId, Tombstone, Uid};
+
+use crate::placement::{Assignment, PlacementId, SourceId};
+
+pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
+pub use claim::Body;
+pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
+pub use page::{PageData, TargetView};
+pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
+
+use claim::Claim;
+use commit::TargetState;
+use log::Log;
+
+/// A target's dense number, as bitmaps hold it. Never given to another.
+pub type TargetIndex = u32;
+
+/// The state of everything that is assigned, and of every removal that is not confirmed.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Batches committed since it was made or loaded; a batch names the one it follows.
+    sequence: u64,
+    revision: Revision,
+    /// Counts sources as they are admitted: who came first.
+    admissions: u64,
+    next_target: TargetIndex,
+    target_ids: BTreeMap<TargetId, TargetIndex>,
+    targets: BTreeMap<TargetIndex, TargetState>,
+    /// The indexes in `targets`.
+    registered: RoaringBitmap,
+    sources: BTreeMap<SourceId, Arc<Claim>>,
+    slots: Slots,
+    /// Variants that use each stored body.
+    bodies: HashMap<tideline_common::Digest, BodyUse>,
+    graves: BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>,
+    choices: BTreeMap<PlacementId, RoaringBitmap>,
+    log: Log,
+    /// Records that nothing refers to, left by a crash; the next batch deletes them.
+    garbage: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BodyUse {
+    variants: usize,
+    parts: usize,
+}
+
+/// Targets that have not confirmed the removal of one source from one destination.
+#[derive(Clone, Debug, PartialEq)]
+struct Grave {
+    targets: RoaringBitmap,
+    at: Revision,
+}
+
+/// Destination keys with their claims, under dense numbers.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    by_key: HashMap<ObjectKey, u32>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    key: ObjectKey,
+    /// In the order of admission; empty only while it is free.
+    claims: Vec<Arc<Claim>>,
+}
+
+impl Slots {
+    fn claims(&self, key: &ObjectKey) -> &[Arc<Claim>] {
+        self.by_key.get(key).map_or(&[], |&index| &self.slots[index as usize].claims)
+    }
+
+    fn get(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+}
+
+impl Slot {
+    /// What `target` holds here.
+    fn holder(&self, target: TargetIndex) -> Option<(&Claim, &claim::Form)> {
+        holder(&self.claims, target)
+    }
+}
+
+fn holder(claims: &[Arc<Claim>], target: TargetIndex) -> Option<(&Claim, &claim::Form)> {
+    let claim = claims.iter().find(|claim| claim.held.contains(target))?;
+    Some((claim, claim.form(target)?))
+}
+
+/// One source as the ledger has it.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceView<'a> {
+    claim: &'a Claim,
+}
+
+impl<'a> SourceView<'a> {
+    pub fn id(&self) -> &'a SourceId {
+        &self.claim.id
+    }
+
+    pub fn source(&self) -> &'a SourceRef {
+        &self.claim.source
+    }
+
+    /// The destination key, the same on every target.
+    pub fn key(&self) -> &'a ObjectKey {
+        &self.claim.key
+    }
+
+    pub fn generation(&self) -> i64 {
+        self.claim.forms.first().map_or(0, |form| form.entry.generation)
+    }
+
+    /// Every target that it is assigned to, as an object and not as an implied namespace. What a rollup expects.
+    pub fn assigned(&self) -> RoaringBitmap {
+        self.claim.explicit()
+    }
+
+    /// Targets where it holds its destination.
+    pub fn held(&self) -> &'a RoaringBitmap {
+        &self.claim.held
+    }
+
+    /// Targets where it is `Withheld(Conflict)`: another source holds the destination.
+    pub fn waiting(&self) -> RoaringBitmap {
+        self.claim.explicit() - &self.claim.held
+    }
+
+    /// Its entries and the targets that each is for, whether it holds the destination there or not.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> {
+        self.claim.forms.iter().map(|form| (&form.entry, &form.targets))
+    }
+
+    /// The assignment as it was made: what the index goes on from after a restart.
+    pub fn assignment(&self) -> Assignment {
+        self.claim.assignment()
+    }
+}
+
+impl Ledger {
+    /// The number of the last commit that changed any desired set.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub fn index_of(&self, target: TargetId) -> Option<TargetIndex> {
+        self.target_ids.get(&target).copied()
+    }
+
+    pub fn target_at(&self, index: TargetIndex) -> Option<TargetId> {
+        self.targets.get(&index).map(|state| state.id)
+    }
+
+    /// Every registered target.
+    pub fn targets(&self) -> impl Iterator<Item = (TargetId, TargetIndex)> + '_ {
+        self.target_ids.iter().map(|(id, index)| (*id, *index))
+    }
+
+    pub fn target(&self, target: TargetId) -> Option<TargetView<'_>> {
+        let index = self.index_of(target)?;
+        Some(TargetView::new(self, index, &self.targets[&index]))
+    }
+
+    pub fn epoch(&self, target: TargetId) -> Option<Epoch> {
+        self.target(target).map(|view| view.version().epoch)
+    }
+
+    pub fn source(&self, id: &SourceId) -> Option<SourceView<'_>> {
+        self.sources.get(id).map(|claim| SourceView { claim })
+    }
+
+    /// Every source that is assigned anywhere, in order.
+    pub fn sources(&self) -> impl Iterator<Item = SourceView<'_>> {
+        self.sources.values().map(|claim| SourceView { claim })
+    }
+
+    /// The source that holds a destination of a target.
+    pub fn holder(&self, target: TargetIndex, key: &ObjectKey) -> Option<SourceView<'_>> {
+        holder(self.slots.claims(key), target).map(|(claim, _)| SourceView { claim })
+    }
+
+    /// Every source that wants a destination, on whatever targets, in the order of admission.
+    pub fn claimants(&self, key: &ObjectKey) -> impl Iterator<Item = SourceView<'_>> {
+        self.slots.claims(key).iter().map(|claim| SourceView { claim })
+    }
+
+    /// Every removal that some target has not confirmed.
+    pub fn removals(&self) -> impl Iterator<Item = (Tombstone, &RoaringBitmap)> {
+        self.graves.iter().flat_map(|(key, by_source)| {
+            by_source
+                .iter()
+                .map(|(source, grave)| (Tombstone { key: key.clone(), source: source.clone() }, &grave.targets))
+        })
+    }
+
+    /// What Placements with `numberOfTargets` have chosen.
+    pub fn choices(&self) -> impl Iterator<Item = (&PlacementId, &RoaringBitmap)> {
+        self.choices.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

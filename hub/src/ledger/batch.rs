@@ -1,0 +1,102 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Uid};
+
+use super::claim::Claim;
+use super::slot::Difference;
+use super::{BodyUse, Grave, TargetIndex};
+use crate::placement::{PlacementId, SourceId};
+
+/// Operations in one chunk. The store takes 100 in a commit.
+pub const CHUNK_OPS_MAX: usize = 100;
+/// Bytes of keys and values in one chunk. The store takes 1 MiB in a commit.
+pub const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// One record to write; none deletes it. Writing it twice does no harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+/// Everything that a set of changes comes to, ready to be written and then committed.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub(super) follows: u64,
+    pub(super) revision: Revision,
+    pub(super) admissions: u64,
+    pub(super) next_target: TargetIndex,
+    pub(super) registered: Vec<(TargetId, TargetIndex)>,
+    pub(super) forgotten: Vec<(TargetId, TargetIndex)>,
+    pub(super) epochs: BTreeMap<TargetIndex, Epoch>,
+    pub(super) choices: BTreeMap<PlacementId, RoaringBitmap>,
+    /// Sources whose claim changed; none where it is gone.
+    pub(super) sources: BTreeMap<SourceId, Option<Arc<Claim>>>,
+    pub(super) slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
+    pub(super) graves: BTreeMap<(ObjectKey, Uid), Grave>,
+    pub(super) bodies: BTreeMap<Digest, BodyUse>,
+    pub(super) chunks: Vec<Vec<Write>>,
+}
+
+impl Batch {
+    /// Whether there is nothing to write; committing it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// The revision of the sets that it changes.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The records to write: each chunk at once, one after the other, all of them before [`Ledger::commit`]. After a
+    /// failure the whole batch may be written again; until it is written and committed, nothing else may be.
+    ///
+    /// [`Ledger::commit`]: super::Ledger::commit
+    pub fn chunks(&self) -> &[Vec<Write>] {
+        &self.chunks
+    }
+}
+
+/// What a committed batch changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Committed {
+    pub revision: Revision,
+    /// Targets whose desired set or epoch changed: their long polls are to be answered.
+    pub affected: RoaringBitmap,
+    /// Sources whose assignments changed, and those that are gone.
+    pub sources: Vec<SourceId>,
+    /// Targets that were given an index.
+    pub registered: Vec<(TargetId, TargetIndex)>,
+    pub forgotten: Vec<(TargetId, TargetIndex)>,
+}
+
+/// Another batch was committed after this one was planned. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the batch follows commit {follows} of this process, which is at {at}")]
+pub struct StaleBatch {
+    pub follows: u64,
+    pub at: u64,
+}
+
+/// Splits writes, in order, into chunks that the store takes.
+pub(super) fn chunked(writes: Vec<Write>) -> Vec<Vec<Write>> {
+    let mut chunks: Vec<Vec<Write>> = Vec::new();
+    let mut bytes = 0;
+    for write in writes {
+        let size = write.key.len() + write.value.as_ref().map_or(0, Vec::len);
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_OPS_MAX && bytes + size <= CHUNK_BYTES_MAX => {
+                bytes += size;
+                chunk.push(write);
+            }
+            _ => {
+                bytes = size;
+                chunks.push(vec![write]);
+            }
+        }
+    }
+    chunks
+}

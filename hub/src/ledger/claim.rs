@@ -1,0 +1,153 @@
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tideline_common::{ApplyPolicy, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef};
+
+use super::TargetIndex;
+use crate::placement::{Assignment, Input, SourceId, Variant};
+
+/// A rendered object, shared by every entry that names it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Body {
+    pub input: Digest,
+    /// SHA-256 of `text`.
+    pub sha256: Digest,
+    pub text: Arc<str>,
+}
+
+/// A source's claim to its destination key on its targets.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) id: SourceId,
+    pub(super) source: SourceRef,
+    pub(super) key: ObjectKey,
+    /// Lower was first.
+    pub(super) admitted: u64,
+    /// The last commit that changed any of it.
+    pub(super) changed: Revision,
+    /// Over disjoint, non-empty sets of targets.
+    pub(super) forms: Vec<Form>,
+    /// Where it holds the destination: a subset of the forms' targets, disjoint from every other claim's.
+    pub(super) held: RoaringBitmap,
+}
+
+/// What some of a claim's targets are to hold, made and hashed once for all of them.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    pub(super) entry: Arc<Entry>,
+    pub(super) hash: ItemHash,
+    pub(super) policy: Arc<ApplyPolicy>,
+    pub(super) body: Arc<Body>,
+    pub(super) targets: RoaringBitmap,
+}
+
+impl Claim {
+    /// The claim that an assignment makes, holding nothing yet. `former` lends what has not changed, so that it is not
+    /// hashed again.
+    pub(super) fn of(assignment: Assignment, admitted: u64, former: Option<&Claim>) -> Self {
+        let Assignment { id, source, key, version, generation, wave, impersonate, variants } = assignment;
+        let mut forms: Vec<Form> = Vec::with_capacity(variants.len());
+        for variant in variants {
+            if variant.targets.is_empty() {
+                continue;
+            }
+            let entry = Entry {
+                key: key.clone(),
+                version: version.clone(),
+                source: source.clone(),
+                generation,
+                state: EntryState::Apply,
+                input: variant.input.digest,
+                policy: variant.policy.digest(),
+                wave,
+                impersonate: impersonate.clone(),
+                implied: variant.implied,
+            };
+            if let Some(same) = forms.iter_mut().find(|form| *form.entry == entry) {
+                same.targets |= variant.targets;
+                continue;
+            }
+            let known = former.and_then(|claim| claim.forms.iter().find(|form| *form.entry == entry));
+            let (entry, hash) = match known {
+                Some(form) => (form.entry.clone(), form.hash),
+                None => (Arc::new(entry.clone()), entry.hash()),
+            };
+            let body = former
+                .and_then(|claim| claim.forms.iter().find(|form| form.body.input == variant.input.digest))
+                .map_or_else(|| Arc::new(Body::of(&variant.input)), |form| form.body.clone());
+            forms.push(Form { entry, hash, policy: variant.policy, body, targets: variant.targets });
+        }
+        forms.sort_by_key(|form| form.hash_order());
+        Self { id, source, key, admitted, changed: Revision(0), forms, held: RoaringBitmap::new() }
+    }
+
+    pub(super) fn assignment(&self) -> Assignment {
+        let Self { id, source, key, admitted: _, changed: _, forms, held: _ } = self;
+        let entry = &forms.first().expect("a claim without forms is none").entry;
+        Assignment {
+            id: id.clone(),
+            source: source.clone(),
+            key: key.clone(),
+            version: entry.version.clone(),
+            generation: entry.generation,
+            wave: entry.wave,
+            impersonate: entry.impersonate.clone(),
+            variants: forms.iter().map(Form::variant).collect(),
+        }
+    }
+
+    pub(super) fn form(&self, target: TargetIndex) -> Option<&Form> {
+        self.forms.iter().find(|form| form.targets.contains(target))
+    }
+
+    pub(super) fn explicit(&self) -> RoaringBitmap {
+        self.targets_where(|form| !form.entry.implied)
+    }
+
+    pub(super) fn implied(&self) -> RoaringBitmap {
+        self.targets_where(|form| form.entry.implied)
+    }
+
+    fn targets_where(&self, which: impl Fn(&Form) -> bool) -> RoaringBitmap {
+        self.forms.iter().filter(|form| which(form)).fold(RoaringBitmap::new(), |all, form| all | &form.targets)
+    }
+
+    /// Keeps to these targets; forms left without any are dropped.
+    pub(super) fn restrict(&mut self, to: &RoaringBitmap) {
+        for form in &mut self.forms {
+            form.targets &= to;
+        }
+        self.forms.retain(|form| !form.targets.is_empty());
+        self.held &= to;
+    }
+
+    /// Whether both say the same, whenever they were written.
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.admitted == other.admitted
+            && self.held == other.held
+            && self.forms.len() == other.forms.len()
+            && self.forms.iter().zip(&other.forms).all(|(a, b)| a.entry == b.entry && a.targets == b.targets)
+    }
+}
+
+impl Form {
+    fn variant(&self) -> Variant {
+        Variant {
+            policy: self.policy.clone(),
+            input: Input { text: self.body.text.clone(), digest: self.body.input },
+            implied: self.entry.implied,
+            targets: self.targets.clone(),
+        }
+    }
+
+    fn hash_order(&self) -> (bool, Digest, Digest) {
+        (self.entry.implied, self.entry.policy, self.entry.input)
+    }
+}
+
+impl Body {
+    fn of(input: &Input) -> Self {
+        Self { input: input.digest, sha256: Digest::of(input.text.as_bytes()), text: input.text.clone() }
+    }
+}

@@ -1,0 +1,193 @@
+use std::sync::{Arc, OnceLock};
+
+use roaring::RoaringBitmap;
+use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId};
+
+use super::batch::{Batch, Committed, StaleBatch};
+use super::claim::Claim;
+use super::log::LogEntry;
+use super::slot::Difference;
+use super::{Ledger, Slot, Slots};
+
+/// One target's desired set, less the entries themselves.
+#[derive(Clone, Debug)]
+pub(super) struct TargetState {
+    pub(super) id: TargetId,
+    pub(super) epoch: Epoch,
+    pub(super) revision: Revision,
+    pub(super) set: SetDigest,
+    digest: OnceLock<Digest>,
+    /// The numbers of the destination keys at which it has an entry.
+    pub(super) slots: RoaringBitmap,
+}
+
+impl TargetState {
+    pub(super) fn new(id: TargetId, epoch: Epoch, revision: Revision) -> Self {
+        let (set, digest, slots) = (SetDigest::default(), OnceLock::new(), RoaringBitmap::new());
+        Self { id, epoch, revision, set, digest, slots }
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| self.set.digest())
+    }
+}
+
+impl Ledger {
+    /// Makes a batch visible that was written whole.
+    pub fn commit(&mut self, batch: Batch) -> Result<Committed, StaleBatch> {
+        if batch.follows != self.sequence {
+            return Err(StaleBatch { follows: batch.follows, at: self.sequence });
+        }
+        let Batch {
+            follows: _,
+            revision,
+            admissions,
+            next_target,
+            registered,
+            forgotten,
+            epochs,
+            choices,
+            sources,
+            slots,
+            graves,
+            bodies,
+            chunks,
+        } = batch;
+        self.sequence += 1;
+        self.revision = revision;
+        self.admissions = admissions;
+        self.next_target = next_target;
+        if !chunks.is_empty() {
+            self.garbage.clear();
+        }
+        let mut affected = RoaringBitmap::new();
+        for &(id, index) in &registered {
+            self.target_ids.insert(id, index);
+            self.targets.insert(index, TargetState::new(id, Epoch(1), revision));
+            self.registered.insert(index);
+            affected.insert(index);
+        }
+        for (index, epoch) in epochs {
+            if let Some(target) = self.targets.get_mut(&index) {
+                target.epoch = epoch;
+                affected.insert(index);
+            }
+        }
+        for (key, claims, difference) in slots {
+            self.put_slot(&key, claims, &difference, &mut affected);
+            self.log_difference(revision, &key, difference);
+        }
+        for &(id, index) in &forgotten {
+            self.target_ids.remove(&id);
+            self.targets.remove(&index);
+            self.registered.remove(index);
+            affected.insert(index);
+        }
+        for ((key, source), grave) in graves {
+            let by_source = self.graves.entry(key.clone()).or_default();
+            if grave.targets.is_empty() {
+                by_source.remove(&source);
+            } else {
+                by_source.insert(source, grave);
+            }
+            if by_source.is_empty() {
+                self.graves.remove(&key);
+            }
+        }
+        for (placement, chosen) in choices {
+            if chosen.is_empty() {
+                self.choices.remove(&placement);
+            } else {
+                self.choices.insert(placement, chosen);
+            }
+        }
+        for (input, usage) in bodies {
+            if usage.variants == 0 {
+                self.bodies.remove(&input);
+            } else {
+                self.bodies.insert(input, usage);
+            }
+        }
+        let changed = sources.keys().cloned().collect();
+        for (id, claim) in sources {
+            match claim {
+                Some(claim) => self.sources.insert(id, claim),
+                None => self.sources.remove(&id),
+            };
+        }
+        Ok(Committed { revision, affected, sources: changed, registered, forgotten })
+    }
+
+    pub(super) fn put_slot(
+        &mut self,
+        key: &ObjectKey,
+        claims: Vec<Arc<Claim>>,
+        difference: &Difference,
+        affected: &mut RoaringBitmap,
+    ) {
+        let slot = self.slots.put(key, claims);
+        for (hash, targets) in &difference.lost {
+            self.each(targets, |target| target.set.remove(*hash));
+        }
+        for (hash, targets) in &difference.gained {
+            self.each(targets, |target| target.set.add(*hash));
+        }
+        self.each(&difference.joined, |target| {
+            target.slots.insert(slot);
+        });
+        for (_, targets) in &difference.left {
+            self.each(targets, |target| {
+                target.slots.remove(slot);
+            });
+            *affected |= targets;
+        }
+        *affected |= &difference.updated;
+    }
+
+    fn log_difference(&mut self, revision: Revision, key: &ObjectKey, difference: Difference) {
+        let Difference { lost: _, gained: _, joined: _, left, handed_over, updated } = difference;
+        let left = left.into_iter().chain(handed_over).map(|(source, targets)| (Some(source), targets));
+        for (left, targets) in left.chain([(None, updated)]) {
+            if !targets.is_empty() {
+                self.log.push(LogEntry { revision, key: key.clone(), left, targets });
+            }
+        }
+    }
+
+    fn each(&mut self, targets: &RoaringBitmap, mut change: impl FnMut(&mut TargetState)) {
+        for index in targets {
+            if let Some(target) = self.targets.get_mut(&index) {
+                change(target);
+                target.revision = self.revision;
+                target.digest = OnceLock::new();
+            }
+        }
+    }
+}
+
+impl Slots {
+    /// Puts the claims of a key in place of the former ones and returns the key's number, which is free again if there
+    /// are none.
+    fn put(&mut self, key: &ObjectKey, claims: Vec<Arc<Claim>>) -> u32 {
+        let index = self.by_key.get(key).copied().unwrap_or_else(|| self.allocate(key));
+        if claims.is_empty() {
+            self.by_key.remove(key);
+            self.free.push(index);
+        }
+        self.slots[index as usize].claims = claims;
+        index
+    }
+
+    fn allocate(&mut self, key: &ObjectKey) -> u32 {
+        let slot = Slot { key: key.clone(), claims: Vec::new() };
+        let index = if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = slot;
+            index
+        } else {
+            self.slots.push(slot);
+            u32::try_from(self.slots.len() - 1).expect("memory ends before four billion destination keys")
+        };
+        self.by_key.insert(key.clone(), index);
+        index
+    }
+}

@@ -1,0 +1,179 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::{ApplyPolicy, Digest, Entry, Epoch, ObjectKey, SetDigest, TargetId, Tombstone, Uid, Version};
+
+use super::claim::{Body, Claim, Form};
+use super::commit::TargetState;
+use super::{Ledger, SourceView, TargetIndex};
+
+/// Part of a target's desired set, or of what changed in it: see [`DesiredRequest`](tideline_common::wire::v1::DesiredRequest).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageData {
+    /// The version this page was read at.
+    pub at: Version,
+    /// Of the whole set at `at`.
+    pub digest: Digest,
+    /// Entries in the whole set at `at`.
+    pub total: usize,
+    pub snapshot: bool,
+    pub entries: Vec<Arc<Entry>>,
+    pub tombstones: Vec<Tombstone>,
+    /// Those that `entries` name.
+    pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    /// The cursor of the next page; none on the last.
+    pub next: Option<ObjectKey>,
+}
+
+/// One target's desired set as it is now.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetView<'a> {
+    ledger: &'a Ledger,
+    index: TargetIndex,
+    state: &'a TargetState,
+}
+
+impl<'a> TargetView<'a> {
+    pub(super) fn new(ledger: &'a Ledger, index: TargetIndex, state: &'a TargetState) -> Self {
+        Self { ledger, index, state }
+    }
+
+    pub fn id(&self) -> TargetId {
+        self.state.id
+    }
+
+    pub fn index(&self) -> TargetIndex {
+        self.index
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.state.epoch
+    }
+
+    pub fn version(&self) -> Version {
+        Version { epoch: self.state.epoch, revision: self.state.revision }
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.state.digest()
+    }
+
+    /// For comparing bucket by bucket.
+    pub fn buckets(&self) -> &'a SetDigest {
+        &self.state.set
+    }
+
+    /// Entries in the set.
+    pub fn len(&self) -> usize {
+        usize::try_from(self.state.slots.len()).expect("slots are numbered by u32")
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.state.slots.is_empty()
+    }
+
+    /// The entry at a destination key.
+    pub fn entry(&self, key: &ObjectKey) -> Option<&'a Arc<Entry>> {
+        self.held(key).map(|(_, form)| &form.entry)
+    }
+
+    /// The source that holds a destination key.
+    pub fn source(&self, key: &ObjectKey) -> Option<SourceView<'a>> {
+        self.held(key).map(|(claim, _)| SourceView { claim })
+    }
+
+    /// The body that the set names at `key`, if that is still `input`.
+    pub fn body(&self, key: &ObjectKey, input: Digest) -> Option<&'a Arc<Body>> {
+        self.held(key).map(|(_, form)| &form.body).filter(|body| body.input == input)
+    }
+
+    /// Every entry, in no particular order.
+    pub fn entries(&self) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
+        let Self { ledger, index, state } = *self;
+        state.slots.iter().filter_map(move |slot| ledger.slots.get(slot).holder(index).map(|(_, form)| &form.entry))
+    }
+
+    /// Every removal that the target has not confirmed, in key order.
+    pub fn tombstones(&self) -> impl Iterator<Item = Tombstone> + use<'a> {
+        let index = self.index;
+        self.ledger.removals().filter(move |(_, targets)| targets.contains(index)).map(|(tombstone, _)| tombstone)
+    }
+
+    /// Reads at most `limit` keys after `after`: of the whole set, or of what changed since `since`.
+    ///
+    /// None means that no delta can be had from there: another epoch, a revision above the present one, or one that the
+    /// log does not reach back to.
+    pub fn page(&self, since: Option<Version>, after: Option<&ObjectKey>, limit: usize) -> Option<PageData> {
+        match since {
+            None => Some(self.snapshot_page(after, limit)),
+            Some(since) if since.epoch != self.state.epoch || since.revision > self.state.revision => None,
+            Some(since) => self.delta_page(since, after, limit),
+        }
+    }
+
+    fn snapshot_page(&self, after: Option<&ObjectKey>, limit: usize) -> PageData {
+        let slots = self.state.slots.iter().map(|slot| self.ledger.slots.get(slot));
+        let mut slots: Vec<_> = slots.filter(|slot| after.is_none_or(|after| slot.key > *after)).collect();
+        let more = slots.len() > limit;
+        if more {
+            slots.select_nth_unstable_by(limit, |a, b| a.key.cmp(&b.key));
+            slots.truncate(limit);
+        }
+        slots.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let mut page = self.empty_page(true);
+        for slot in slots {
+            if let Some((_, form)) = slot.holder(self.index) {
+                page.take(form);
+            }
+        }
+        if more {
+            page.next = page.entries.last().map(|entry| entry.key.clone());
+        } else {
+            page.tombstones = self.tombstones().collect();
+        }
+        page
+    }
+
+    fn delta_page(&self, since: Version, after: Option<&ObjectKey>, limit: usize) -> Option<PageData> {
+        let mut page = self.empty_page(false);
+        if since.revision == self.state.revision {
+            return Some(page);
+        }
+        let changes = self.ledger.log.changes(self.index, since.revision, after)?;
+        let more = changes.len() > limit;
+        for (key, left) in changes.into_iter().take(limit) {
+            if let Some((_, form)) = self.held(key) {
+                page.take(form);
+            } else {
+                let tombstone = |source: &Uid| Tombstone { key: key.clone(), source: source.clone() };
+                page.tombstones.extend(left.into_iter().map(tombstone));
+            }
+            page.next = more.then(|| key.clone());
+        }
+        Some(page)
+    }
+
+    fn empty_page(&self, snapshot: bool) -> PageData {
+        PageData {
+            at: self.version(),
+            digest: self.digest(),
+            total: self.len(),
+            snapshot,
+            entries: Vec::new(),
+            tombstones: Vec::new(),
+            policies: BTreeMap::new(),
+            next: None,
+        }
+    }
+
+    fn held(&self, key: &ObjectKey) -> Option<(&'a Claim, &'a Form)> {
+        super::holder(self.ledger.slots.claims(key), self.index)
+    }
+}
+
+impl PageData {
+    fn take(&mut self, form: &Form) {
+        self.policies.entry(form.entry.policy).or_insert_with(|| form.policy.clone());
+        self.entries.push(form.entry.clone());
+    }
+}

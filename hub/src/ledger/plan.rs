@@ -1,0 +1,378 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
+
+use super::batch::{Batch, Write, chunked};
+use super::claim::{Body, Claim};
+use super::slot::{Difference, all_held, settle};
+use super::{BodyUse, Grave, Ledger, TargetIndex, record};
+use crate::placement::{Assignment, Change, PlacementId, SourceId};
+
+impl Ledger {
+    /// Works out what changes come to, all in one revision. Changes nothing.
+    ///
+    /// Where one source is changed twice the later change stands. Targets that are not registered are left out.
+    pub fn plan(&self, changes: impl IntoIterator<Item = Change>) -> Batch {
+        let mut draft = Draft::new(self);
+        for change in changes {
+            draft.take(change);
+        }
+        draft.finish()
+    }
+}
+
+type Graves = BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>;
+
+/// A batch in the making.
+struct Draft<'a> {
+    ledger: &'a Ledger,
+    next: Revision,
+    admissions: u64,
+    next_target: TargetIndex,
+    /// Registered, as of this batch.
+    valid: RoaringBitmap,
+    registered: BTreeMap<TargetId, TargetIndex>,
+    forgotten: BTreeMap<TargetId, TargetIndex>,
+    epochs: BTreeMap<TargetIndex, Epoch>,
+    choices: BTreeMap<PlacementId, RoaringBitmap>,
+    proposals: BTreeMap<SourceId, Option<Claim>>,
+    /// The removals of every key touched.
+    graves: Graves,
+    sources: BTreeMap<SourceId, Option<Arc<Claim>>>,
+    slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(ledger: &'a Ledger) -> Self {
+        Self {
+            ledger,
+            next: ledger.revision.next(),
+            admissions: ledger.admissions,
+            next_target: ledger.next_target,
+            valid: ledger.registered.clone(),
+            registered: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+            choices: BTreeMap::new(),
+            proposals: BTreeMap::new(),
+            graves: Graves::new(),
+            sources: BTreeMap::new(),
+            slots: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Assign(assignment) => self.assign(*assignment),
+            Change::Remove(id) => {
+                self.proposals.insert(id, None);
+            }
+            Change::Choose { placement, chosen } => {
+                self.choices.insert(placement, chosen);
+            }
+            Change::Register(target) => self.register(target),
+            Change::Forget(target) => self.forget(target),
+            Change::Confirm(target, tombstone) => self.confirm(target, tombstone),
+            Change::RaiseEpoch { target, proven } => {
+                if let Some(index) = self.ledger.index_of(target) {
+                    self.epochs.insert(index, self.ledger.targets[&index].epoch.max(proven).next());
+                }
+            }
+        }
+    }
+
+    fn assign(&mut self, assignment: Assignment) {
+        let former = self.ledger.sources.get(&assignment.id);
+        let id = assignment.id.clone();
+        let admitted = match (former, self.proposals.get(&id)) {
+            (Some(former), _) => former.admitted,
+            (None, Some(Some(proposed))) => proposed.admitted,
+            (None, _) => {
+                self.admissions += 1;
+                self.admissions
+            }
+        };
+        let claim = Claim::of(assignment, admitted, former.map(|claim| &**claim));
+        self.proposals.insert(id, (!claim.forms.is_empty()).then_some(claim));
+    }
+
+    fn register(&mut self, target: TargetId) {
+        if self.ledger.target_ids.contains_key(&target) || self.registered.contains_key(&target) {
+            return;
+        }
+        self.registered.insert(target, self.next_target);
+        self.valid.insert(self.next_target);
+        self.next_target += 1;
+    }
+
+    fn forget(&mut self, target: TargetId) {
+        let Some(index) = self.ledger.index_of(target) else { return };
+        self.forgotten.insert(target, index);
+        self.valid.remove(index);
+        for (key, by_source) in &self.ledger.graves {
+            if by_source.values().any(|grave| grave.targets.contains(index)) {
+                for grave in staged(&mut self.graves, self.ledger, key).values_mut() {
+                    grave.targets.remove(index);
+                }
+            }
+        }
+    }
+
+    fn confirm(&mut self, target: TargetId, tombstone: Tombstone) {
+        let Some(index) = self.ledger.index_of(target) else { return };
+        let Tombstone { key, source } = tombstone;
+        let known = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source));
+        if known.is_some_and(|grave| grave.targets.contains(index))
+            && let Some(grave) = staged(&mut self.graves, self.ledger, &key).get_mut(&source)
+        {
+            grave.targets.remove(index);
+        }
+    }
+
+    /// The keys at which anything may change.
+    fn touched(&self) -> BTreeSet<ObjectKey> {
+        let mut keys = BTreeSet::new();
+        for (id, proposal) in &self.proposals {
+            keys.extend(self.ledger.sources.get(id).map(|claim| claim.key.clone()));
+            keys.extend(proposal.as_ref().map(|claim| claim.key.clone()));
+        }
+        for index in self.forgotten.values() {
+            let slots = &self.ledger.targets[index].slots;
+            keys.extend(slots.iter().map(|slot| self.ledger.slots.get(slot).key.clone()));
+        }
+        keys
+    }
+
+    fn finish(mut self) -> Batch {
+        let mut arrivals: BTreeMap<ObjectKey, Vec<Claim>> = BTreeMap::new();
+        let touched = self.touched();
+        for claim in self.proposals.values().flatten() {
+            arrivals.entry(claim.key.clone()).or_default().push(claim.clone());
+        }
+        for key in touched {
+            let proposed = arrivals.remove(&key).unwrap_or_default();
+            self.resolve(key, proposed);
+        }
+        self.into_batch()
+    }
+
+    /// Settles one destination key.
+    fn resolve(&mut self, key: ObjectKey, proposed: Vec<Claim>) {
+        let before = self.ledger.slots.claims(&key);
+        let mut claims = proposed;
+        for old in before {
+            if let Some(same) = claims.iter_mut().find(|claim| claim.id == old.id) {
+                same.held.clone_from(&old.held);
+            } else if !self.proposals.contains_key(&old.id) {
+                claims.push((**old).clone());
+            }
+        }
+        inherit(&mut claims, before);
+        for claim in &mut claims {
+            claim.restrict(&self.valid);
+        }
+        claims.retain(|claim| !claim.forms.is_empty());
+        claims.sort_by_key(|claim| claim.admitted);
+        settle(&mut claims);
+        let after: Vec<_> = claims.into_iter().map(|claim| self.keep_or_stamp(claim, before)).collect();
+        for old in before {
+            if !after.iter().any(|claim| claim.id == old.id) {
+                self.sources.entry(old.id.clone()).or_insert(None);
+            }
+        }
+        let difference = Difference::between(before, &after);
+        self.bury(&key, &difference, &all_held(&after));
+        let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
+            self.slots.push((key, after, difference));
+        }
+    }
+
+    /// Returns the claim as it was if it says the same, else notes that it is to be written.
+    fn keep_or_stamp(&mut self, mut claim: Claim, before: &[Arc<Claim>]) -> Arc<Claim> {
+        if let Some(old) = before.iter().find(|old| old.id == claim.id && old.says_the_same(&claim)) {
+            return old.clone();
+        }
+        claim.changed = self.next;
+        let claim = Arc::new(claim);
+        self.sources.insert(claim.id.clone(), Some(claim.clone()));
+        claim
+    }
+
+    /// Notes what targets must remove, and drops what they need not any more because something is assigned there.
+    fn bury(&mut self, key: &ObjectKey, difference: &Difference, held: &RoaringBitmap) {
+        if difference.left.is_empty() && !self.ledger.graves.contains_key(key) {
+            return;
+        }
+        let graves = staged(&mut self.graves, self.ledger, key);
+        for grave in graves.values_mut() {
+            grave.targets -= held;
+        }
+        for (source, targets) in &difference.left {
+            let targets = targets & &self.valid;
+            if !targets.is_empty() {
+                let grave = graves
+                    .entry(source.clone())
+                    .or_insert_with(|| Grave { targets: RoaringBitmap::new(), at: self.next });
+                grave.targets |= targets;
+                grave.at = self.next;
+            }
+        }
+    }
+
+    fn into_batch(self) -> Batch {
+        let graves = changed_graves(self.ledger, self.graves);
+        let choices = self.choices.into_iter().filter(|(placement, chosen)| {
+            self.ledger.choices.get(placement).map_or(!chosen.is_empty(), |known| known != chosen)
+        });
+        let (bodies, new_bodies) = body_uses(self.ledger, &self.sources);
+        let mut batch = Batch {
+            follows: self.ledger.sequence,
+            revision: if self.slots.is_empty() { self.ledger.revision } else { self.next },
+            admissions: self.admissions,
+            next_target: self.next_target,
+            registered: self.registered.into_iter().collect(),
+            forgotten: self.forgotten.into_iter().collect(),
+            epochs: self.epochs,
+            choices: choices.collect(),
+            sources: self.sources,
+            slots: self.slots,
+            graves,
+            bodies,
+            chunks: Vec::new(),
+        };
+        batch.chunks = written(self.ledger, &batch, &new_bodies);
+        if batch.is_empty() {
+            batch.admissions = self.ledger.admissions;
+        }
+        batch
+    }
+}
+
+/// The removals of a key as this batch leaves them so far.
+fn staged<'g>(graves: &'g mut Graves, ledger: &Ledger, key: &ObjectKey) -> &'g mut BTreeMap<Uid, Grave> {
+    graves.entry(key.clone()).or_insert_with(|| ledger.graves.get(key).cloned().unwrap_or_default())
+}
+
+/// Gives a source that was recreated in its place what the former one held, and its turn.
+fn inherit(claims: &mut [Claim], before: &[Arc<Claim>]) {
+    for old in before {
+        if claims.iter().any(|claim| claim.id == old.id) {
+            continue;
+        }
+        let heir = claims.iter_mut().find(|claim| {
+            claim.held.is_empty()
+                && !before.iter().any(|known| known.id == claim.id)
+                && claim.id.space == old.id.space
+                && claim.id.resource == old.id.resource
+                && claim.source.namespace == old.source.namespace
+                && claim.source.name == old.source.name
+        });
+        if let Some(heir) = heir {
+            heir.admitted = old.admitted;
+            heir.held.clone_from(&old.held);
+        }
+    }
+}
+
+fn changed_graves(ledger: &Ledger, staged: Graves) -> BTreeMap<(ObjectKey, Uid), Grave> {
+    let mut changed = BTreeMap::new();
+    for (key, by_source) in staged {
+        let known = ledger.graves.get(&key);
+        for (source, grave) in by_source {
+            let before = known.and_then(|by_source| by_source.get(&source));
+            if before.map_or(!grave.targets.is_empty(), |before| before.targets != grave.targets) {
+                changed.insert((key.clone(), source), grave);
+            }
+        }
+    }
+    changed
+}
+
+/// How often each body is used after the batch, where that changes, and the bodies that are used for the first time.
+fn body_uses(
+    ledger: &Ledger,
+    sources: &BTreeMap<SourceId, Option<Arc<Claim>>>,
+) -> (BTreeMap<Digest, BodyUse>, Vec<Arc<Body>>) {
+    let mut uses: BTreeMap<Digest, BodyUse> = BTreeMap::new();
+    let mut texts: BTreeMap<Digest, Arc<Body>> = BTreeMap::new();
+    for claim in sources.values().flatten() {
+        for form in &claim.forms {
+            entry(&mut uses, ledger, &form.body).variants += 1;
+            texts.entry(form.body.input).or_insert_with(|| form.body.clone());
+        }
+    }
+    for id in sources.keys() {
+        for form in ledger.sources.get(id).iter().flat_map(|claim| &claim.forms) {
+            entry(&mut uses, ledger, &form.body).variants -= 1;
+        }
+    }
+    let used_first = |input: &Digest| !ledger.bodies.contains_key(input) && uses[input].variants > 0;
+    texts.retain(|input, _| used_first(input));
+    (uses, texts.into_values().collect())
+}
+
+fn entry<'u>(uses: &'u mut BTreeMap<Digest, BodyUse>, ledger: &Ledger, body: &Body) -> &'u mut BodyUse {
+    uses.entry(body.input).or_insert_with(|| {
+        let unused = BodyUse { variants: 0, parts: record::parts(&body.text) };
+        ledger.bodies.get(&body.input).copied().unwrap_or(unused)
+    })
+}
+
+/// The records of a batch, in the order that makes a crash between chunks harmless.
+fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<Write>> {
+    let mut writes = Vec::new();
+    let mut deletions = Vec::new();
+    for body in new_bodies {
+        writes.extend(record::body(body));
+    }
+    for ((key, source), grave) in &batch.graves {
+        let write = record::grave(key, source, grave);
+        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
+    }
+    for &(id, index) in &batch.registered {
+        writes.push(record::target(id, index, Epoch(1)));
+    }
+    for (&index, &epoch) in &batch.epochs {
+        writes.push(record::target(ledger.targets[&index].id, index, epoch));
+    }
+    writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
+    for (id, claim) in &batch.sources {
+        match claim {
+            Some(claim) => writes.push(record::claim(claim)),
+            None => deletions.push(Write { key: record::source_key(id), value: None }),
+        }
+    }
+    for (input, _) in batch.bodies.iter().filter(|(_, usage)| usage.variants == 0) {
+        if let Some(known) = ledger.bodies.get(input) {
+            deletions.extend((0..known.parts).map(|part| Write { key: record::body_key(*input, part), value: None }));
+        }
+    }
+    deletions.extend(batch.forgotten.iter().map(|(id, _)| Write { key: record::target_key(*id), value: None }));
+    writes.extend(deletions);
+    if writes.is_empty() {
+        return Vec::new();
+    }
+    let mentioned: BTreeSet<&[u8]> = writes.iter().map(|write| &*write.key).collect();
+    let garbage = ledger.garbage.iter().filter(|key| !mentioned.contains(&***key));
+    let garbage: Vec<_> = garbage.map(|key| Write { key: key.clone(), value: None }).collect();
+    writes.extend(garbage);
+    let head = |revision| {
+        record::head(&record::Head {
+            schema: record::SCHEMA,
+            revision,
+            announced: batch.revision,
+            admissions: batch.admissions,
+            next_target: batch.next_target,
+        })
+    };
+    writes.push(head(batch.revision));
+    let chunks = chunked(writes.clone());
+    if chunks.len() == 1 {
+        return chunks;
+    }
+    writes.insert(0, head(ledger.revision));
+    chunked(writes)
+}

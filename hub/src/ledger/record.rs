@@ -1,0 +1,435 @@
+//! The layout of what is persisted, and reading it back.
+//!
+//! | key, after [`KEY_PREFIX`] | value |
+//! |---|---|
+//! | `head` | JSON: schema, revision, announced revision, counters |
+//! | `target/<target id>` | JSON: dense index, epoch |
+//! | `source/<space>/<group>/<resource>/<uid>` | frame: the claim with its forms; bitmaps: held, one per form |
+//! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
+//! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision; bitmap: targets |
+//! | `choice/<space>/<placement uid>` | bitmap |
+//!
+//! A frame is a JSON header and then bitmaps (the portable roaring format), each preceded by its length (u32, big endian).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use tideline_common::{
+    ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, Revision, SourceRef, TargetId, Tombstone, Uid,
+};
+
+use super::batch::Write;
+use super::claim::{Body, Claim, Form};
+use super::commit::TargetState;
+use super::log::LogEntry;
+use super::slot::{Difference, all_held, settle};
+use super::{BodyUse, Grave, Ledger, TargetIndex};
+use crate::placement::{Input, PlacementId, SourceId};
+
+/// What every key of the ledger begins with.
+pub const KEY_PREFIX: &str = "ledger/";
+/// The layout that this build writes and reads.
+pub const SCHEMA: u32 = 1;
+/// Bytes of one body record: two fit a chunk with their keys.
+pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
+const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
+
+/// Why records are not a ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the ledger has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one")]
+    Schema { found: u32 },
+    #[error("the ledger has records but no head: it is not whole; restore it from a backup")]
+    Headless,
+    #[error("cannot read the ledger's record {key:?}")]
+    Decode { key: String, #[source] source: serde_json::Error },
+    #[error("the ledger's record {key:?} is damaged: {what}; restore it from a backup")]
+    Damaged { key: String, what: &'static str },
+    #[error("the ledger names the body {input} of {key} but does not hold it; restore it from a backup")]
+    BodyMissing { input: Digest, key: Box<ObjectKey> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Head {
+    pub(super) schema: u32,
+    pub(super) revision: Revision,
+    /// Above `revision` while a batch of several chunks is being written.
+    pub(super) announced: Revision,
+    pub(super) admissions: u64,
+    pub(super) next_target: TargetIndex,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TargetRecord {
+    index: TargetIndex,
+    epoch: Epoch,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ClaimRecord {
+    id: SourceId,
+    source: SourceRef,
+    key: ObjectKey,
+    admitted: u64,
+    changed: Revision,
+    forms: Vec<FormRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FormRecord {
+    entry: Arc<Entry>,
+    policy: Arc<ApplyPolicy>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct GraveRecord {
+    tombstone: Tombstone,
+    at: Revision,
+}
+
+pub(super) fn head(head: &Head) -> Write {
+    put(key("head"), json(head))
+}
+
+pub(super) fn target_key(id: TargetId) -> Vec<u8> {
+    key(&format!("target/{id}"))
+}
+
+pub(super) fn target(id: TargetId, index: TargetIndex, epoch: Epoch) -> Write {
+    put(target_key(id), json(&TargetRecord { index, epoch }))
+}
+
+pub(super) fn source_key(id: &SourceId) -> Vec<u8> {
+    let SourceId { space, resource, uid } = id;
+    key(&format!("source/{space}/{}/{}/{uid}", resource.group, resource.resource))
+}
+
+pub(super) fn claim(claim: &Claim) -> Write {
+    let Claim { id, source, key, admitted, changed, forms, held } = claim;
+    let header = ClaimRecord {
+        id: id.clone(),
+        source: source.clone(),
+        key: key.clone(),
+        admitted: *admitted,
+        changed: *changed,
+        forms: forms
+            .iter()
+            .map(|form| FormRecord { entry: form.entry.clone(), policy: form.policy.clone() })
+            .collect(),
+    };
+    put(source_key(id), frame(&header, std::iter::once(held).chain(forms.iter().map(|form| &form.targets))))
+}
+
+pub(super) fn parts(text: &str) -> usize {
+    text.len().div_ceil(BODY_PART_BYTES_MAX).max(1)
+}
+
+pub(super) fn body_key(input: Digest, part: usize) -> Vec<u8> {
+    key(&format!("body/{input}/{part:04}"))
+}
+
+pub(super) fn body(body: &Body) -> Vec<Write> {
+    let bytes = body.text.as_bytes();
+    let part = |part: usize| {
+        let start = part * BODY_PART_BYTES_MAX;
+        let end = bytes.len().min(start + BODY_PART_BYTES_MAX);
+        put(body_key(body.input, part), bytes[start..end].to_vec())
+    };
+    (0..parts(&body.text)).map(part).collect()
+}
+
+/// A removal without targets is deleted.
+pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Write {
+    let mut hasher = Hasher::new("tideline/tombstone/v1");
+    for text in [
+        &*destination.kind.group,
+        &*destination.kind.kind,
+        &*destination.namespace,
+        &*destination.name,
+        source.as_str(),
+    ] {
+        hasher.field(text.as_bytes());
+    }
+    let key = key(&format!("tombstone/{}", hasher.finish()));
+    if grave.targets.is_empty() {
+        return Write { key, value: None };
+    }
+    let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
+    put(key, frame(&GraveRecord { tombstone, at: grave.at }, [&grave.targets]))
+}
+
+/// A choice of nothing is deleted.
+pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
+    let key = key(&format!("choice/{}/{}", placement.space, placement.uid));
+    if chosen.is_empty() {
+        return Write { key, value: None };
+    }
+    put(key, bitmap(chosen))
+}
+
+fn key(rest: &str) -> Vec<u8> {
+    [KEY_PREFIX.as_bytes(), rest.as_bytes()].concat()
+}
+
+fn put(key: Vec<u8>, value: Vec<u8>) -> Write {
+    Write { key, value: Some(value) }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("records have string keys only, and writing to memory does not fail")
+}
+
+fn bitmap(bits: &RoaringBitmap) -> Vec<u8> {
+    let mut bits = bits.clone();
+    bits.optimize();
+    let mut bytes = Vec::with_capacity(bits.serialized_size());
+    bits.serialize_into(&mut bytes).expect("writing to memory does not fail");
+    bytes
+}
+
+fn frame<'b>(header: &impl Serialize, bitmaps: impl IntoIterator<Item = &'b RoaringBitmap>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for piece in std::iter::once(json(header)).chain(bitmaps.into_iter().map(bitmap)) {
+        let length = u32::try_from(piece.len()).expect("a record is far below 4 GiB");
+        out.extend_from_slice(&length.to_be_bytes());
+        out.extend(piece);
+    }
+    out
+}
+
+/// Reads one record's value.
+struct Reader<'r> {
+    key: &'r str,
+    rest: &'r [u8],
+}
+
+impl<'r> Reader<'r> {
+    fn piece(&mut self) -> Result<&'r [u8], Error> {
+        let truncated = || self.damaged("it is cut short");
+        let (length, rest) = self.rest.split_first_chunk::<4>().ok_or_else(truncated)?;
+        let length = u32::from_be_bytes(*length) as usize;
+        let (piece, rest) = rest.split_at_checked(length).ok_or_else(truncated)?;
+        self.rest = rest;
+        Ok(piece)
+    }
+
+    fn json<T: Deserialize<'r>>(&self, bytes: &'r [u8]) -> Result<T, Error> {
+        serde_json::from_slice(bytes).map_err(|source| Error::Decode { key: self.key.to_owned(), source })
+    }
+
+    fn bitmap(&self, bytes: &[u8]) -> Result<RoaringBitmap, Error> {
+        RoaringBitmap::deserialize_from(bytes).map_err(|_| self.damaged("a bitmap cannot be read"))
+    }
+
+    fn next_bitmap(&mut self) -> Result<RoaringBitmap, Error> {
+        let piece = self.piece()?;
+        self.bitmap(piece)
+    }
+
+    fn damaged(&self, what: &'static str) -> Error {
+        Error::Damaged { key: self.key.to_owned(), what }
+    }
+}
+
+/// Records read, before they are put together.
+#[derive(Default)]
+struct Loading {
+    head: Option<Head>,
+    targets: Vec<(TargetId, TargetRecord)>,
+    claims: Vec<(ClaimRecord, Vec<RoaringBitmap>)>,
+    /// By input, the parts in order.
+    bodies: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    graves: Vec<(GraveRecord, RoaringBitmap)>,
+    choices: BTreeMap<PlacementId, RoaringBitmap>,
+    any: bool,
+}
+
+impl Ledger {
+    /// Puts a ledger together from its records, in any order. No records are an empty ledger.
+    pub fn load<K, V>(records: impl IntoIterator<Item = (K, V)>) -> Result<Self, Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        let mut loading = Loading::default();
+        for (key, value) in records {
+            let key = String::from_utf8_lossy(key.as_ref());
+            loading.take(&key, value.as_ref())?;
+        }
+        loading.finish()
+    }
+}
+
+impl Loading {
+    fn take(&mut self, key: &str, value: &[u8]) -> Result<(), Error> {
+        let mut reader = Reader { key, rest: value };
+        let Some(path) = key.strip_prefix(KEY_PREFIX) else { return Err(reader.damaged("it is not the ledger's")) };
+        self.any = true;
+        let (kind, rest) = path.split_once('/').unwrap_or((path, ""));
+        match kind {
+            "head" => {
+                let head: Head = reader.json(value)?;
+                if head.schema != SCHEMA {
+                    return Err(Error::Schema { found: head.schema });
+                }
+                self.head = Some(head);
+            }
+            "target" => {
+                let id = rest.parse().map_err(|_| reader.damaged("its key names no target"))?;
+                self.targets.push((id, reader.json(value)?));
+            }
+            "source" => {
+                let header = reader.piece()?;
+                let header: ClaimRecord = reader.json(header)?;
+                let bitmaps = (0..=header.forms.len()).map(|_| reader.next_bitmap()).collect::<Result<_, _>>()?;
+                self.claims.push((header, bitmaps));
+            }
+            "body" => {
+                let (input, part) = rest.split_once('/').ok_or_else(|| reader.damaged("its key has no part"))?;
+                self.bodies.entry(input.to_owned()).or_default().insert(part.to_owned(), value.to_vec());
+            }
+            "tombstone" => {
+                let header = reader.piece()?;
+                self.graves.push((reader.json(header)?, reader.next_bitmap()?));
+            }
+            "choice" => {
+                let damaged = || reader.damaged("its key names no Placement");
+                let (space, uid) = rest.split_once('/').ok_or_else(damaged)?;
+                let space = space.parse().map_err(|_| damaged())?;
+                let uid = uid.parse().map_err(|_| damaged())?;
+                self.choices.insert(PlacementId { space, uid }, reader.bitmap(value)?);
+            }
+            _ => return Err(reader.damaged("its kind is not known")),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Ledger, Error> {
+        let Self { head, targets, claims, bodies, graves, choices, any } = self;
+        let Some(head) = head else {
+            return if any { Err(Error::Headless) } else { Ok(Ledger::default()) };
+        };
+        // What was announced but not confirmed may be written in part: it is taken as it is, under its own number.
+        let revision = head.revision.max(head.announced);
+        let mut ledger = Ledger {
+            revision,
+            admissions: head.admissions,
+            next_target: head.next_target,
+            choices,
+            ..Ledger::default()
+        };
+        for (id, TargetRecord { index, epoch }) in targets {
+            ledger.target_ids.insert(id, index);
+            ledger.targets.insert(index, TargetState::new(id, epoch, revision));
+            ledger.registered.insert(index);
+            ledger.next_target = ledger.next_target.max(index + 1);
+        }
+        let mut store = Bodies::assemble(bodies, &mut ledger.garbage);
+        let mut by_key: BTreeMap<ObjectKey, Vec<Claim>> = BTreeMap::new();
+        for (header, bitmaps) in claims {
+            let mut claim = store.claim(header, bitmaps)?;
+            ledger.admissions = ledger.admissions.max(claim.admitted);
+            claim.restrict(&ledger.registered);
+            if claim.forms.is_empty() {
+                ledger.garbage.push(source_key(&claim.id));
+            } else {
+                by_key.entry(claim.key.clone()).or_default().push(claim);
+            }
+        }
+        for (input, body) in store.bodies {
+            if body.variants > 0 {
+                ledger.bodies.insert(input, BodyUse { variants: body.variants, parts: body.parts });
+            } else {
+                ledger.garbage.extend((0..body.parts).map(|part| body_key(input, part)));
+            }
+        }
+        let mut changes = Vec::new();
+        for (key, claims) in by_key {
+            ledger.restore_slot(&key, claims, &mut changes);
+        }
+        ledger.restore_graves(graves, &mut changes);
+        changes.sort_by_key(|change| change.revision);
+        for change in changes {
+            ledger.log.push(change);
+        }
+        Ok(ledger)
+    }
+}
+
+impl Ledger {
+    fn restore_slot(&mut self, key: &ObjectKey, mut claims: Vec<Claim>, changes: &mut Vec<LogEntry>) {
+        claims.sort_by(|a, b| (a.admitted, &a.id).cmp(&(b.admitted, &b.id)));
+        settle(&mut claims);
+        let claims: Vec<_> = claims.into_iter().map(Arc::new).collect();
+        for claim in &claims {
+            self.sources.insert(claim.id.clone(), claim.clone());
+            if !claim.held.is_empty() {
+                let targets = claim.held.clone();
+                changes.push(LogEntry { revision: claim.changed, key: key.clone(), left: None, targets });
+            }
+        }
+        let difference = Difference::between(&[], &claims);
+        self.put_slot(key, claims, &difference, &mut RoaringBitmap::new());
+    }
+
+    fn restore_graves(&mut self, graves: Vec<(GraveRecord, RoaringBitmap)>, changes: &mut Vec<LogEntry>) {
+        for (GraveRecord { tombstone, at }, targets) in graves {
+            let Tombstone { key, source } = tombstone;
+            let targets = (targets & &self.registered) - all_held(self.slots.claims(&key));
+            if targets.is_empty() {
+                let nobody = Grave { targets, at };
+                self.garbage.push(grave(&key, &source, &nobody).key);
+                continue;
+            }
+            let left = Some(source.clone());
+            changes.push(LogEntry { revision: at, key: key.clone(), left, targets: targets.clone() });
+            self.graves.entry(key).or_default().insert(source, Grave { targets, at });
+        }
+    }
+}
+
+/// The stored bodies, by what names them.
+struct Bodies {
+    bodies: HashMap<Digest, StoredBody>,
+}
+
+struct StoredBody {
+    body: Arc<Body>,
+    parts: usize,
+    variants: usize,
+}
+
+impl Bodies {
+    /// Puts parts together. What does not hash to its name was not written whole, so that nothing refers to it.
+    fn assemble(records: BTreeMap<String, BTreeMap<String, Vec<u8>>>, garbage: &mut Vec<Vec<u8>>) -> Self {
+        let mut bodies = HashMap::new();
+        for (name, parts) in records {
+            let bytes: Vec<u8> = parts.values().flatten().copied().collect();
+            let input = String::from_utf8(bytes).ok().map(Input::new).filter(|input| input.digest.to_string() == name);
+            let Some(Input { text, digest }) = input else {
+                garbage.extend(parts.keys().map(|part| key(&format!("body/{name}/{part}"))));
+                continue;
+            };
+            let body = Arc::new(Body { input: digest, sha256: Digest::of(text.as_bytes()), text });
+            bodies.insert(digest, StoredBody { body, parts: parts.len(), variants: 0 });
+        }
+        Self { bodies }
+    }
+
+    fn claim(&mut self, header: ClaimRecord, bitmaps: Vec<RoaringBitmap>) -> Result<Claim, Error> {
+        let ClaimRecord { id, source, key, admitted, changed, forms } = header;
+        let mut bitmaps = bitmaps.into_iter();
+        let held = bitmaps.next().unwrap_or_default();
+        let mut made = Vec::with_capacity(forms.len());
+        for (FormRecord { entry, policy }, targets) in forms.into_iter().zip(bitmaps) {
+            let missing = || Error::BodyMissing { input: entry.input, key: Box::new(key.clone()) };
+            let stored = self.bodies.get_mut(&entry.input).ok_or_else(missing)?;
+            stored.variants += 1;
+            made.push(Form { hash: entry.hash(), policy, body: stored.body.clone(), targets, entry });
+        }
+        Ok(Claim { id, source, key, admitted, changed, forms: made, held })
+    }
+}

@@ -1,0 +1,323 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use roaring::RoaringBitmap;
+use tideline_common::{
+    ApplyPolicy, DesiredSet, Epoch, GroupKind, ObjectKey, Prune, Revision, SourceRef, TargetId, Tombstone, Version,
+};
+
+use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Ledger, PageData, Write};
+use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
+
+mod agent;
+mod conflicts;
+mod records;
+
+/// The records of a ledger as a store holds them.
+#[derive(Clone, Debug, Default)]
+struct Records(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Records {
+    fn write(&mut self, writes: &[Write]) {
+        for Write { key, value } in writes {
+            match value {
+                Some(value) => self.0.insert(key.clone(), value.clone()),
+                None => self.0.remove(key),
+            };
+        }
+    }
+
+    fn load(&self) -> Ledger {
+        Ledger::load(&self.0).unwrap()
+    }
+}
+
+/// A ledger with its records, as the hub has it.
+#[derive(Default)]
+struct Kept {
+    ledger: Ledger,
+    records: Records,
+}
+
+impl Kept {
+    fn with_targets(count: u32) -> Self {
+        let mut kept = Self::default();
+        kept.change((0..count).map(|nth| Change::Register(target(nth))).collect());
+        kept
+    }
+
+    fn change(&mut self, changes: Vec<Change>) -> Committed {
+        let batch = self.ledger.plan(changes);
+        for chunk in batch.chunks() {
+            assert!(chunk.len() <= CHUNK_OPS_MAX);
+            let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Vec::len);
+            assert!(chunk.iter().map(size).sum::<usize>() <= CHUNK_BYTES_MAX);
+            let keys: BTreeSet<_> = chunk.iter().map(|write| &write.key).collect();
+            assert_eq!(keys.len(), chunk.len(), "a store commit names a key once");
+            self.records.write(chunk);
+        }
+        self.ledger.commit(batch).unwrap()
+    }
+
+    fn restart(&mut self) {
+        self.ledger = self.records.load();
+    }
+
+    fn writes(&self, changes: Vec<Change>) -> usize {
+        self.ledger.plan(changes).chunks().iter().map(Vec::len).sum()
+    }
+
+    fn keys(&self, nth: u32) -> Vec<String> {
+        let view = self.ledger.target(target(nth)).unwrap();
+        let mut keys: Vec<_> =
+            view.entries().map(|entry| format!("{} from {}", entry.key, entry.source.space)).collect();
+        keys.sort();
+        keys
+    }
+
+    fn tombstones(&self, nth: u32) -> Vec<String> {
+        let view = self.ledger.target(target(nth)).unwrap();
+        view.tombstones().map(|tombstone| format!("{} of {}", tombstone.key, tombstone.source)).collect()
+    }
+
+    fn version(&self, nth: u32) -> Version {
+        self.ledger.target(target(nth)).unwrap().version()
+    }
+}
+
+fn target(nth: u32) -> TargetId {
+    format!("00000000-0000-4000-8000-{nth:012}").parse().unwrap()
+}
+
+fn bits(targets: &[u32]) -> RoaringBitmap {
+    targets.iter().copied().collect()
+}
+
+fn config_map(name: &str) -> ObjectKey {
+    ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name)
+}
+
+fn id(space: &str, uid: &str) -> SourceId {
+    let resource = GroupResource::new("", "configmaps");
+    SourceId { space: space.parse().unwrap(), resource, uid: uid.parse().unwrap() }
+}
+
+/// A source of `space` with its name for a UID, unless it says otherwise.
+fn assigned(space: &str, name: &str, uid: &str, body: &str, targets: &[u32]) -> Assignment {
+    let key = config_map(name);
+    Assignment {
+        id: id(space, uid),
+        source: SourceRef {
+            space: space.parse().unwrap(),
+            uid: uid.parse().unwrap(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        },
+        key,
+        version: "v1".into(),
+        generation: 0,
+        wave: 0,
+        impersonate: None,
+        variants: vec![variant(body, false, targets)],
+    }
+}
+
+fn variant(body: &str, implied: bool, targets: &[u32]) -> Variant {
+    let prune = if implied { Prune::Orphan } else { Prune::Delete };
+    let policy = Arc::new(ApplyPolicy { prune, ..ApplyPolicy::default() });
+    Variant { policy, input: Input::new(body), implied, targets: bits(targets) }
+}
+
+fn assign(space: &str, name: &str, targets: &[u32]) -> Change {
+    Change::Assign(Box::new(assigned(space, name, &format!("{space}-{name}"), name, targets)))
+}
+
+fn remove(space: &str, name: &str) -> Change {
+    Change::Remove(id(space, &format!("{space}-{name}")))
+}
+
+/// Whatever else is checked, this holds of every ledger.
+fn check_sound(ledger: &Ledger) {
+    for (target, index) in ledger.targets() {
+        let view = ledger.target(target).unwrap();
+        let set: DesiredSet = view.entries().cloned().collect();
+        assert_eq!(set.len(), view.len());
+        assert_eq!(set.digest(), view.digest(), "the incremental digest is that of the set");
+        for (key, entry) in set.iter() {
+            assert_eq!(view.entry(key), Some(entry));
+            let body = view.body(key, entry.input).expect("every entry's body is held");
+            assert_eq!(Input::new(body.text.clone()).digest, entry.input);
+        }
+        for tombstone in view.tombstones() {
+            assert_eq!(set.get(&tombstone.key), None, "nothing is both assigned and to be removed");
+        }
+        for source in ledger.sources() {
+            assert!(!(source.waiting().contains(index) && source.held().contains(index)));
+        }
+    }
+}
+
+#[test]
+fn one_change_on_ten_thousand_targets_is_a_handful_of_writes() {
+    let mut kept = Kept::with_targets(10_000);
+    let all: Vec<u32> = (0..10_000).collect();
+    kept.change(vec![assign("a", "x", &all)]);
+    let changed = assigned("a", "x", "a-x", "another body", &all);
+    // Source, new body, old body, head.
+    assert_eq!(kept.writes(vec![Change::Assign(Box::new(changed.clone()))]), 4);
+    let committed = kept.change(vec![Change::Assign(Box::new(changed))]);
+    assert_eq!(committed.affected.len(), 10_000);
+    assert_eq!(kept.version(7), Version { epoch: Epoch(1), revision: committed.revision });
+}
+
+#[test]
+fn what_does_not_change_is_not_written() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "x", &[0, 1])]);
+    assert_eq!(kept.writes(vec![assign("a", "x", &[0, 1])]), 0);
+    assert_eq!(kept.writes(vec![remove("a", "y"), Change::Register(target(1))]), 0);
+    kept.restart();
+    assert_eq!(kept.writes(vec![assign("a", "x", &[0, 1])]), 0);
+}
+
+#[test]
+fn a_change_touches_only_the_targets_it_concerns() {
+    let mut kept = Kept::with_targets(3);
+    kept.change(vec![assign("a", "x", &[0, 1])]);
+    let before = kept.version(2);
+    let committed = kept.change(vec![assign("a", "y", &[1])]);
+    assert_eq!(committed.affected, bits(&[1]));
+    assert_eq!(kept.version(0).revision, Revision(1));
+    assert_eq!(kept.version(1).revision, Revision(2));
+    assert_eq!(kept.version(2), before);
+}
+
+#[test]
+fn a_tombstone_stays_until_it_is_confirmed() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "x", &[0, 1])]);
+    kept.change(vec![remove("a", "x")]);
+    kept.restart();
+    assert_eq!(kept.tombstones(0), ["ConfigMap shop/x of a-x"]);
+    let tombstone = kept.ledger.target(target(0)).unwrap().tombstones().next().unwrap();
+    let revision = kept.ledger.revision();
+    kept.change(vec![Change::Confirm(target(0), tombstone)]);
+    kept.restart();
+    assert_eq!((kept.tombstones(0).len(), kept.tombstones(1).len()), (0, 1));
+    assert_eq!(kept.ledger.revision(), revision, "a confirmation changes no set");
+    let other = Tombstone { key: config_map("x"), source: "other".parse().unwrap() };
+    assert_eq!(kept.writes(vec![Change::Confirm(target(1), other)]), 0);
+}
+
+#[test]
+fn a_forgotten_target_leaves_nothing_and_its_index_is_not_given_again() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "x", &[0, 1]), assign("a", "y", &[1]), assign("a", "z", &[1])]);
+    kept.change(vec![remove("a", "z")]);
+    kept.change(vec![Change::Forget(target(1))]);
+    assert!(kept.ledger.target(target(1)).is_none());
+    assert_eq!(kept.ledger.removals().count(), 0);
+    assert_eq!(kept.ledger.sources().count(), 1);
+    let committed = kept.change(vec![Change::Register(target(2))]);
+    assert_eq!(committed.registered, [(target(2), 2)]);
+    kept.restart();
+    assert_eq!(kept.ledger.index_of(target(2)), Some(2));
+    check_sound(&kept.ledger);
+}
+
+#[test]
+fn an_epoch_goes_beyond_what_the_agent_proves_and_stays() {
+    let mut kept = Kept::with_targets(1);
+    kept.change(vec![assign("a", "x", &[0])]);
+    let before = kept.version(0);
+    let committed = kept.change(vec![Change::RaiseEpoch { target: target(0), proven: Epoch(7) }]);
+    assert_eq!(committed.affected, bits(&[0]));
+    kept.restart();
+    let view = kept.ledger.target(target(0)).unwrap();
+    assert_eq!(view.epoch(), Epoch(8));
+    assert_eq!(view.page(Some(before), None, 10), None, "no delta crosses an epoch");
+}
+
+#[test]
+fn a_batch_planned_before_another_was_committed_is_refused() {
+    let mut kept = Kept::with_targets(1);
+    let stale = kept.ledger.plan([assign("a", "x", &[0])]);
+    kept.change(vec![assign("a", "y", &[0])]);
+    assert!(kept.ledger.commit(stale).is_err());
+    assert_eq!(kept.keys(0), ["ConfigMap shop/y from a"]);
+}
+
+#[test]
+fn a_body_is_given_only_where_the_set_names_it() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "x", &[0])]);
+    let input = Input::new("x").digest;
+    let has = |kept: &Kept, nth| {
+        kept.ledger.target(target(nth)).unwrap().body(&config_map("x"), input).map(|body| body.text.to_string())
+    };
+    assert_eq!((has(&kept, 0).as_deref(), has(&kept, 1)), (Some("x"), None));
+    kept.change(vec![Change::Assign(Box::new(assigned("a", "x", "a-x", "newer", &[0])))]);
+    assert_eq!(has(&kept, 0), None);
+}
+
+#[test]
+fn a_choice_is_kept_until_it_is_forgotten() {
+    let mut kept = Kept::with_targets(3);
+    let placement = PlacementId { space: "a".parse().unwrap(), uid: "p".parse().unwrap() };
+    kept.change(vec![Change::Choose { placement: placement.clone(), chosen: bits(&[0, 2]) }]);
+    kept.restart();
+    assert_eq!(kept.ledger.choices().collect::<Vec<_>>(), [(&placement, &bits(&[0, 2]))]);
+    kept.change(vec![Change::Choose { placement, chosen: bits(&[]) }]);
+    kept.restart();
+    assert_eq!(kept.ledger.choices().count(), 0);
+}
+
+/// What random tests do to a ledger: small enough to collide often.
+#[derive(Clone, Debug)]
+enum Op {
+    Assign { space: usize, name: usize, body: u8, targets: u8, implied: u8 },
+    Remove { space: usize, name: usize },
+    Confirm { target: u32 },
+    Forget { target: u32 },
+    Restart,
+}
+
+const SPACES: [&str; 3] = ["a", "b", "c"];
+const NAMES: [&str; 4] = ["w", "x", "y", "z"];
+const TARGETS: u32 = 4;
+
+impl Op {
+    fn changes(&self, ledger: &Ledger) -> Vec<Change> {
+        let targets = |mask: u8| (0..TARGETS).filter(|nth| mask >> nth & 1 == 1).collect::<Vec<_>>();
+        match self {
+            Self::Assign { space, name, body, targets: mask, implied } => {
+                let (space, name) = (SPACES[*space], NAMES[*name]);
+                let mut assignment =
+                    assigned(space, name, &format!("{space}-{name}"), &format!("{name}{body}"), &targets(*mask));
+                let implied = variant("implied", true, &targets(*implied & !*mask));
+                assignment.variants.push(implied);
+                vec![Change::Assign(Box::new(assignment))]
+            }
+            Self::Remove { space, name } => vec![remove(SPACES[*space], NAMES[*name])],
+            Self::Confirm { target: nth } => {
+                let tombstones = ledger.target(target(*nth)).into_iter().flat_map(|view| view.tombstones());
+                tombstones.map(|tombstone| Change::Confirm(target(*nth), tombstone)).collect()
+            }
+            Self::Forget { target: nth } => vec![Change::Forget(target(*nth)), Change::Register(target(*nth))],
+            Self::Restart => Vec::new(),
+        }
+    }
+}
+
+fn ops() -> impl Strategy<Value = Vec<Vec<Op>>> {
+    let assign = (0..SPACES.len(), 0..NAMES.len(), 0..3_u8, 0..16_u8, 0..16_u8)
+        .prop_map(|(space, name, body, targets, implied)| Op::Assign { space, name, body, targets, implied });
+    let op = prop_oneof![
+        8 => assign,
+        3 => (0..SPACES.len(), 0..NAMES.len()).prop_map(|(space, name)| Op::Remove { space, name }),
+        2 => (0..TARGETS).prop_map(|target| Op::Confirm { target }),
+        1 => Just(Op::Restart),
+    ];
+    prop::collection::vec(prop::collection::vec(op, 1..4), 1..24)
+}

@@ -1,0 +1,165 @@
+//! An agent that reads pages as the wire's documentation says, and nothing else.
+
+use super::*;
+
+#[derive(Default)]
+struct Agent {
+    /// The set last accepted.
+    accepted: Option<Version>,
+    held: BTreeMap<ObjectKey, Arc<tideline_common::Entry>>,
+    gathering: Option<Gathering>,
+    snapshots: usize,
+}
+
+struct Gathering {
+    /// The first page's version: where the next delta is to begin.
+    first: Version,
+    since: Option<Version>,
+    after: Option<ObjectKey>,
+    pages: usize,
+}
+
+const LIMIT: usize = 2;
+
+impl Agent {
+    /// Asks for one page. Returns whether what it holds is the whole set now.
+    fn poll(&mut self, ledger: &Ledger, nth: u32) -> bool {
+        let view = ledger.target(target(nth)).unwrap();
+        let (since, after) = match &self.gathering {
+            Some(gathering) => (gathering.since, gathering.after.clone()),
+            None => (self.accepted, None),
+        };
+        let Some(page) = view.page(since, after.as_ref(), LIMIT) else {
+            self.start_over();
+            return false;
+        };
+        assert_eq!(page.snapshot, since.is_none());
+        let removed = page.tombstones.iter().map(|tombstone| &tombstone.key).filter(|_| !page.snapshot);
+        let keys: BTreeSet<_> = page.entries.iter().map(|entry| &entry.key).chain(removed).collect();
+        assert!(keys.len() <= LIMIT);
+        assert!(page.entries.iter().all(|entry| page.policies.contains_key(&entry.policy)));
+        let mut gathering = self.gathering.take().unwrap_or_else(|| {
+            if since.is_none() {
+                self.held.clear();
+                self.snapshots += 1;
+            }
+            Gathering { first: page.at, since, after: None, pages: 0 }
+        });
+        gathering.pages += 1;
+        let PageData { at, digest, total, snapshot: _, entries, tombstones, policies: _, next } = page;
+        self.held.extend(entries.into_iter().map(|entry| (entry.key.clone(), entry)));
+        for tombstone in tombstones {
+            if self.held.get(&tombstone.key).is_some_and(|entry| entry.source.uid == tombstone.source) {
+                self.held.remove(&tombstone.key);
+            }
+        }
+        if next.is_some() {
+            gathering.after = next;
+            self.gathering = Some(gathering);
+            return false;
+        }
+        if gathering.pages > 1 {
+            // Several pages, each of its own revision: what changed in the meantime is a delta from the first.
+            self.gathering =
+                Some(Gathering { first: at, since: Some(gathering.first), after: None, pages: 0 });
+            return false;
+        }
+        let whole: DesiredSet = self.held.values().cloned().collect();
+        if whole.digest() != digest || whole.len() != total {
+            self.start_over();
+            return false;
+        }
+        self.accepted = Some(at);
+        true
+    }
+
+    fn start_over(&mut self) {
+        self.accepted = None;
+        self.gathering = None;
+    }
+
+    fn converge(&mut self, ledger: &Ledger, nth: u32) {
+        for _ in 0..100 {
+            if self.poll(ledger, nth) {
+                let held: DesiredSet = self.held.values().cloned().collect();
+                assert_eq!(held.digest(), ledger.target(target(nth)).unwrap().digest());
+                return;
+            }
+        }
+        panic!("the agent of {nth} has not converged");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn an_agent_that_follows_pages_converges_while_the_set_changes(steps in ops()) {
+        let mut kept = Kept::with_targets(TARGETS);
+        let mut agents: Vec<Agent> = (0..TARGETS).map(|_| Agent::default()).collect();
+        let mut restarts = 0;
+        for (step, ops) in steps.iter().enumerate() {
+            let changes = ops.iter().flat_map(|op| op.changes(&kept.ledger)).collect();
+            kept.change(changes);
+            check_sound(&kept.ledger);
+            if ops.iter().any(|op| matches!(op, Op::Restart)) {
+                kept.restart();
+                restarts += 1;
+            }
+            // Each asks now and then, so that commits fall between its pages.
+            for nth in 0..TARGETS {
+                if step % (nth as usize + 1) == 0 {
+                    agents[nth as usize].poll(&kept.ledger, nth);
+                }
+            }
+        }
+        for nth in 0..TARGETS {
+            agents[nth as usize].converge(&kept.ledger, nth);
+            // Deltas are exact: without a restart, no agent ever needs more than its first snapshot.
+            if restarts == 0 {
+                prop_assert_eq!(agents[nth as usize].snapshots, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_delta_holds_what_changed_and_no_more() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "w", &[0, 1]), assign("a", "x", &[0, 1]), assign("a", "y", &[0])]);
+    let since = kept.version(0);
+    kept.change(vec![Change::Assign(Box::new(assigned("a", "x", "a-x", "changed", &[0, 1]))), remove("a", "y")]);
+    let page = kept.ledger.target(target(0)).unwrap().page(Some(since), None, 10).unwrap();
+    let keys: Vec<_> = page.entries.iter().map(|entry| entry.key.to_string()).collect();
+    assert_eq!(keys, ["ConfigMap shop/x"]);
+    assert_eq!(page.tombstones, [Tombstone { key: config_map("y"), source: "a-y".parse().unwrap() }]);
+    assert_eq!((page.total, page.snapshot, page.next), (2, false, None));
+}
+
+#[test]
+fn a_delta_from_beyond_the_log_or_the_present_is_refused() {
+    let mut kept = Kept::with_targets(1);
+    kept.change(vec![assign("a", "x", &[0])]);
+    let since = kept.version(0);
+    kept.change(vec![assign("a", "y", &[0])]);
+    let view = kept.ledger.target(target(0)).unwrap();
+    assert!(view.page(Some(since), None, 10).is_some());
+    let ahead = Version { revision: view.version().revision.next(), ..view.version() };
+    assert_eq!(view.page(Some(ahead), None, 10), None);
+    kept.ledger.log.truncate(kept.ledger.revision);
+    let view = kept.ledger.target(target(0)).unwrap();
+    assert_eq!(view.page(Some(since), None, 10), None);
+    assert_eq!(view.page(Some(view.version()), None, 10).unwrap().entries, []);
+}
+
+#[test]
+fn a_snapshot_ends_with_every_unconfirmed_removal() {
+    let mut kept = Kept::with_targets(1);
+    kept.change(NAMES.iter().map(|name| assign("a", name, &[0])).collect());
+    kept.change(vec![remove("a", "w")]);
+    let view = kept.ledger.target(target(0)).unwrap();
+    let first = view.page(None, None, 2).unwrap();
+    assert_eq!((first.entries.len(), first.tombstones.len()), (2, 0));
+    let last = view.page(None, first.next.as_ref(), 2).unwrap();
+    assert_eq!((last.entries.len(), last.tombstones.len(), last.next), (1, 1, None));
+}

@@ -1,0 +1,28 @@
+//! Which objects go where, and how: what × where, resolved (DESIGN §4).
+//!
+//! [`Index`] is told how everything is and says how assignments change ([`Change`]); the ledger keeps them. Objects come
+//! as [`crate::clean::read`] gives them, rules as [`PlacementRule`] and [`SpaceRule`] check them.
+//!
+//! ```text
+//!  objects ──clauses──▶ matches ─┐
+//!                                ├─▶ resolve (merge, sticky, settle) ──▶ Change
+//!  targets ──Locations─▶ where ──┘
+//! ```
+
+mod assignment;
+mod index;
+mod inventory;
+mod listing;
+mod object;
+mod rule;
+mod space;
+mod summary;
+
+pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
+pub use index::{Index, Part, SETTLE};
+pub use inventory::Target;
+pub use rule::{Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
+pub use summary::{PROBLEMS_MAX, PlacementProblem, PlacementSummary};
+
+#[cfg(test)]
+mod tests;

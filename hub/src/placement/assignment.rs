@@ -1,0 +1,130 @@
+use std::fmt;
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use tideline_common::{
+    ApplyPolicy, Digest, Epoch, Hasher, Impersonation, ObjectKey, SourceRef, SpaceName, TargetId, Tombstone, Uid,
+};
+
+/// What a space serves objects under: the unit of listing, and of completeness.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupResource {
+    /// Empty for the core group.
+    pub group: Arc<str>,
+    /// The plural, as in URLs: `deployments`.
+    pub resource: Arc<str>,
+}
+
+impl GroupResource {
+    pub fn new(group: impl Into<Arc<str>>, resource: impl Into<Arc<str>>) -> Self {
+        Self { group: group.into(), resource: resource.into() }
+    }
+
+    pub fn is(&self, group: &str, resource: &str) -> bool {
+        &*self.group == group && &*self.resource == resource
+    }
+}
+
+impl fmt::Display for GroupResource {
+    /// `deployments.apps`, `configmaps`: as kubectl writes resources.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// One object of one space, for as long as it lives: recreated under the same name it is another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SourceId {
+    pub space: SpaceName,
+    pub resource: GroupResource,
+    pub uid: Uid,
+}
+
+/// A Placement, for as long as it lives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PlacementId {
+    pub space: SpaceName,
+    pub uid: Uid,
+}
+
+/// An object's text as it travels, and what names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Compact JSON with sorted keys.
+    pub text: Arc<str>,
+    pub digest: Digest,
+}
+
+impl Input {
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        let mut hasher = Hasher::new("tideline/input/v1");
+        // The second field is for transforms and what they read; there are none yet.
+        hasher.field(text.as_bytes()).field(b"");
+        Self { digest: hasher.finish(), text }
+    }
+}
+
+/// The resolved fact for one source: what is to be kept where, merged from everything that assigns it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    pub id: SourceId,
+    pub source: SourceRef,
+    /// The destination key.
+    pub key: ObjectKey,
+    /// The API version to speak of the key's group.
+    pub version: Arc<str>,
+    pub generation: i64,
+    pub wave: i32,
+    pub impersonate: Option<Impersonation>,
+    /// Over disjoint sets of targets, in a stable order.
+    pub variants: Vec<Variant>,
+}
+
+impl Assignment {
+    /// Every target that it is assigned to.
+    pub fn targets(&self) -> RoaringBitmap {
+        self.variants.iter().fold(RoaringBitmap::new(), |all, variant| all | &variant.targets)
+    }
+}
+
+/// One form of an assigned object and the targets that get it so. Targets are the ledger's dense indexes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    pub policy: Arc<ApplyPolicy>,
+    pub input: Input,
+    /// A namespace that is there only because something in it is.
+    pub implied: bool,
+    pub targets: RoaringBitmap,
+}
+
+impl Variant {
+    /// Variants are kept in this order, so that equal assignments compare equal.
+    pub(crate) fn order(&self) -> (bool, Digest, Digest) {
+        (self.implied, self.policy.digest(), self.input.digest)
+    }
+}
+
+/// What the ledger is told: each says how one thing is now, never what to add to it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The source is assigned so, and only so.
+    Assign(Box<Assignment>),
+    /// The source is assigned nowhere.
+    Remove(SourceId),
+    /// A Placement with `numberOfTargets` has chosen these targets; none forgets the choice.
+    Choose { placement: PlacementId, chosen: RoaringBitmap },
+    /// A target is to have an index; no change if it has one.
+    Register(TargetId),
+    /// The target is gone, and all that was assigned to it, confirmed or not.
+    Forget(TargetId),
+    /// The target says that a removal is done.
+    Confirm(TargetId, Tombstone),
+    /// The target proved that history was lost: its epoch becomes the one after the higher of its own and the proven one.
+    RaiseEpoch { target: TargetId, proven: Epoch },
+}

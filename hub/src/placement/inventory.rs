@@ -1,0 +1,214 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tideline_api::Selector;
+use tideline_common::{Hasher, TargetId, Uid};
+
+use super::listing::Listing;
+use super::rule::ReachRule;
+use crate::clean::Labels;
+
+/// A SyncTarget, as far as placement looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub id: TargetId,
+    pub labels: Labels,
+    /// Gets nothing new; what it has stays.
+    pub unschedulable: bool,
+}
+
+/// The targets and Locations of the root space.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    pub(super) targets: BTreeMap<u32, Target>,
+    pub(super) locations: BTreeMap<Arc<str>, Location>,
+    pub(super) target_list: Listing<u32>,
+    pub(super) location_list: Listing<Arc<str>>,
+    /// The indexes in `targets`.
+    pub(super) existing: RoaringBitmap,
+    pub(super) schedulable: RoaringBitmap,
+    /// What changed since this was last taken.
+    pub(super) news: News,
+}
+
+#[derive(Debug)]
+pub(super) struct Location {
+    labels: Labels,
+    /// None while it was never readable: nobody knows what it selects.
+    selector: Option<Selector>,
+    pub(super) problem: Option<String>,
+    pub(super) targets: RoaringBitmap,
+}
+
+/// What may be resolved differently than before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    pub(super) targets: RoaringBitmap,
+    pub(super) locations: bool,
+}
+
+impl News {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.targets |= &other.targets;
+        self.locations |= other.locations;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.targets.is_empty() && !self.locations
+    }
+}
+
+impl Inventory {
+    pub(super) fn listed(&self) -> bool {
+        self.target_list.complete() && self.location_list.complete()
+    }
+
+    /// Whether a Location was never readable, so that nothing may be taken from any target.
+    pub(super) fn unreadable(&self) -> bool {
+        self.locations.values().any(|location| location.selector.is_none())
+    }
+
+    pub(super) fn apply_target(&mut self, index: u32, target: Target) {
+        self.target_list.saw(index);
+        if self.targets.get(&index) == Some(&target) {
+            return;
+        }
+        self.existing.insert(index);
+        if target.unschedulable {
+            self.schedulable.remove(index);
+        } else {
+            self.schedulable.insert(index);
+        }
+        for location in self.locations.values_mut() {
+            let selected = location.selector.as_ref().is_some_and(|selector| selector.matches(&target.labels));
+            set(&mut location.targets, index, selected);
+        }
+        self.targets.insert(index, target);
+        self.news.targets.insert(index);
+    }
+
+    pub(super) fn delete_target(&mut self, index: u32) {
+        self.targets.remove(&index);
+        self.existing.remove(index);
+        self.schedulable.remove(index);
+        for location in self.locations.values_mut() {
+            location.targets.remove(index);
+        }
+        self.news.targets.insert(index);
+    }
+
+    pub(super) fn apply_location(&mut self, name: &str, labels: Labels, selector: Result<Selector, String>) {
+        let name: Arc<str> = name.into();
+        self.location_list.saw(name.clone());
+        let former = self.locations.remove(&name);
+        let (selector, problem) = match selector {
+            Ok(selector) => (Some(selector), None),
+            Err(problem) => (former.as_ref().and_then(|former| former.selector.clone()), Some(problem)),
+        };
+        let same = former.as_ref().is_some_and(|former| former.labels == labels && former.selector == selector);
+        let targets = match former {
+            Some(former) if same => former.targets,
+            Some(_) | None => self.selected(selector.as_slice()),
+        };
+        self.locations.insert(name, Location { labels, selector, problem, targets });
+        self.news.locations |= !same;
+    }
+
+    pub(super) fn delete_location(&mut self, name: &str) {
+        self.news.locations |= self.locations.remove(name).is_some();
+    }
+
+    pub(super) fn targets_of<'n>(&self, locations: impl IntoIterator<Item = &'n str>) -> RoaringBitmap {
+        let known = locations.into_iter().filter_map(|name| self.locations.get(name));
+        known.fold(RoaringBitmap::new(), |all, location| all | &location.targets)
+    }
+
+    fn selected(&self, by: &[Selector]) -> RoaringBitmap {
+        let selected = |target: &Target| by.iter().any(|selector| selector.matches(&target.labels));
+        self.targets.iter().filter(|(_, target)| selected(target)).map(|(index, _)| *index).collect()
+    }
+}
+
+/// What a [`ReachRule`] selects, kept up to date target by target.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    locations: Vec<Arc<str>>,
+    /// By the selectors over targets.
+    direct: RoaringBitmap,
+    /// Whether the rule was resolved at all.
+    fresh: bool,
+}
+
+impl Reach {
+    /// To be called when the rule is another.
+    pub(super) fn forget(&mut self) {
+        self.fresh = false;
+    }
+
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    pub(super) fn refresh(&mut self, rule: &ReachRule, inventory: &Inventory, news: &News) -> RoaringBitmap {
+        if self.fresh {
+            for index in &news.targets {
+                let labels = inventory.targets.get(&index).map(|target| &target.labels);
+                let selected = labels
+                    .is_some_and(|labels| rule.targets.iter().any(|selector| selector.matches(labels)));
+                set(&mut self.direct, index, selected);
+            }
+        } else {
+            self.direct = inventory.selected(&rule.targets);
+        }
+        if news.locations || !self.fresh {
+            let selected = |location: &Location| rule.locations.iter().any(|by| by.matches(&location.labels));
+            let locations = inventory.locations.iter().filter(|(_, location)| selected(location));
+            self.locations = locations.map(|(name, _)| name.clone()).collect();
+        }
+        self.fresh = true;
+        inventory.targets_of(self.locations.iter().map(|name| &**name)) | &self.direct
+    }
+}
+
+/// Chooses `number` of the eligible targets. What was chosen stays chosen while it is eligible; the rest is by rendezvous
+/// hashing, so that the same is chosen whatever the order of events.
+pub(super) fn choose(
+    placement: &Uid,
+    number: u32,
+    eligible: &RoaringBitmap,
+    chosen: &RoaringBitmap,
+    inventory: &Inventory,
+) -> RoaringBitmap {
+    let number = u64::from(number);
+    let mut kept = chosen & eligible;
+    let best = |from: RoaringBitmap, count: u64| -> RoaringBitmap {
+        let mut ranked: Vec<_> = from.iter().map(|index| (rank(placement, index, inventory), index)).collect();
+        ranked.sort_unstable_by(|a, b| b.cmp(a));
+        ranked.into_iter().take(usize::try_from(count).unwrap_or(usize::MAX)).map(|(_, index)| index).collect()
+    };
+    if kept.len() > number {
+        kept = best(kept, number);
+    } else if kept.len() < number {
+        let candidates = (eligible & &inventory.schedulable) - &kept;
+        kept |= best(candidates, number - kept.len());
+    }
+    kept
+}
+
+fn rank(placement: &Uid, index: u32, inventory: &Inventory) -> [u8; 32] {
+    let mut hasher = Hasher::new("tideline/choice/v1");
+    hasher.field(placement.as_str().as_bytes());
+    if let Some(target) = inventory.targets.get(&index) {
+        hasher.field(target.id.as_bytes());
+    }
+    *hasher.finish().as_bytes()
+}
+
+fn set(bits: &mut RoaringBitmap, index: u32, value: bool) {
+    if value {
+        bits.insert(index);
+    } else {
+        bits.remove(index);
+    }
+}

@@ -1,0 +1,168 @@
+use std::collections::BTreeSet;
+
+use tideline_api::{Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError};
+use tideline_common::{ApplyPolicy, GroupKind, Impersonation, ObjectKey};
+
+use super::GroupResource;
+use crate::clean::Labels;
+
+/// A Placement's spec, checked: what and where.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlacementRule {
+    pub objects: Vec<Clause>,
+    pub reach: ReachRule,
+    pub number_of_targets: Option<u32>,
+}
+
+/// What a space may do, checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpaceRule {
+    pub reach: ReachRule,
+    pub kinds: Vec<KindPattern>,
+    pub annotation_assignment: bool,
+    pub impersonate: Option<Impersonation>,
+}
+
+/// Where: the targets of any Location that any of these selects, and any target that any of those selects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReachRule {
+    pub locations: Vec<Selector>,
+    pub targets: Vec<Selector>,
+}
+
+/// Selects objects that meet all of its criteria. An empty list of names or selectors is no criterion, but of resources it
+/// selects none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Clause {
+    pub group: String,
+    pub resources: BTreeSet<String>,
+    pub namespaces: BTreeSet<String>,
+    pub namespace_selectors: Vec<Selector>,
+    pub object_selectors: Vec<Selector>,
+    pub names: BTreeSet<String>,
+    pub policy: ApplyPolicy,
+}
+
+/// Why a rule cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RuleError {
+    #[error("{field}[{nth}] is not a label selector")]
+    Selector { field: &'static str, nth: usize, source: SelectorError },
+    #[error("spec.objects[{clause}].{field}[{nth}] is not a label selector")]
+    ClauseSelector { clause: usize, field: &'static str, nth: usize, source: SelectorError },
+    #[error("spec.allow.kinds is not a list of kinds")]
+    Kinds(#[from] KindPatternError),
+}
+
+/// What a clause looks at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate<'a> {
+    pub(super) resource: &'a GroupResource,
+    pub(super) key: &'a ObjectKey,
+    pub(super) labels: &'a Labels,
+    /// Of the object's namespace; none where it has none, or that is not known.
+    pub(super) namespace_labels: Option<&'a Labels>,
+}
+
+type LabelSelector = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+fn selectors(from: &[LabelSelector]) -> Result<Vec<Selector>, (usize, SelectorError)> {
+    let checked = |(nth, selector)| Selector::try_from(selector).map_err(|error| (nth, error));
+    from.iter().enumerate().map(checked).collect()
+}
+
+fn reach(
+    locations: &[LabelSelector],
+    targets: &[LabelSelector],
+    fields: [&'static str; 2],
+) -> Result<ReachRule, RuleError> {
+    let invalid = |field| move |(nth, source)| RuleError::Selector { field, nth, source };
+    Ok(ReachRule {
+        locations: selectors(locations).map_err(invalid(fields[0]))?,
+        targets: selectors(targets).map_err(invalid(fields[1]))?,
+    })
+}
+
+impl TryFrom<&PlacementSpec> for PlacementRule {
+    type Error = RuleError;
+
+    fn try_from(spec: &PlacementSpec) -> Result<Self, RuleError> {
+        let PlacementSpec { locations, targets, number_of_targets, objects, ordering: _ } = spec;
+        Ok(Self {
+            objects: objects.iter().enumerate().map(Clause::read).collect::<Result<_, _>>()?,
+            reach: reach(locations, targets, ["spec.locations", "spec.targets"])?,
+            number_of_targets: *number_of_targets,
+        })
+    }
+}
+
+impl TryFrom<&Allow> for SpaceRule {
+    type Error = RuleError;
+
+    fn try_from(allow: &Allow) -> Result<Self, RuleError> {
+        let Allow { locations, targets, kinds: _, annotation_assignment, impersonate } = allow;
+        Ok(Self {
+            reach: reach(locations, targets, ["spec.allow.locations", "spec.allow.targets"])?,
+            kinds: allow.kind_patterns()?,
+            annotation_assignment: *annotation_assignment,
+            impersonate: impersonate.as_ref().map(|account| Impersonation {
+                namespace: account.namespace.as_str().into(),
+                name: account.name.as_str().into(),
+            }),
+        })
+    }
+}
+
+impl SpaceRule {
+    pub(super) fn allows(&self, kind: &GroupKind) -> bool {
+        self.kinds.iter().any(|pattern| pattern.matches(&kind.group, &kind.kind))
+    }
+}
+
+impl Clause {
+    fn read((nth, clause): (usize, &ObjectClause)) -> Result<Self, RuleError> {
+        let ObjectClause {
+            api_group,
+            resources,
+            namespaces,
+            namespace_selectors,
+            object_selectors,
+            names,
+            apply,
+            status: _,
+        } = clause;
+        let invalid = |field| {
+            move |(selector, source)| RuleError::ClauseSelector { clause: nth, field, nth: selector, source }
+        };
+        Ok(Self {
+            group: api_group.clone(),
+            resources: resources.iter().cloned().collect(),
+            namespaces: namespaces.iter().cloned().collect(),
+            namespace_selectors: selectors(namespace_selectors).map_err(invalid("namespaceSelectors"))?,
+            object_selectors: selectors(object_selectors).map_err(invalid("objectSelectors"))?,
+            names: names.iter().cloned().collect(),
+            policy: apply.clone().into(),
+        })
+    }
+
+    fn selects(&self, candidate: Candidate<'_>) -> bool {
+        let Candidate { resource, key, labels, namespace_labels } = candidate;
+        let Self { group, resources, namespaces, namespace_selectors, object_selectors, names, policy: _ } = self;
+        let any = |selectors: &[Selector], labels: &Labels| selectors.iter().any(|selector| selector.matches(labels));
+        **group == *resource.group
+            && (resources.contains(&*resource.resource) || resources.contains("*"))
+            && (names.is_empty() || names.contains(&*key.name))
+            && (namespaces.is_empty() || (key.is_namespaced() && namespaces.contains(&*key.namespace)))
+            && (namespace_selectors.is_empty()
+                || namespace_labels.is_some_and(|labels| any(namespace_selectors, labels)))
+            && (object_selectors.is_empty() || any(object_selectors, labels))
+    }
+}
+
+impl PlacementRule {
+    /// How an object is to be kept, merged from every clause that selects it; none if none does.
+    pub(super) fn policy(&self, candidate: Candidate<'_>) -> Option<ApplyPolicy> {
+        let selecting = self.objects.iter().filter(|clause| clause.selects(candidate));
+        selecting.map(|clause| clause.policy.clone()).reduce(|all, one| all.merge(&one))
+    }
+}

@@ -1,0 +1,377 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tideline_common::{ApplyPolicy, ObjectKey, SpaceName, Uid};
+
+use super::inventory::{News, Reach};
+use super::listing::Listing;
+use super::object::{Object, State};
+use super::rule::{Candidate, PlacementRule, SpaceRule};
+use super::{Assignment, Change, GroupResource, PlacementId, SourceId};
+use crate::clean::{Labels, Source};
+
+/// One space: its objects, its Placements, and which of those select which of these.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) name: SpaceName,
+    /// None until the hub's operator says what the space may do: until then nothing in it is resolved.
+    pub(super) rule: Option<Arc<SpaceRule>>,
+    pub(super) reach: Reach,
+    pub(super) allowed: RoaringBitmap,
+    pub(super) placements: BTreeMap<Arc<str>, Placing>,
+    pub(super) placement_list: Listing<Arc<str>>,
+    /// What Placements with `numberOfTargets` chose, kept for as long as they live.
+    pub(super) choices: BTreeMap<Uid, RoaringBitmap>,
+    pub(super) objects: Vec<Option<Object>>,
+    free: Vec<u32>,
+    by_key: HashMap<(GroupResource, ObjectKey), u32>,
+    pub(super) namespaces: HashMap<Arc<str>, Namespace>,
+    listings: BTreeMap<GroupResource, Listing<u32>>,
+    /// Of the ledger, beside another source of the same key: left by a crash.
+    strays: BTreeMap<SourceId, Assignment>,
+    /// Objects to resolve anew.
+    pub(super) dirty: RoaringBitmap,
+    /// Objects that ask for Locations by annotation.
+    pub(super) direct: RoaringBitmap,
+    pub(super) news: News,
+    /// Changes that need no resolving.
+    pub(super) ready_changes: Vec<Change>,
+}
+
+/// A Placement with what it selects.
+#[derive(Debug)]
+pub(super) struct Placing {
+    pub(super) uid: Uid,
+    /// The last that could be read.
+    pub(super) rule: Option<Arc<PlacementRule>>,
+    pub(super) problem: Option<String>,
+    pub(super) reach: Reach,
+    pub(super) targets: RoaringBitmap,
+    pub(super) objects: RoaringBitmap,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Namespace {
+    /// None while the namespace itself is not known.
+    pub(super) labels: Option<Arc<Labels>>,
+    pub(super) object: Option<u32>,
+    /// Objects in it.
+    pub(super) members: RoaringBitmap,
+    /// Targets that hold any of them.
+    pub(super) implied: RoaringBitmap,
+}
+
+impl Space {
+    pub(super) fn new(name: SpaceName) -> Self {
+        Self {
+            name,
+            rule: None,
+            reach: Reach::default(),
+            allowed: RoaringBitmap::new(),
+            placements: BTreeMap::new(),
+            placement_list: Listing::default(),
+            choices: BTreeMap::new(),
+            objects: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::new(),
+            namespaces: HashMap::new(),
+            listings: BTreeMap::new(),
+            strays: BTreeMap::new(),
+            dirty: RoaringBitmap::new(),
+            direct: RoaringBitmap::new(),
+            news: News::default(),
+            ready_changes: Vec::new(),
+        }
+    }
+
+    /// Whether everything that decides about its objects was read once. Before, nothing is resolved.
+    pub(super) fn is_known(&self) -> bool {
+        let namespaces = GroupResource::new("", "namespaces");
+        self.rule.is_some()
+            && self.placement_list.complete()
+            && self.listings.get(&namespaces).is_some_and(Listing::complete)
+    }
+
+    /// Whether a Placement was never readable, so that nothing may be taken from any target.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.placements.values().any(|placing| placing.rule.is_none())
+    }
+
+    pub(super) fn object(&self, index: u32) -> Option<&Object> {
+        self.objects.get(index as usize)?.as_ref()
+    }
+
+    pub(super) fn object_mut(&mut self, index: u32) -> Option<&mut Object> {
+        self.objects.get_mut(index as usize)?.as_mut()
+    }
+
+    pub(super) fn all_dirty(&mut self) {
+        self.dirty.extend(self.by_key.values().copied());
+    }
+
+    /// Takes over what the ledger has of this space.
+    pub(super) fn restore(&mut self, assignment: Assignment) {
+        let place = (assignment.id.resource.clone(), assignment.key.clone());
+        if self.by_key.contains_key(&place) {
+            self.strays.insert(assignment.id.clone(), assignment);
+            return;
+        }
+        let targets = assignment.targets();
+        let object = Object::restored(assignment);
+        let namespace = object.key.namespace.clone();
+        self.insert(place, object);
+        if let Some(namespace) = self.namespaces.get_mut(&namespace) {
+            namespace.implied |= targets;
+        }
+    }
+
+    pub(super) fn apply(&mut self, resource: &GroupResource, source: Source) {
+        let place = (resource.clone(), source.key.clone());
+        if let Some(&index) = self.by_key.get(&place)
+            && self.object(index).is_some_and(|object| object.id.uid != source.uid)
+        {
+            self.remove(index);
+        }
+        let index = match self.by_key.get(&place) {
+            Some(&index) => index,
+            None => {
+                let id =
+                    SourceId { space: self.name.clone(), resource: resource.clone(), uid: source.uid.clone() };
+                let emitted = self.strays.remove(&id);
+                self.insert(place, Object::new(id, source.key.clone(), emitted))
+            }
+        };
+        self.listings.entry(resource.clone()).or_default().saw(index);
+        let Source { key, uid: _, labels, content } = source;
+        let object = self.object_mut(index).expect("it was just found or inserted");
+        if !object.take(labels.clone(), content) {
+            return;
+        }
+        if object.asks_for_locations() {
+            self.direct.insert(index);
+        } else {
+            self.direct.remove(index);
+        }
+        self.dirty.insert(index);
+        self.match_object(index);
+        if key.kind.is("", "Namespace") {
+            self.apply_namespace(&key.name, Some(labels), Some(index));
+        }
+    }
+
+    pub(super) fn delete(&mut self, resource: &GroupResource, key: &ObjectKey) {
+        if let Some(&index) = self.by_key.get(&(resource.clone(), key.clone())) {
+            self.remove(index);
+        }
+    }
+
+    pub(super) fn reset(&mut self, resource: &GroupResource) {
+        self.listings.entry(resource.clone()).or_default().reset();
+    }
+
+    pub(super) fn listed(&mut self, resource: &GroupResource) {
+        let known: Vec<u32> =
+            self.by_key.iter().filter(|((of, _), _)| of == resource).map(|(_, index)| *index).collect();
+        for index in self.listings.entry(resource.clone()).or_default().finish(known) {
+            self.remove(index);
+        }
+        let strays: Vec<_> = self.strays.keys().filter(|id| id.resource == *resource).cloned().collect();
+        for id in strays {
+            self.strays.remove(&id);
+            self.ready_changes.push(Change::Remove(id));
+        }
+    }
+
+    fn insert(&mut self, place: (GroupResource, ObjectKey), object: Object) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.objects.push(None);
+            u32::try_from(self.objects.len() - 1).expect("memory ends before four billion objects")
+        });
+        if object.key.is_namespaced() {
+            self.namespaces.entry(object.key.namespace.clone()).or_default().members.insert(index);
+        }
+        self.objects[index as usize] = Some(object);
+        self.by_key.insert(place, index);
+        index
+    }
+
+    /// The object is gone from the space.
+    fn remove(&mut self, index: u32) {
+        let Some(object) = self.objects.get_mut(index as usize).and_then(Option::take) else { return };
+        for name in object.matches.keys() {
+            if let Some(placing) = self.placements.get_mut(name) {
+                placing.objects.remove(index);
+            }
+        }
+        self.by_key.remove(&(object.id.resource.clone(), object.key.clone()));
+        self.dirty.remove(index);
+        self.direct.remove(index);
+        if object.key.kind.is("", "Namespace") {
+            self.apply_namespace(&object.key.name, None, None);
+        }
+        if let Some(namespace) = self.namespaces.get_mut(&object.key.namespace) {
+            namespace.members.remove(index);
+        }
+        if object.emitted.is_some() {
+            self.ready_changes.push(Change::Remove(object.id.clone()));
+            self.refresh_implied(&object.key.namespace);
+        }
+        self.free.push(index);
+    }
+
+    fn apply_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>, object: Option<u32>) {
+        let namespace = self.namespaces.entry(name.clone()).or_default();
+        namespace.object = object;
+        if namespace.labels != labels {
+            namespace.labels = labels;
+            for index in namespace.members.clone() {
+                self.match_object(index);
+            }
+        }
+    }
+
+    /// Works out again which targets hold anything in a namespace.
+    pub(super) fn refresh_implied(&mut self, name: &Arc<str>) {
+        let Some(namespace) = self.namespaces.get(name) else { return };
+        let held = namespace.members.iter().filter_map(|index| self.object(index)?.emitted.as_ref());
+        let implied = held.fold(RoaringBitmap::new(), |all, assignment| all | assignment.targets());
+        self.set_implied(name, implied);
+    }
+
+    pub(super) fn set_implied(&mut self, name: &Arc<str>, implied: RoaringBitmap) {
+        let Some(namespace) = self.namespaces.get_mut(name) else { return };
+        if namespace.implied != implied {
+            namespace.implied = implied;
+            self.dirty.extend(namespace.object);
+        }
+    }
+
+    /// Works out again which Placements select an object.
+    fn match_object(&mut self, index: u32) {
+        let names: Vec<_> = self.placements.keys().cloned().collect();
+        for name in names {
+            self.match_one(&name, index);
+        }
+    }
+
+    fn match_one(&mut self, name: &Arc<str>, index: u32) {
+        let Some(placing) = self.placements.get_mut(name) else { return };
+        let Some(object) = self.objects.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let namespace = self.namespaces.get(&object.key.namespace);
+        let policy = match (&placing.rule, &object.state) {
+            (Some(rule), State::Readable { .. } | State::Unreadable(_)) => rule.policy(Candidate {
+                resource: &object.id.resource,
+                key: &object.key,
+                labels: &object.labels,
+                namespace_labels: namespace.and_then(|namespace| namespace.labels.as_deref()),
+            }),
+            (None, _) | (Some(_), State::Restored | State::NeverPlaced) => None,
+        };
+        if object.matches.get(name).map(|known| &**known) == policy.as_ref() {
+            return;
+        }
+        match policy {
+            Some(policy) => {
+                object.matches.insert(name.clone(), Arc::new(policy));
+                placing.objects.insert(index);
+            }
+            None => {
+                object.matches.remove(name);
+                placing.objects.remove(index);
+            }
+        }
+        self.dirty.insert(index);
+    }
+
+    pub(super) fn apply_placement(&mut self, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {
+        let name: Arc<str> = name.into();
+        self.placement_list.saw(name.clone());
+        if self.placements.get(&name).is_some_and(|known| known.uid != uid) {
+            self.delete_placement(&name);
+        }
+        let unreadable = self.is_unreadable();
+        let placing = self.placements.entry(name.clone()).or_insert_with(|| Placing {
+            uid,
+            rule: None,
+            problem: None,
+            reach: Reach::default(),
+            targets: RoaringBitmap::new(),
+            objects: RoaringBitmap::new(),
+        });
+        match rule {
+            Err(problem) => placing.problem = Some(problem),
+            Ok(rule) => {
+                placing.problem = None;
+                if placing.rule.as_deref() == Some(&rule) {
+                    return;
+                }
+                placing.rule = Some(Arc::new(rule));
+                placing.reach.forget();
+                let objects: Vec<_> = self.by_key.values().copied().collect();
+                for index in objects {
+                    self.match_one(&name, index);
+                }
+            }
+        }
+        if unreadable && !self.is_unreadable() {
+            self.all_dirty();
+        }
+    }
+
+    pub(super) fn delete_placement(&mut self, name: &str) {
+        let unreadable = self.is_unreadable();
+        let Some(placing) = self.placements.remove(name) else { return };
+        for index in &placing.objects {
+            if let Some(object) = self.object_mut(index) {
+                object.matches.remove(name);
+            }
+        }
+        self.dirty |= placing.objects;
+        self.set_choice(&placing.uid, RoaringBitmap::new());
+        if unreadable && !self.is_unreadable() {
+            self.all_dirty();
+        }
+    }
+
+    pub(super) fn placements_listed(&mut self) {
+        let known: Vec<_> = self.placements.keys().cloned().collect();
+        for name in self.placement_list.finish(known) {
+            self.delete_placement(&name);
+        }
+        let alive = |uid: &Uid| self.placements.values().any(|placing| placing.uid == *uid);
+        let orphaned: Vec<_> = self.choices.keys().filter(|uid| !alive(uid)).cloned().collect();
+        for uid in orphaned {
+            self.set_choice(&uid, RoaringBitmap::new());
+        }
+    }
+
+    pub(super) fn set_choice(&mut self, placement: &Uid, chosen: RoaringBitmap) {
+        let known = self.choices.get(placement);
+        if known.map_or(chosen.is_empty(), |known| *known == chosen) {
+            return;
+        }
+        if chosen.is_empty() {
+            self.choices.remove(placement);
+        } else {
+            self.choices.insert(placement.clone(), chosen.clone());
+        }
+        let placement = PlacementId { space: self.name.clone(), uid: placement.clone() };
+        self.ready_changes.push(Change::Choose { placement, chosen });
+    }
+}
+
+/// What holds for a namespace that is only implied: created if missing, never changed or deleted.
+pub(super) fn implied_policy() -> ApplyPolicy {
+    use tideline_common::{ApplyMode, ConflictPolicy, DriftPolicy, Prune, PruneAdopted, Recreate, Takeover};
+    ApplyPolicy {
+        mode: ApplyMode::CreateOnly,
+        conflicts: ConflictPolicy::Report,
+        takeover: Takeover::Never,
+        recreate: Recreate::Never,
+        prune: Prune::Orphan,
+        prune_adopted: PruneAdopted::Orphan,
+        drift: DriftPolicy::Report,
+        fields: Vec::new(),
+    }
+}
