@@ -19,7 +19,7 @@ use crate::schema;
     category = "tideline",
     status = "EnrolmentTokenStatus",
     derive = "PartialEq",
-    doc = "A single-use permission to enrol one workload cluster. The token itself is shown once, when it is made; only its hash is kept.",
+    doc = "A single-use permission to enrol one workload cluster. The token itself is shown once, when it is made; only its public key is kept.",
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.targetName"),
     printcolumn(name = "Used", type_ = "boolean", json_path = ".status.used"),
     // Not a date: kubectl prints those as time passed, and this one lies ahead.
@@ -38,10 +38,10 @@ pub struct EnrolmentTokenSpec {
     /// When the token stops being accepted.
     #[schemars(schema_with = "schema::time")]
     pub expires: Time,
-    /// SHA-256 of the token's secret, in hexadecimal. Without it the token cannot be used.
+    /// The token's Ed25519 public key, in standard base64. Without it the token cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^[0-9a-f]{64}$"))]
-    pub hash: Option<String>,
+    #[schemars(regex(pattern = r"^[A-Za-z0-9+/]{43}=$"))]
+    pub public_key: Option<String>,
 }
 
 /// Whether the token was used, and by whom.

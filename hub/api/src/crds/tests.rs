@@ -91,7 +91,7 @@ fn every_list_is_bounded_or_a_map_and_says_how_it_merges() {
 #[test]
 fn every_optional_scalar_of_a_spec_has_its_default_or_means_something_when_absent() {
     const MEANINGFUL_WHEN_ABSENT: &[&str] =
-        &["EnrolmentToken.spec.hash", "Placement.spec.numberOfTargets", "SyncTarget.spec.decommission"];
+        &["EnrolmentToken.spec.publicKey", "Placement.spec.numberOfTargets", "SyncTarget.spec.decommission"];
     let mut silent = Vec::new();
     for_each_field(|path, schema| {
         if !path.contains(".spec")
