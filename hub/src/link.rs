@@ -1,3 +1,5 @@
-//! The agents' link.
+//! The agents' link: a core that decides and an HTTP edge that reads, verifies, writes and signs.
 
 pub mod core;
+pub mod http;
+mod sets;

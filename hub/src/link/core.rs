@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tideline_common::limits::{
     BODY_BATCH_COUNT_MAX, DESIRED_PAGE_ENTRIES_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_OBJECTS_MAX,
 };
@@ -84,7 +85,7 @@ pub enum Event {
     TargetGone(TargetId),
     Requested { id: RequestId, target: TargetId, request: Request },
     /// The client of a waiting request went away.
-    Abandoned(RequestId),
+    Abandoned { target: TargetId, id: RequestId },
     /// [`Effect::StoreSession`] was done, or failed.
     SessionStored { target: TargetId, session: SessionNumber, result: Result<(), String> },
     /// These targets' sets changed, or their epochs.
@@ -117,7 +118,8 @@ pub enum Effect {
 
 pub type Effects = Vec<Effect>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Answer {
     Session(SessionAnswer),
     Desired(DesiredAnswer),
@@ -190,7 +192,7 @@ impl Core {
             Event::TargetKnown { target, cluster, session } => self.on_known(now, target, cluster, session),
             Event::TargetGone(target) => self.on_gone(target, out),
             Event::Requested { id, target, request } => self.on_request(now, sets, id, target, request, out),
-            Event::Abandoned(id) => self.on_abandoned(id),
+            Event::Abandoned { target, id } => self.on_abandoned(target, id),
             Event::SessionStored { target, session, result } => {
                 self.on_session_stored(sets, target, session, result, out);
             }
@@ -256,8 +258,12 @@ impl Core {
         request: Request,
         out: &mut Effects,
     ) {
-        if !self.targets.contains_key(&target) || sets.info(target).is_none() {
+        if !self.targets.contains_key(&target) {
             out.push(refuse(id, RefusalKind::TargetGone, TARGET_GONE));
+            return;
+        }
+        if sets.info(target).is_none() {
+            out.push(refuse(id, RefusalKind::Busy, "the hub has not registered this target yet"));
             return;
         }
         match request {
@@ -411,12 +417,10 @@ impl Core {
         out.push(respond_desired(waiting.id, answer_desired(sets, key, Some(waiting.since), None, present)));
     }
 
-    fn on_abandoned(&mut self, id: RequestId) {
-        let found = self.targets.iter_mut().find(|(_, target)| target.waiting.as_ref().is_some_and(|w| w.id == id));
-        if let Some((key, target)) = found
-            && let Some(waiting) = target.waiting.take()
-        {
-            self.polls.remove(&(waiting.until, *key));
+    fn on_abandoned(&mut self, key: TargetId, id: RequestId) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        if let Some(waiting) = target.waiting.take_if(|waiting| waiting.id == id) {
+            self.polls.remove(&(waiting.until, key));
         }
     }
 

@@ -1,0 +1,144 @@
+//! The one task that writes the ledger: takes what is to be persisted, writes it, and makes it visible.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tideline_common::{SessionNumber, TargetId};
+use tideline_runtime::{Backoff, exit};
+use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, MAX_COMMIT_OPS, Op, Store};
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::engine::{Engine, SessionRecord, Work};
+use crate::ledger::{self, Ledger};
+use crate::link::core::Config;
+use crate::shared::Shared;
+
+/// What every session key begins with; the rest is the target id, the value the number in decimal.
+const SESSION_PREFIX: &str = "session/";
+/// Keys read at once when the ledger is loaded.
+const LOAD_PAGE: usize = 1_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read the ledger from the store")]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+    #[error("the session record {key:?} is damaged; restore the store from a backup")]
+    Session { key: String },
+}
+
+/// Reads what earlier runs persisted.
+pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration) -> Result<Engine, Error> {
+    let ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
+    let mut sessions = BTreeMap::new();
+    for (key, value) in read_all(store, SESSION_PREFIX).await? {
+        let (target, session) =
+            parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
+        sessions.insert(target, session);
+    }
+    Ok(Engine::new(config, settle, ledger, sessions))
+}
+
+/// Persists until `shutdown`. A store that fails is tried again for as long as it takes: what is not persisted is not
+/// told, and all else goes on.
+pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: CancellationToken) -> Result<(), Error> {
+    loop {
+        let work = shared.step(|engine, now| {
+            engine.tick(now);
+            engine.work(now)
+        });
+        if work.batch.is_some() || !work.sessions.is_empty() {
+            // Not raced with the shutdown: a write that was begun is seen through.
+            if !persist(store.as_ref(), &work, &shutdown).await {
+                return Ok(());
+            }
+            shared.step(|engine, now| engine.committed(now, work));
+            continue;
+        }
+        let timer = shared.read(Engine::timer).map(|at| shared.instant(at));
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = shared.work() => {}
+            () = async { sleep_until(timer.expect("the arm is off without a timer")).await }, if timer.is_some() => {}
+        }
+    }
+}
+
+/// Writes all of it, in order. False when it was not done because the run ends.
+async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -> bool {
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+    while let Err(error) = write(store, work).await {
+        let pause = backoff.next_delay(None);
+        warn!(error = exit::chain(&error), ?pause, "cannot write the ledger; trying again");
+        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return false;
+        }
+    }
+    true
+}
+
+async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
+    for chunk in work.batch.iter().flat_map(|batch| batch.chunks()) {
+        let ops = chunk.iter().map(|write| match &write.value {
+            Some(value) => Op::Put(write.key.clone().into(), value.clone().into()),
+            None => Op::Delete(write.key.clone().into()),
+        });
+        commit(store, ops.collect()).await?;
+    }
+    for sessions in work.sessions.chunks(MAX_COMMIT_OPS) {
+        // A later number of the same target is the only one that counts, and a commit names a key once.
+        let last: BTreeMap<_, _> = sessions.iter().map(|SessionRecord { target, session }| (target, session)).collect();
+        let ops = last.into_iter().map(|(target, session)| {
+            Op::Put(format!("{SESSION_PREFIX}{target}").into(), session.to_string().into())
+        });
+        commit(store, ops.collect()).await?;
+    }
+    Ok(())
+}
+
+async fn commit(store: &dyn Store, ops: Vec<Op>) -> Result<(), StoreError> {
+    match store.commit(Commit { compare: Vec::new(), ops }).await? {
+        CommitOutcome::Committed(_) => Ok(()),
+        CommitOutcome::Conflict { .. } => unreachable!("a commit without compares has no conflict"),
+    }
+}
+
+async fn read_all(store: &dyn Store, prefix: &str) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+    let mut all = Vec::new();
+    let mut range = prefix_range(prefix);
+    let mut at = None;
+    loop {
+        let page = store.range(range.clone(), at, LOAD_PAGE).await?;
+        at = Some(page.revision);
+        let Some(last) = page.items.last() else { return Ok(all) };
+        range.start = [last.key.as_ref(), &[0]].concat().into();
+        all.extend(page.items.into_iter().map(|item| (item.key, item.value)));
+        if page.remaining == 0 {
+            return Ok(all);
+        }
+    }
+}
+
+/// All keys that begin with an ASCII prefix.
+fn prefix_range(prefix: &str) -> KeyRange {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    KeyRange { start: prefix.to_owned().into(), end: end.into() }
+}
+
+fn parse_session(key: &[u8], value: &[u8]) -> Option<(TargetId, SessionNumber)> {
+    let target = std::str::from_utf8(key).ok()?.strip_prefix(SESSION_PREFIX)?.parse().ok()?;
+    let session = std::str::from_utf8(value).ok()?.parse().ok()?;
+    Some((target, SessionNumber(session)))
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

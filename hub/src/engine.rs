@@ -1,0 +1,395 @@
+//! The hub's state, all of it, and what each thing that happens does to it.
+//!
+//! ```text
+//!  SourceEvent ──▶ inventory, index ──Change──┐
+//!  link request ─▶ link core ──Effect──┬──────┼──▶ to persist ──(committer)──▶ ledger ──▶ link core ──▶ answers
+//!                                      └─▶ summary ──▶ statuses to write
+//! ```
+//!
+//! One lock, held for a step and never across I/O. What must be written leaves as [`Work`], and comes back as
+//! [`Engine::committed`]; nothing is told to anybody before it was persisted.
+
+mod outline;
+mod sources;
+mod targets;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use tideline_common::rollup::Freshness;
+use tideline_common::wire::v1::{
+    BodiesAnswer, Body, BodyWanted, Refusal, RefusalKind, ReportedRequest,
+};
+use tideline_common::limits::BODY_BATCH_BYTES_MAX;
+use tideline_common::{Digest, Monotonic, ObjectKey, SessionNumber, TargetId};
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::ledger::{Batch, Ledger};
+use crate::link::core::{self as link, RequestId};
+use crate::link::http::Reply;
+use crate::placement::{Change, Index, Part, SourceId, Target};
+use crate::summary::Summary;
+
+pub use outline::{ReportLine, SourceOutline};
+pub use sources::{SourceSeen, Sources, status_digest};
+pub use targets::{TargetOutline, TargetRecord, Targets};
+
+/// An answer to a request on the link.
+pub type Answer = Result<Reply, Refusal>;
+
+/// What must be persisted, in this order, before anything of it is told.
+#[derive(Debug, Default)]
+pub struct Work {
+    pub batch: Option<Batch>,
+    pub sessions: Vec<SessionRecord>,
+}
+
+/// A session number that is being given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRecord {
+    pub target: TargetId,
+    pub session: SessionNumber,
+}
+
+/// Everything the hub knows, in memory.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) index: Index,
+    pub(crate) ledger: Ledger,
+    pub(crate) link: link::Core,
+    pub(crate) summary: Summary,
+    pub(crate) targets: Targets,
+    pub(crate) sources: Sources,
+    changes: Vec<Change>,
+    sessions: Vec<SessionRecord>,
+    waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
+    next_request: u64,
+    timer: Option<Monotonic>,
+    /// Sources whose status in the space may differ from what it should be.
+    dirty_sources: BTreeSet<SourceId>,
+    /// Targets whose SyncTarget status may.
+    dirty_targets: BTreeSet<TargetId>,
+    /// Counts what readers of rollups and reports may have to read again.
+    pub(crate) version: u64,
+}
+
+impl Engine {
+    /// Begins with what earlier runs persisted.
+    pub fn new(
+        config: link::Config,
+        settle: Duration,
+        ledger: Ledger,
+        sessions: BTreeMap<TargetId, SessionNumber>,
+    ) -> Self {
+        let mut index = Index::new(settle);
+        index.restore(ledger.sources().map(|source| source.assignment()));
+        for (placement, chosen) in ledger.choices() {
+            index.restore_choice(placement, chosen.clone());
+        }
+        Self {
+            index,
+            ledger,
+            link: link::Core::new(config),
+            summary: Summary::default(),
+            targets: Targets::new(sessions),
+            sources: Sources::default(),
+            changes: Vec::new(),
+            sessions: Vec::new(),
+            waiting: HashMap::new(),
+            next_request: 0,
+            timer: None,
+            dirty_sources: BTreeSet::new(),
+            dirty_targets: BTreeSet::new(),
+            version: 0,
+        }
+    }
+
+    /// Whether there is something to persist, besides what placement may say.
+    pub fn has_work(&self) -> bool {
+        !self.changes.is_empty() || !self.sessions.is_empty()
+    }
+
+    /// Takes what is to be persisted. Only one may be under way.
+    pub fn work(&mut self, now: Monotonic) -> Work {
+        self.changes.extend(self.index.drain(now));
+        let batch = (!self.changes.is_empty()).then(|| self.ledger.plan(std::mem::take(&mut self.changes)));
+        Work { batch: batch.filter(|batch| !batch.is_empty()), sessions: std::mem::take(&mut self.sessions) }
+    }
+
+    /// What was taken is persisted: makes it visible, and answers who waits for it.
+    pub fn committed(&mut self, now: Monotonic, work: Work) {
+        if let Some(batch) = work.batch {
+            match self.ledger.commit(batch) {
+                Ok(committed) => {
+                    let affected = committed.affected.iter().filter_map(|index| self.ledger.target_at(index));
+                    let affected: Vec<_> = affected.collect();
+                    self.dirty_targets.extend(affected.iter().copied());
+                    self.dirty_sources.extend(committed.sources);
+                    self.version += 1;
+                    for (target, _) in committed.registered {
+                        self.place_target(target);
+                    }
+                    self.step(now, link::Event::Committed(affected));
+                }
+                Err(stale) => unreachable!("there is one committer: {stale}"),
+            }
+        }
+        for SessionRecord { target, session } in work.sessions {
+            self.targets.session_given(target, session);
+            self.step(now, link::Event::SessionStored { target, session, result: Ok(()) });
+        }
+    }
+
+    /// Begins a request of a target; the answer comes when it is there. Dropping the receiver abandons it.
+    pub fn request(
+        &mut self,
+        now: Monotonic,
+        target: TargetId,
+        request: link::Request,
+    ) -> (RequestId, oneshot::Receiver<Answer>) {
+        self.next_request += 1;
+        let id = RequestId(self.next_request);
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.insert(id, sender);
+        self.step(now, link::Event::Requested { id, target, request });
+        (id, receiver)
+    }
+
+    /// The one who asked went away, answered or not.
+    pub fn abandon(&mut self, now: Monotonic, target: TargetId, id: RequestId) {
+        if self.waiting.remove(&id).is_some() {
+            self.step(now, link::Event::Abandoned { target, id });
+        }
+    }
+
+    /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
+    pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
+        let id = target.id;
+        self.targets.awaited(target);
+        if self.ledger.index_of(id).is_some() {
+            self.place_target(id);
+        } else {
+            self.changes.push(Change::Register(id));
+        }
+        if let Some(record) = record {
+            let cluster = record.cluster.clone();
+            let session = self.targets.seen(id, record);
+            self.step(now, link::Event::TargetKnown { target: id, cluster, session });
+        }
+        self.dirty_targets.insert(id);
+        self.version += 1;
+    }
+
+    /// The inventory does not show a target any more.
+    pub fn target_gone(&mut self, now: Monotonic, target: TargetId) {
+        if let Some(index) = self.ledger.index_of(target) {
+            self.index.delete_target(index);
+        }
+        self.targets.gone(target);
+        self.summary.forget(target);
+        self.changes.push(Change::Forget(target));
+        self.version += 1;
+        self.step(now, link::Event::TargetGone(target));
+        self.targets_placed();
+    }
+
+    /// The inventory's targets are read anew.
+    pub fn targets_reset(&mut self) {
+        self.targets.begin_listing();
+        self.index.reset(Part::Targets);
+    }
+
+    /// Every target that there is was seen. What was not is gone.
+    pub fn targets_listed(&mut self, now: Monotonic) {
+        for target in self.targets.end_listing(self.ledger.targets().map(|(id, _)| id)) {
+            self.target_gone(now, target);
+        }
+        self.targets_placed();
+    }
+
+    /// Tells placement of a target that has an index by now.
+    fn place_target(&mut self, id: TargetId) {
+        if let (Some(index), Some(target)) = (self.ledger.index_of(id), self.targets.placed(id)) {
+            self.index.apply_target(index, target);
+        }
+        self.targets_placed();
+    }
+
+    /// Placement may rely on absence once the inventory was read and every target in it has an index.
+    fn targets_placed(&mut self) {
+        if self.targets.take_complete() {
+            self.index.listed(Part::Targets);
+        }
+    }
+
+    /// Whether an agent of this target would be served.
+    pub fn is_registered(&self, target: TargetId) -> bool {
+        self.targets.get(target).is_some() && self.ledger.index_of(target).is_some()
+    }
+
+    /// When [`Engine::tick`] is to be called at the latest.
+    pub fn timer(&self) -> Option<Monotonic> {
+        self.timer.into_iter().chain(self.index.next_deadline()).min()
+    }
+
+    pub fn tick(&mut self, now: Monotonic) {
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+            self.step(now, link::Event::Timer);
+        }
+    }
+
+    /// Sources and targets whose status is to be looked at again.
+    pub fn take_dirty(&mut self) -> (BTreeSet<SourceId>, BTreeSet<TargetId>) {
+        (std::mem::take(&mut self.dirty_sources), std::mem::take(&mut self.dirty_targets))
+    }
+
+    /// What could not be written is to be looked at again.
+    pub fn dirty_again(
+        &mut self,
+        sources: impl IntoIterator<Item = SourceId>,
+        targets: impl IntoIterator<Item = TargetId>,
+    ) {
+        self.dirty_sources.extend(sources);
+        self.dirty_targets.extend(targets);
+    }
+
+    /// A space shows an object.
+    pub fn source_seen(&mut self, id: SourceId, seen: SourceSeen) {
+        if self.sources.put(id.clone(), seen) {
+            self.dirty_sources.insert(id);
+            self.version += 1;
+        }
+    }
+
+    pub fn source_gone(&mut self, id: &SourceId) {
+        self.sources.remove(id);
+    }
+
+    pub(crate) fn freshness(&self, target: TargetId) -> Freshness {
+        self.link.freshness(target).unwrap_or(Freshness::Unheard)
+    }
+
+    fn step(&mut self, now: Monotonic, event: link::Event) {
+        let mut effects = link::Effects::new();
+        self.link.step(now, &self.ledger, event, &mut effects);
+        for effect in effects {
+            self.execute(now, effect);
+        }
+    }
+
+    fn execute(&mut self, now: Monotonic, effect: link::Effect) {
+        match effect {
+            link::Effect::Respond { id, answer } => self.respond(id, answer.map(Reply::Core)),
+            link::Effect::StoreSession { target, session, facts } => {
+                self.targets.facts(target, facts);
+                self.sessions.push(SessionRecord { target, session });
+            }
+            link::Effect::RaiseEpoch { target, proven } => {
+                warn!(%target, proven = %proven.version, "a target proves history that this hub has lost");
+                self.targets.history_lost(target);
+                self.dirty_targets.insert(target);
+                self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
+            }
+            link::Effect::ReadBodies { id, target, wanted, outdated } => {
+                let answer = self.bodies(target, &wanted, outdated);
+                self.respond(id, answer.map(Reply::Bodies));
+            }
+            link::Effect::Report { target, report } => self.report(target, *report),
+            link::Effect::Heard { target, in_sync } => {
+                if self.targets.heard(target, now, in_sync) {
+                    info!(%target, "target is heard from");
+                    self.freshness_changed(target);
+                }
+            }
+            link::Effect::Stale(target) => {
+                self.targets.silent(target);
+                warn!(%target, "target is stale: not heard from within its deadline");
+                self.freshness_changed(target);
+            }
+            link::Effect::Quarantined { target, cluster } => {
+                let cluster = cluster.as_ref().map_or("", |uid| uid.as_str());
+                warn!(%target, cluster, "an identity is used from another cluster than the one that enrolled");
+                self.targets.quarantined(target);
+                self.dirty_targets.insert(target);
+            }
+            link::Effect::SetTimer(at) => self.timer = Some(self.timer.map_or(at, |timer| timer.min(at))),
+        }
+    }
+
+    fn respond(&mut self, id: RequestId, answer: Answer) {
+        if let Some(waiting) = self.waiting.remove(&id) {
+            // A receiver that is gone has abandoned the request.
+            let _gone = waiting.send(answer);
+        }
+    }
+
+    fn freshness_changed(&mut self, target: TargetId) {
+        self.dirty_targets.insert(target);
+        self.version += 1;
+    }
+
+    fn report(&mut self, target: TargetId, report: ReportedRequest) {
+        let accepted = report.accepted;
+        let former = self.summary.target(target).and_then(|known| known.accepted);
+        let taken = self.summary.take(target, report);
+        if accepted != former {
+            self.dirty_targets.insert(target);
+        }
+        for key in &taken.changed {
+            self.dirty_sources.extend(self.sources_at(target, key));
+        }
+        self.changes.extend(taken.confirmed.into_iter().map(|tombstone| Change::Confirm(target, tombstone)));
+        self.version += 1;
+    }
+
+    fn sources_at(&self, target: TargetId, key: &ObjectKey) -> Option<SourceId> {
+        self.ledger.target(target)?.source(key).map(|source| source.id().clone())
+    }
+
+    /// As many whole bodies as fit, in the order asked for; one that is larger than an answer, in parts.
+    fn bodies(&self, target: TargetId, wanted: &[BodyWanted], outdated: Vec<Digest>) -> Result<BodiesAnswer, Refusal> {
+        let view = self.ledger.target(target).ok_or_else(target_gone)?;
+        let mut answer = BodiesAnswer { bodies: Vec::new(), outdated };
+        let mut room = BODY_BATCH_BYTES_MAX;
+        for wanted in wanted {
+            let Some(body) = view.body(&wanted.key, wanted.input) else {
+                answer.outdated.push(wanted.input);
+                continue;
+            };
+            let offset = usize::try_from(wanted.offset).unwrap_or(usize::MAX).min(body.text.len());
+            let Some(rest) = body.text.get(offset..) else {
+                return Err(malformed("the offset is inside a character"));
+            };
+            if rest.len() > room && !answer.bodies.is_empty() {
+                break;
+            }
+            let end = (0..=rest.len().min(room)).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(0);
+            room -= end;
+            answer.bodies.push(Body {
+                input: body.input,
+                sha256: body.sha256,
+                size: body.text.len() as u64,
+                offset: offset as u64,
+                text: rest[..end].to_owned(),
+            });
+        }
+        Ok(answer)
+    }
+}
+
+fn malformed(message: &str) -> Refusal {
+    Refusal { refusal: RefusalKind::Malformed, message: message.to_owned(), retry_after_seconds: None }
+}
+
+fn target_gone() -> Refusal {
+    Refusal {
+        refusal: RefusalKind::TargetGone,
+        message: "the SyncTarget of this agent was deleted".to_owned(),
+        retry_after_seconds: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

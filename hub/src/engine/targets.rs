@@ -1,0 +1,152 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use tideline_common::signature::VerifyingKey;
+use tideline_common::wire::v1::ClusterFacts;
+use tideline_common::{Monotonic, SessionNumber, TargetId, Uid};
+
+use crate::placement::Target;
+
+/// What the inventory says of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetRecord {
+    /// The SyncTarget's name.
+    pub name: String,
+    /// The key its agent signs with.
+    pub key: VerifyingKey,
+    /// The cluster it enrolled from.
+    pub cluster: Option<Uid>,
+}
+
+/// What is known of one target besides its set and its reports.
+#[derive(Clone, Debug)]
+pub struct TargetOutline {
+    pub record: TargetRecord,
+    pub facts: ClusterFacts,
+    /// When it was last heard from by this process.
+    pub heard: Option<Monotonic>,
+    pub stale: bool,
+    pub in_sync: bool,
+    pub history_lost: bool,
+    pub quarantined: bool,
+}
+
+/// All targets of the inventory.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    known: BTreeMap<TargetId, TargetOutline>,
+    /// The last session number given to each target, whether or not the inventory shows it yet.
+    sessions: BTreeMap<TargetId, SessionNumber>,
+    /// Seen, and not told to placement yet: they have no index.
+    awaited: BTreeMap<TargetId, Target>,
+    /// While the inventory is read: what was seen of it. None when it is known whole.
+    listing: Option<BTreeSet<TargetId>>,
+    /// It was read to the end, and placement was not told so yet.
+    listed: bool,
+}
+
+impl Targets {
+    pub(super) fn new(sessions: BTreeMap<TargetId, SessionNumber>) -> Self {
+        Self { sessions, listing: Some(BTreeSet::new()), ..Self::default() }
+    }
+
+    pub(super) fn begin_listing(&mut self) {
+        self.listing = Some(BTreeSet::new());
+        self.listed = false;
+    }
+
+    /// Ends a listing, and says which of `registered` are not there any more.
+    pub(super) fn end_listing(&mut self, registered: impl Iterator<Item = TargetId>) -> Vec<TargetId> {
+        let Some(seen) = self.listing.take() else { return Vec::new() };
+        self.listed = true;
+        registered.filter(|target| !seen.contains(target)).collect()
+    }
+
+    /// Whether placement is to be told, now and once, that it knows every target.
+    pub(super) fn take_complete(&mut self) -> bool {
+        self.awaited.is_empty() && std::mem::take(&mut self.listed)
+    }
+
+    pub(super) fn awaited(&mut self, target: Target) {
+        if let Some(seen) = &mut self.listing {
+            seen.insert(target.id);
+        }
+        self.awaited.insert(target.id, target);
+    }
+
+    pub(super) fn placed(&mut self, target: TargetId) -> Option<Target> {
+        self.awaited.remove(&target)
+    }
+
+    /// Whether the inventory was read to the end: a target that is not here is none.
+    pub fn is_known(&self) -> bool {
+        self.listing.is_none()
+    }
+
+    pub fn get(&self, target: TargetId) -> Option<&TargetOutline> {
+        self.known.get(&target)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (TargetId, &TargetOutline)> {
+        self.known.iter().map(|(id, outline)| (*id, outline))
+    }
+
+    /// A name for people: the SyncTarget's, or the id of one that is gone.
+    pub fn name(&self, target: TargetId) -> String {
+        self.known.get(&target).map_or_else(|| target.to_string(), |outline| outline.record.name.clone())
+    }
+
+    pub(super) fn seen(&mut self, target: TargetId, record: TargetRecord) -> SessionNumber {
+        let outline = self.known.entry(target).or_insert_with(|| TargetOutline {
+            record: record.clone(),
+            facts: ClusterFacts::default(),
+            heard: None,
+            stale: false,
+            in_sync: false,
+            history_lost: false,
+            quarantined: false,
+        });
+        outline.record = record;
+        self.sessions.get(&target).copied().unwrap_or_default()
+    }
+
+    pub(super) fn gone(&mut self, target: TargetId) {
+        self.known.remove(&target);
+        self.awaited.remove(&target);
+    }
+
+    pub(super) fn session_given(&mut self, target: TargetId, session: SessionNumber) {
+        self.sessions.insert(target, session);
+    }
+
+    pub(super) fn facts(&mut self, target: TargetId, facts: ClusterFacts) {
+        self.with(target, |outline| outline.facts = facts);
+    }
+
+    pub(super) fn history_lost(&mut self, target: TargetId) {
+        self.with(target, |outline| outline.history_lost = true);
+    }
+
+    pub(super) fn quarantined(&mut self, target: TargetId) {
+        self.with(target, |outline| outline.quarantined = true);
+    }
+
+    /// Says whether it was stale, or never heard from, until now.
+    pub(super) fn heard(&mut self, target: TargetId, now: Monotonic, in_sync: bool) -> bool {
+        let Some(outline) = self.known.get_mut(&target) else { return false };
+        let news = in_sync && (outline.stale || outline.heard.is_none() || !outline.in_sync);
+        outline.heard = Some(now);
+        outline.in_sync = in_sync;
+        outline.stale &= !in_sync;
+        news
+    }
+
+    pub(super) fn silent(&mut self, target: TargetId) {
+        self.with(target, |outline| outline.stale = true);
+    }
+
+    fn with(&mut self, target: TargetId, change: impl FnOnce(&mut TargetOutline)) {
+        if let Some(outline) = self.known.get_mut(&target) {
+            change(outline);
+        }
+    }
+}

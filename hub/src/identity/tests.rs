@@ -1,0 +1,29 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::{Error, FILE, Identity};
+
+#[test]
+fn identity_is_made_once_and_only_the_owner_can_read_it() {
+    tideline_runtime::tls::install_provider();
+    let dir = tempfile::tempdir().expect("a directory");
+    let made = Identity::open(dir.path()).expect("it is made");
+    let read = Identity::open(dir.path()).expect("it is read");
+    assert_eq!(made.hub, read.hub);
+    assert_eq!(made.key.public(), read.key.public());
+    assert_eq!(made.authority.certificate_der(), read.authority.certificate_der());
+    assert_eq!(made.admin_token, read.admin_token);
+    let mode = fs::metadata(dir.path().join(FILE)).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn damaged_or_unknown_identity_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(FILE);
+    fs::write(&path, "{\"schema\": 1, \"hub").expect("it is written");
+    assert!(matches!(Identity::open(dir.path()), Err(Error::Damaged { .. })));
+    fs::write(&path, "{\"schema\": 2}").expect("it is written");
+    assert!(matches!(Identity::open(dir.path()), Err(Error::Schema { found: 2, .. })));
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "{\"schema\": 2}");
+}

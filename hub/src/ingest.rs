@@ -1,0 +1,234 @@
+//! Tells the engine what spaces hold. Reads events, decodes what the hub itself understands, decides nothing.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tideline_api::{Location, Placement, Selector, Space, SyncTarget, decode};
+use tideline_common::signature::VerifyingKey;
+use tideline_common::{Monotonic, ObjectKey, SpaceName, TargetId, Uid};
+use tideline_runtime::exit;
+use tideline_runtime::health::ReadinessGate;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::clean::{self, Labels};
+use crate::engine::{Engine, SourceSeen, TargetRecord};
+use crate::enrol::{AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
+use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
+use crate::shared::Shared;
+use crate::spaces::{SourceEvent, SpaceResource, SpaceSource};
+
+/// The task that reads one source of spaces.
+pub(crate) struct Ingest {
+    shared: Shared,
+    /// Dropped when everything was read once.
+    ready: Option<ReadinessGate>,
+}
+
+/// What a resource is to the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Targets,
+    Locations,
+    Spaces,
+    Placements,
+    /// To be placed.
+    Objects,
+    /// Nothing that placement looks at.
+    Other,
+}
+
+impl Ingest {
+    pub(crate) fn new(shared: Shared, ready: ReadinessGate) -> Self {
+        Self { shared, ready: Some(ready) }
+    }
+
+    /// Reads until `shutdown`, or until the source ends.
+    pub(crate) async fn run(
+        mut self,
+        mut source: impl SpaceSource,
+        shutdown: CancellationToken,
+    ) -> Result<(), Infallible> {
+        while let Some(Some(event)) = shutdown.run_until_cancelled(source.next()).await {
+            self.take(event);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Object { of, object } => self.object(&of, object),
+            SourceEvent::Deleted { of, key, uid } => self.deleted(&of, &key, uid),
+            SourceEvent::Listed(of) | SourceEvent::Gone(of) => {
+                self.shared.ingest(|engine, now| listed(engine, now, &of));
+                if role(&of) == Role::Placements {
+                    // The last of what placement waits for in the spaces that every hub has.
+                    self.ready = None;
+                }
+            }
+            SourceEvent::Lost { of, why } => {
+                tracing::debug!(space = %of.space, resource = %of.resource, why, "a resource is read anew");
+                self.shared.ingest(|engine, _| reset(engine, &of));
+            }
+        }
+    }
+
+    fn object(&self, of: &SpaceResource, object: Arc<Value>) {
+        let name = || object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        match role(of) {
+            Role::Targets => match decode::<SyncTarget>(Value::clone(&object)) {
+                Ok(target) => self.target(&target),
+                Err(error) => warn!(error = exit::chain(&error), "a SyncTarget cannot be read"),
+            },
+            Role::Locations => {
+                let decoded = decode::<Location>(Value::clone(&object)).map_err(|error| error.to_string());
+                let selector = decoded.and_then(|location| {
+                    Selector::try_from(&location.spec.instance_selector).map_err(|error| exit::chain(&error))
+                });
+                let labels = labels(&object["metadata"]["labels"]);
+                self.shared.ingest(|engine, _| engine.index.apply_location(&name(), labels, selector));
+            }
+            Role::Spaces => self.space(&object, &name()),
+            Role::Placements => {
+                let Some(uid) = uid(&object) else { return };
+                let rule = decode::<Placement>(Value::clone(&object))
+                    .map_err(|error| error.to_string())
+                    .and_then(|placement| {
+                        PlacementRule::try_from(&placement.spec).map_err(|error| exit::chain(&error))
+                    });
+                self.shared.ingest(|engine, _| engine.index.apply_placement(&of.space, &name(), uid, rule));
+            }
+            Role::Objects => self.source(of, &object),
+            Role::Other => {}
+        }
+    }
+
+    fn source(&self, of: &SpaceResource, object: &Value) {
+        match clean::read(object) {
+            Ok(source) => {
+                let id = SourceId {
+                    space: of.space.clone(),
+                    resource: of.resource.clone(),
+                    uid: source.uid.clone(),
+                };
+                let seen = SourceSeen::of(object);
+                self.shared.ingest(|engine, _| {
+                    engine.index.apply(&of.space, &of.resource, source);
+                    if let Some(seen) = seen {
+                        engine.source_seen(id, seen);
+                    }
+                });
+            }
+            Err(refusal) => {
+                warn!(space = %of.space, resource = %of.resource, why = refusal.message, "an object has no identity");
+            }
+        }
+    }
+
+    fn target(&self, target: &SyncTarget) {
+        let Some(id) = target.metadata.uid.as_deref().and_then(|uid| uid.parse::<TargetId>().ok()) else { return };
+        let name = target.metadata.name.clone().unwrap_or_default();
+        let annotations = target.metadata.annotations.clone().unwrap_or_default();
+        let key = annotations
+            .get(AGENT_KEY_ANNOTATION)
+            .and_then(|text| STANDARD.decode(text).ok())
+            .and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
+        let record = key.map(|key| TargetRecord {
+            name,
+            key,
+            cluster: annotations.get(CLUSTER_ANNOTATION).and_then(|uid| uid.parse::<Uid>().ok()),
+        });
+        let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
+        let placed = Target { id, labels, unschedulable: target.spec.unschedulable };
+        self.shared.ingest(|engine, now| engine.target_seen(now, placed, record));
+    }
+
+    fn space(&self, object: &Value, name: &str) {
+        let Ok(space) = name.parse::<SpaceName>() else {
+            warn!(name, "a Space has a name that no space can have");
+            return;
+        };
+        let rule = decode::<Space>(object.clone())
+            .map_err(|error| error.to_string())
+            .and_then(|space| SpaceRule::try_from(&space.spec.allow).map_err(|error| exit::chain(&error)));
+        match rule {
+            Ok(rule) => self.shared.ingest(|engine, _| engine.index.apply_space(&space, rule)),
+            Err(error) => warn!(%space, error, "a Space cannot be read; what it was allowed before stays so"),
+        }
+    }
+
+    fn deleted(&self, of: &SpaceResource, key: &ObjectKey, uid: Uid) {
+        self.shared.ingest(|engine, now| match role(of) {
+            Role::Targets => {
+                if let Ok(target) = uid.as_str().parse::<TargetId>() {
+                    engine.target_gone(now, target);
+                }
+            }
+            Role::Locations => engine.index.delete_location(&key.name),
+            Role::Spaces => {
+                if let Ok(space) = key.name.parse::<SpaceName>() {
+                    engine.index.delete_space(&space);
+                }
+            }
+            Role::Placements => engine.index.delete_placement(&of.space, &key.name),
+            Role::Objects => {
+                let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid };
+                engine.index.delete(&of.space, &of.resource, key);
+                engine.source_gone(&id);
+            }
+            Role::Other => {}
+        });
+    }
+}
+
+fn role(of: &SpaceResource) -> Role {
+    let root = of.space == SpaceName::root();
+    match (root, &*of.resource.group, &*of.resource.resource) {
+        (true, tideline_api::GROUP, "synctargets") => Role::Targets,
+        (true, tideline_api::GROUP, "locations") => Role::Locations,
+        (true, tideline_api::GROUP, "spaces") => Role::Spaces,
+        (false, tideline_api::GROUP, "placements") => Role::Placements,
+        (true, ..) => Role::Other,
+        (false, ..) => Role::Objects,
+    }
+}
+
+fn part(of: &SpaceResource) -> Option<Part<'_>> {
+    match role(of) {
+        Role::Targets => Some(Part::Targets),
+        Role::Locations => Some(Part::Locations),
+        Role::Spaces => Some(Part::Spaces),
+        Role::Placements => Some(Part::Placements(&of.space)),
+        Role::Objects => Some(Part::Objects(&of.space, &of.resource)),
+        Role::Other => None,
+    }
+}
+
+fn listed(engine: &mut Engine, now: Monotonic, of: &SpaceResource) {
+    match part(of) {
+        Some(Part::Targets) => engine.targets_listed(now),
+        Some(part) => engine.index.listed(part),
+        None => {}
+    }
+}
+
+fn reset(engine: &mut Engine, of: &SpaceResource) {
+    if let Some(part) = part(of) {
+        if part == Part::Targets {
+            engine.targets_reset();
+        }
+        engine.index.reset(part);
+    }
+}
+
+fn uid(object: &Value) -> Option<Uid> {
+    object["metadata"]["uid"].as_str()?.parse().ok()
+}
+
+fn labels(value: &Value) -> Labels {
+    let pairs = value.as_object().into_iter().flatten();
+    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}

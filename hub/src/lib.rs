@@ -1,0 +1,27 @@
+//! The hub.
+
+pub mod certificates;
+pub mod clean;
+mod committer;
+pub mod engine;
+pub mod enrol;
+pub mod identity;
+mod ingest;
+mod kubeconfig;
+pub mod ledger;
+pub mod link;
+mod listener;
+mod metrics;
+mod options;
+pub mod placement;
+mod run;
+mod service;
+mod shared;
+pub mod spaces;
+mod statuses;
+pub mod summary;
+pub mod token;
+pub mod virtual_resources;
+
+pub use options::Options;
+pub use run::{Error, run};

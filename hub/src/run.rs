@@ -1,0 +1,163 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kube::api::PostParams;
+use kube::{Api, Client};
+use ring::digest::{SHA256, digest};
+use tideline_api::{Allow, EmbeddedSpace, Space, SpaceSpec};
+use tideline_apiserver::{ApiServer, Credentials, Identity as User, MASTERS, SpaceConfig, Unauthenticated};
+use tideline_common::SpaceName;
+use tideline_common::wire::v1::PollSettings;
+use tideline_runtime::health::{self, Health};
+use tideline_runtime::{Shutdown, TaskError, tls};
+use tideline_store::{SqliteStore, Store};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::identity::{self, Identity};
+use crate::link::core::Config;
+use crate::link::http as link_http;
+use crate::options::Options;
+use crate::service::LinkService;
+use crate::shared::Shared;
+use crate::spaces::EmbeddedSource;
+use crate::{certificates, committer, ingest, kubeconfig, listener, metrics, statuses, token, virtual_resources};
+
+/// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
+const SPACES: [&str; 2] = ["root", "default"];
+const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
+
+/// Why a hub could not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot use the data directory {path}; give another --data-dir, or make this one writable")]
+    DataDir { path: PathBuf, source: std::io::Error },
+    #[error("cannot open the store")]
+    Store(#[source] tideline_store::Error),
+    #[error(transparent)]
+    Identity(#[from] identity::Error),
+    #[error(transparent)]
+    Certificate(#[from] certificates::Error),
+    #[error(transparent)]
+    Bind(#[from] listener::BindError),
+    #[error(transparent)]
+    HealthBind(#[from] health::BindError),
+    #[error("cannot prepare the spaces")]
+    Spaces(#[from] tideline_apiserver::Error),
+    #[error(transparent)]
+    Ledger(#[from] committer::Error),
+    #[error("cannot say in the root space how agents reach this hub")]
+    Facts(#[source] kube::Error),
+    #[error("cannot make the Space default")]
+    DefaultSpace(#[source] kube::Error),
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+/// Runs a hub until `shutdown`: the whole program less argument parsing.
+///
+/// It serves when `admin.kubeconfig` is in its data directory with the present address.
+pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
+    tls::install_provider();
+    let dir = &options.data_dir;
+    fs::create_dir_all(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })?;
+    let store: Arc<dyn Store> = SqliteStore::open(dir).map_err(Error::Store)?;
+    let identity = Identity::open(dir)?;
+    let listener = listener::bind(options.listen).await?;
+    let health_listener = health::bind(options.health_listen).await?;
+    let address = listener.local_addr().unwrap_or(options.listen);
+    let url = options.public_url.clone().unwrap_or_else(|| link_http::default_url(address));
+
+    let poll = PollSettings { stale_after_seconds: options.stale_after.as_secs(), ..Config::default().poll };
+    let shared = Shared::new(committer::load(store.as_ref(), Config { poll }, options.settle).await?);
+    let server = ApiServer::new(Arc::clone(&store), tideline_apiserver::Config::default()).await?;
+    for space in SPACES {
+        server.create_space(space, space_config(space, &shared)).await?;
+    }
+    let root = client(&server, "root");
+    token::publish(&root, &identity, &url).await.map_err(Error::Facts)?;
+    allow_default_space(&root).await.map_err(Error::DefaultSpace)?;
+
+    let run = Shutdown::with_token(shutdown);
+    let health = Health::new();
+    let metrics = metrics::registry(&shared);
+    let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
+    run.spawn("ingest", ingesting.run(EmbeddedSource::new(&server), run.token().clone()));
+    run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), run.token().clone()));
+    let clients = SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();
+    run.spawn("statuses", statuses::run(shared.clone(), clients, run.token().clone()));
+    run.spawn("health", health::serve(health_listener, health, metrics, run.token().clone()));
+
+    let service = Arc::new(LinkService { shared: shared.clone(), hub: identity.hub, root });
+    let tls = identity.authority.server_config(&names(&url, address))?;
+    write_admin_kubeconfig(&options, &identity, &url)?;
+    let spaces = server.router(authenticator(&identity.admin_token));
+    let signer = Arc::new(link_http::Signer { hub: identity.hub, key: identity.key });
+    let router = link_http::router(service, signer).merge(spaces);
+    run.spawn("listener", listener::serve(listener, tls, router, run.token().clone()));
+    info!(url, data_dir = %dir.display(), "the hub serves");
+
+    let ended = run.finished().await;
+    server.shutdown().await;
+    Ok(ended?)
+}
+
+fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
+    let crds = if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
+    let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
+    let virtual_resources =
+        if space == SpaceName::root().as_str() { Vec::new() } else { virtual_resources::all(shared) };
+    SpaceConfig { crds, virtual_resources, authorizer: None }
+}
+
+/// The space `default` may do everything, until its Space object says otherwise.
+async fn allow_default_space(root: &Client) -> Result<(), kube::Error> {
+    let spec = SpaceSpec { embedded: Some(EmbeddedSpace {}), kubeconfig: None, allow: Allow::everything() };
+    let space = Space::new("default", spec);
+    match Api::<Space>::all(root.clone()).create(&PostParams::default(), &space).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A client in memory, as the hub itself.
+fn client(server: &ApiServer, space: &str) -> Client {
+    let user = User::new(tideline_common::FIELD_MANAGER_HUB, [MASTERS.to_owned()]);
+    Client::new(server.service(space, user), "default")
+}
+
+/// The administrator's token opens every space; there are no other users yet.
+fn authenticator(token: &str) -> Arc<dyn tideline_apiserver::Authenticator> {
+    // Hashes are compared, so that the time it takes says nothing about the token.
+    let admin = digest(&SHA256, token.as_bytes());
+    Arc::new(move |credentials: Credentials<'_>| {
+        let bearer = credentials.bearer.ok_or(Unauthenticated)?;
+        if digest(&SHA256, bearer.as_bytes()).as_ref() == admin.as_ref() {
+            Ok(User::new("admin", [MASTERS.to_owned()]))
+        } else {
+            Err(Unauthenticated)
+        }
+    })
+}
+
+/// What the listener's certificate is for: the public name, and this machine.
+fn names(url: &str, address: SocketAddr) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    if !address.ip().is_unspecified() {
+        names.insert(address.ip().to_string());
+    }
+    if let Some(host) = url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)) {
+        names.insert(host.trim_matches(['[', ']']).to_owned());
+    }
+    names
+}
+
+fn write_admin_kubeconfig(options: &Options, identity: &Identity, url: &str) -> Result<(), Error> {
+    let text = kubeconfig::text(url, identity.authority.certificate_pem(), &identity.admin_token, &SPACES);
+    let path = options.data_dir.join(ADMIN_KUBECONFIG);
+    identity::write_private(&path, text.as_bytes()).map_err(|source| Error::DataDir { path, source })
+}

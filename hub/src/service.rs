@@ -1,0 +1,78 @@
+//! What stands behind the link's HTTP edge: the engine for targets, the root space for enrolment.
+
+use std::time::Duration;
+
+use kube::Client;
+use tideline_common::signature::VerifyingKey;
+use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, Refusal, RefusalKind};
+use tideline_common::{HubId, TargetId};
+use tokio::time::timeout;
+
+use crate::enrol;
+use crate::link::core::{Request, RequestId};
+use crate::link::http::{Reply, Service};
+use crate::shared::Shared;
+
+/// How long an enrolment waits for the inventory to show the new target. It takes milliseconds; enrolling again is
+/// idempotent.
+const REGISTRATION_WAIT: Duration = Duration::from_secs(10);
+
+pub(crate) struct LinkService {
+    pub(crate) shared: Shared,
+    pub(crate) hub: HubId,
+    /// Of the root space.
+    pub(crate) root: Client,
+}
+
+impl Service for LinkService {
+    fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Refusal> {
+        self.shared.read(|engine| match engine.targets.get(target) {
+            Some(outline) => Ok(outline.record.key.clone()),
+            // Whoever asks with this random id learns only that there is no such target.
+            None if engine.targets.is_known() => Err(refusal(
+                RefusalKind::TargetGone,
+                "the SyncTarget of this agent was deleted; enrol again, or stop the agent",
+                None,
+            )),
+            None => Err(refusal(RefusalKind::Busy, "the hub is starting", Some(1))),
+        })
+    }
+
+    async fn token_key(&self, token: &str) -> Option<VerifyingKey> {
+        enrol::token_key(&self.root, token).await
+    }
+
+    async fn enrol(&self, request: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
+        let answer = enrol::enrol(&self.root, request, self.hub).await?;
+        // The agent's next request is to find its key known.
+        let mut version = self.shared.version();
+        let known = version.wait_for(|_| self.shared.read(|engine| engine.is_registered(answer.target)));
+        match timeout(REGISTRATION_WAIT, known).await {
+            Ok(_) => Ok(answer),
+            Err(_elapsed) => Err(refusal(RefusalKind::Busy, "the hub is slow to take in this target", Some(1))),
+        }
+    }
+
+    async fn handle(&self, target: TargetId, request: Request) -> Result<Reply, Refusal> {
+        let (id, answer) = self.shared.step(|engine, now| engine.request(now, target, request));
+        // When the connection breaks, this future is dropped, and nobody is to be answered any more.
+        let _abandon = Abandon { shared: &self.shared, target, id };
+        answer.await.unwrap_or_else(|_closed| Err(refusal(RefusalKind::Busy, "the hub is stopping", Some(1))))
+    }
+}
+
+fn refusal(refusal: RefusalKind, message: &str, retry_after_seconds: Option<u64>) -> Refusal {
+    Refusal { refusal, message: message.to_owned(), retry_after_seconds }
+}
+
+struct Abandon<'a> {
+    shared: &'a Shared,
+    target: TargetId,
+    id: RequestId,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.shared.step(|engine, now| engine.abandon(now, self.target, self.id));
+    }
+}

@@ -1,0 +1,231 @@
+//! Writes what came back into the spaces: the status of sources that are placed once, and of SyncTargets.
+//!
+//! Level-triggered: a dirty mark says only "look again". What is there already is not written, so a hub that restarts
+//! writes nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::{Method, Request};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+use tideline_common::{FIELD_MANAGER_HUB, SpaceName, TargetId};
+use tideline_common::rollup::Freshness;
+use tideline_runtime::{Backoff, exit};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::engine::{Engine, SourceSeen, status_digest};
+use crate::placement::SourceId;
+use crate::shared::Shared;
+
+/// How often a SyncTarget's lastContact is written while nothing else changes.
+const CONTACT_PERIOD: Duration = Duration::from_secs(600);
+
+/// Clients of the spaces that statuses are written into.
+pub(crate) type Clients = BTreeMap<SpaceName, Client>;
+
+/// Writes until `shutdown`.
+pub(crate) async fn run(shared: Shared, clients: Clients, shutdown: CancellationToken) -> Result<(), std::convert::Infallible> {
+    let mut writer = Writer { shared, clients, targets: BTreeMap::new(), placements: BTreeMap::new() };
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+    loop {
+        let all_written = writer.pass().await;
+        let pause = if all_written {
+            backoff.reset();
+            CONTACT_PERIOD
+        } else {
+            backoff.next_delay(None)
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = writer.shared.statuses() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+struct Writer {
+    shared: Shared,
+    clients: Clients,
+    /// What was last written of each target, without the time of contact.
+    targets: BTreeMap<TargetId, Value>,
+    /// What was last written of each Placement.
+    placements: BTreeMap<(SpaceName, String), Value>,
+}
+
+/// A status that is to be written.
+struct SourceWrite {
+    seen: SourceSeen,
+    status: Option<Value>,
+}
+
+impl Writer {
+    /// Looks at everything dirty once; what fails is dirty again. Says whether nothing failed.
+    async fn pass(&mut self) -> bool {
+        let (sources, targets) = self.shared.read_mut(Engine::take_dirty);
+        let mut failed_sources = Vec::new();
+        for id in sources {
+            let Some(write) = self.shared.read(|engine| plan(engine, &id)) else { continue };
+            if let Err(error) = self.write_source(&id, &write).await {
+                if is_final(&error) {
+                    debug!(source = %id.uid, error = exit::chain(&error), "a status cannot be written into its source");
+                } else {
+                    warn!(space = %id.space, error = exit::chain(&error), "cannot write a status; trying again");
+                    failed_sources.push(id);
+                }
+            }
+        }
+        let mut failed_targets = Vec::new();
+        for target in targets {
+            if let Err(error) = self.write_target(target).await
+                && !is_final(&error)
+            {
+                warn!(%target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
+                failed_targets.push(target);
+            }
+        }
+        let placements = self.write_placements().await;
+        let done = failed_sources.is_empty() && failed_targets.is_empty() && placements;
+        self.shared.read_mut(|engine| engine.dirty_again(failed_sources, failed_targets));
+        done
+    }
+
+    async fn write_source(&self, id: &SourceId, write: &SourceWrite) -> Result<(), kube::Error> {
+        let Some(client) = self.clients.get(&id.space) else { return Ok(()) };
+        let SourceWrite { seen, status } = write;
+        let test = json!({"op": "test", "path": "/metadata/uid", "value": id.uid});
+        let change = match status {
+            Some(status) => json!({"op": "add", "path": "/status", "value": status}),
+            None => json!({"op": "add", "path": "/status", "value": {}}),
+        };
+        let root = if id.resource.group.is_empty() {
+            format!("/api/{}", seen.version)
+        } else {
+            format!("/apis/{}/{}", id.resource.group, seen.version)
+        };
+        let namespace =
+            if seen.namespace.is_empty() { String::new() } else { format!("/namespaces/{}", seen.namespace) };
+        let path = format!("{root}{namespace}/{}/{}/status", id.resource.resource, seen.name);
+        patch(client, &path, "application/json-patch+json", &json!([test, change])).await
+    }
+
+    /// Brings the statuses of all Placements up to date. There are few, and each is cheap to describe.
+    async fn write_placements(&mut self) -> bool {
+        let described: BTreeMap<_, _> = self.shared.read(|engine| {
+            let spaces = self.clients.keys();
+            spaces.flat_map(|space| placement_statuses(engine, space)).collect()
+        });
+        self.placements.retain(|place, _| described.contains_key(place));
+        let mut done = true;
+        for ((space, name), status) in described {
+            let place = (space, name);
+            let Some(client) = self.clients.get(&place.0) else { continue };
+            if self.placements.get(&place) == Some(&status) {
+                continue;
+            }
+            let path = format!("/apis/tideline.dev/v1alpha1/placements/{}/status", place.1);
+            match patch(client, &path, "application/merge-patch+json", &json!({"status": status})).await {
+                Ok(()) => {
+                    self.placements.insert(place, status);
+                }
+                Err(error) if is_final(&error) => {}
+                Err(error) => {
+                    warn!(placement = place.1, error = exit::chain(&error), "cannot write the status of a Placement");
+                    done = false;
+                }
+            }
+        }
+        done
+    }
+
+    async fn write_target(&mut self, target: TargetId) -> Result<(), kube::Error> {
+        let Some(client) = self.clients.get(&SpaceName::root()) else { return Ok(()) };
+        let Some((name, status)) = self.shared.read(|engine| target_status(engine, target)) else {
+            self.targets.remove(&target);
+            return Ok(());
+        };
+        if self.targets.get(&target) == Some(&status) {
+            return Ok(());
+        }
+        let mut written = status.clone();
+        if self.shared.read(|engine| engine.freshness(target)) == Freshness::Fresh {
+            written["lastContact"] = json!(Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| Timestamp::now()));
+        }
+        let path = format!("/apis/tideline.dev/v1alpha1/synctargets/{name}/status");
+        patch(client, &path, "application/merge-patch+json", &json!({"status": written})).await?;
+        self.targets.insert(target, status);
+        Ok(())
+    }
+}
+
+/// What is to be written for a source, if anything.
+fn plan(engine: &Engine, id: &SourceId) -> Option<SourceWrite> {
+    let seen = engine.sources.get(id)?;
+    let status = engine.status_of(id)?;
+    let wanted = status.as_ref().and_then(status_digest);
+    // What is not ours and not to be there was written by somebody in the space: it stays.
+    let differs = wanted != seen.status && (wanted.is_some() || seen.ours);
+    differs.then(|| SourceWrite { seen: seen.clone(), status })
+}
+
+fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<((SpaceName, String), Value)> {
+    let described = engine.index.placements(space).filter_map(|name| {
+        let summary = engine.index.placement_status(space, name)?;
+        let problems: Vec<_> = summary
+            .problems
+            .iter()
+            .map(|problem| {
+                let mut shown = json!({"reason": problem.reason, "message": problem.message});
+                if let Some(object) = &problem.object {
+                    shown["object"] = json!(object.to_string());
+                }
+                shown
+            })
+            .collect();
+        let status = json!({"targets": summary.targets, "objects": summary.objects, "problems": problems});
+        Some(((space.clone(), name.to_owned()), status))
+    });
+    described.collect()
+}
+
+fn target_status(engine: &Engine, target: TargetId) -> Option<(String, Value)> {
+    let outline = engine.targets.get(target)?;
+    let freshness = engine.freshness(target);
+    let phase = match freshness {
+        Freshness::Fresh => "Ready",
+        Freshness::Stale => "Stale",
+        Freshness::Unheard if outline.facts.agent_version.is_empty() => "Pending",
+        Freshness::Unheard => "Unknown",
+    };
+    let desired = engine.ledger.target(target).map(|view| view.version());
+    let applied = engine.summary.target(target).and_then(|reports| reports.applied);
+    let mut status = json!({"phase": phase});
+    if !outline.facts.agent_version.is_empty() {
+        status["agentVersion"] = json!(outline.facts.agent_version);
+        status["kubernetesVersion"] = json!(outline.facts.kubernetes_version);
+    }
+    for (field, version) in [("desired", desired), ("applied", applied)] {
+        if let Some(version) = version {
+            status[field] = json!({"epoch": version.epoch, "revision": version.revision});
+        }
+    }
+    Some((outline.record.name.clone(), status))
+}
+
+/// Whether trying again is of no use: the object or its status subresource is not there, or the space refuses the
+/// status as such.
+fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if [404, 405, 409, 422].contains(&status.code))
+}
+
+async fn patch(client: &Client, path: &str, content_type: &str, body: &Value) -> Result<(), kube::Error> {
+    let request = Request::builder()
+        .method(Method::PATCH)
+        .uri(format!("{path}?fieldManager={FIELD_MANAGER_HUB}"))
+        .header("content-type", content_type)
+        .body(body.to_string().into_bytes())
+        .map_err(kube::Error::HttpError)?;
+    client.request::<Value>(request).await.map(drop)
+}

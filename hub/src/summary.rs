@@ -1,0 +1,166 @@
+//! What targets reported, and what that comes to: the rollup of every placed object, and the exact status of those that
+//! are placed once.
+//!
+//! Reports are kept in memory: agents keep theirs until acknowledged, and send all again when this hub asks. A rollup is
+//! computed when it is read, from the ledger's assignments and the reports, so it cannot drift from either.
+
+mod exact;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::rollup::{Counts, Freshness, Standing};
+use tideline_common::wire::v1::{Accepted, ObjectReport, ReportedRequest, TargetCondition};
+use tideline_common::{Digest, ObjectKey, Reason, TargetId, Tombstone, Uid, Version};
+
+pub use exact::exact_status;
+
+/// Targets that a rollup names, worst first. More than a person reads at a glance.
+pub const WORST_MAX: usize = 5;
+
+/// The latest reports of all targets.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    targets: BTreeMap<TargetId, TargetReports>,
+}
+
+/// What one target says.
+#[derive(Clone, Debug, Default)]
+pub struct TargetReports {
+    pub accepted: Option<Accepted>,
+    pub applied: Option<Version>,
+    pub conditions: Vec<TargetCondition>,
+    objects: BTreeMap<ObjectKey, Arc<ObjectReport>>,
+}
+
+/// What a report changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Keys whose report differs from what was known.
+    pub changed: Vec<ObjectKey>,
+    /// Removals that the target says are done.
+    pub confirmed: Vec<Tombstone>,
+}
+
+impl Summary {
+    /// Takes in a report. Absolute: taking it in again changes nothing.
+    pub fn take(&mut self, target: TargetId, report: ReportedRequest) -> Taken {
+        let known = self.targets.entry(target).or_default();
+        known.accepted = report.accepted;
+        known.applied = report.applied;
+        known.conditions = report.conditions;
+        let mut taken = Taken::default();
+        for object in report.objects {
+            if known.objects.get(&object.key).is_some_and(|former| **former == object) {
+                continue;
+            }
+            taken.changed.push(object.key.clone());
+            known.objects.insert(object.key.clone(), Arc::new(object));
+        }
+        for tombstone in report.removed {
+            if known.objects.get(&tombstone.key).is_some_and(|object| object.source_uid == tombstone.source) {
+                known.objects.remove(&tombstone.key);
+            }
+            taken.changed.push(tombstone.key.clone());
+            taken.confirmed.push(tombstone);
+        }
+        taken
+    }
+
+    pub fn forget(&mut self, target: TargetId) {
+        self.targets.remove(&target);
+    }
+
+    pub fn target(&self, target: TargetId) -> Option<&TargetReports> {
+        self.targets.get(&target)
+    }
+
+    /// What a target says of one object, if it speaks of this source.
+    pub fn report(&self, target: TargetId, key: &ObjectKey, source: &Uid) -> Option<&Arc<ObjectReport>> {
+        self.targets.get(&target)?.objects.get(key).filter(|report| report.source_uid == *source)
+    }
+}
+
+impl TargetReports {
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<ObjectReport>> {
+        self.objects.values()
+    }
+}
+
+/// One target to which an object is assigned, as the ledger and the link see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    pub target: TargetId,
+    /// The input that the target should hold by now; none where another source holds the destination.
+    pub input: Option<Digest>,
+    pub freshness: Freshness,
+}
+
+/// The state of one object over all of its targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    pub counts: Counts,
+    /// Targets where it does worst, at most [`WORST_MAX`].
+    pub worst: Vec<Worst>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worst {
+    pub target: TargetId,
+    pub reason: Reason,
+    pub message: String,
+    rank: u8,
+}
+
+/// Sums up one object. `deleting` counts targets where it is no longer assigned and not gone.
+pub fn overview(
+    summary: &Summary,
+    key: &ObjectKey,
+    source: &Uid,
+    expected: impl Iterator<Item = Expectation>,
+    deleting: u64,
+) -> Overview {
+    let mut overview = Overview::default();
+    for Expectation { target, input, freshness } in expected {
+        let report = summary.report(target, key, source);
+        let standing = report.map(|report| Standing {
+            progress: report.progress,
+            health: report.health,
+            current: input.is_some() && report.input == input,
+            fresh: freshness,
+        });
+        let counts = Counts::of(standing);
+        overview.counts += counts;
+        if let Some((rank, reason)) = badness(&counts, report.and_then(|report| report.reason)) {
+            let message = report.map_or_else(String::new, |report| report.message.clone());
+            overview.worst.push(Worst { target, reason, message, rank });
+            if overview.worst.len() > WORST_MAX {
+                overview.worst.sort_by_key(|worst| (worst.rank, worst.target));
+                overview.worst.truncate(WORST_MAX);
+            }
+        }
+    }
+    overview.worst.sort_by_key(|worst| (worst.rank, worst.target));
+    overview.counts.deleting = deleting;
+    overview
+}
+
+/// How bad it is at one target, zero first, and why; none where it is well.
+fn badness(counts: &Counts, reported: Option<Reason>) -> Option<(u8, Reason)> {
+    if counts.failed > 0 {
+        Some((0, reported.unwrap_or(Reason::Failed)))
+    } else if counts.stale > 0 {
+        Some((1, Reason::Stale))
+    } else if counts.withheld > 0 {
+        Some((2, reported.unwrap_or(Reason::Conflict)))
+    } else if counts.unknown > 0 {
+        Some((3, reported.unwrap_or(Reason::Unknown)))
+    } else if counts.progressing > 0 {
+        Some((4, reported.unwrap_or(Reason::Progressing)))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

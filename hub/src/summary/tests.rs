@@ -1,0 +1,130 @@
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tideline_common::health::Health;
+use tideline_common::rollup::Freshness;
+use tideline_common::wire::v1::{ObjectReport, Progress, ReportedRequest};
+use tideline_common::{Digest, GroupKind, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid};
+
+use super::{Expectation, Overview, Summary, exact_status, overview};
+
+fn key() -> ObjectKey {
+    ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")
+}
+
+fn uid(text: &str) -> Uid {
+    text.parse().expect("a UID")
+}
+
+fn target(n: u8) -> TargetId {
+    format!("00000000-0000-4000-8000-{n:012}").parse().expect("a UUID")
+}
+
+fn report(progress: Progress, health: Health, input: &str) -> ObjectReport {
+    ObjectReport {
+        key: key(),
+        source_uid: uid("source"),
+        progress,
+        reason: None,
+        message: String::new(),
+        input: Some(Digest::of(input.as_bytes())),
+        health,
+        observed_generation: None,
+        terminal: None,
+        status: None,
+    }
+}
+
+fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedRequest {
+    ReportedRequest {
+        session: SessionNumber(1),
+        seq: 1,
+        accepted: None,
+        applied: None,
+        in_sync: true,
+        conditions: Vec::new(),
+        objects,
+        removed,
+    }
+}
+
+fn sum(summary: &Summary, freshness: &[Freshness], desired: &str) -> Overview {
+    let expected = freshness.iter().zip(1..).map(|(&freshness, n)| Expectation {
+        target: target(n),
+        input: Some(Digest::of(desired.as_bytes())),
+        freshness,
+    });
+    overview(summary, &key(), &uid("source"), expected, 0)
+}
+
+#[test]
+fn silence_is_unknown_and_an_old_input_is_not_ready() {
+    let mut summary = Summary::default();
+    summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v2")], Vec::new()));
+    summary.take(target(2), request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new()));
+    let Overview { counts, worst } = sum(&summary, &[Freshness::Fresh; 3], "v2");
+    assert_eq!((counts.expected, counts.reported, counts.applied, counts.ready), (3, 2, 1, 1));
+    assert_eq!((counts.progressing, counts.unknown), (1, 1));
+    let worst: Vec<_> = worst.into_iter().map(|worst| (worst.target, worst.reason)).collect();
+    assert_eq!(worst, [(target(3), Reason::Unknown), (target(2), Reason::Progressing)]);
+}
+
+#[test]
+fn stale_target_is_never_ready_and_never_dropped() {
+    let mut summary = Summary::default();
+    summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new()));
+    let counts = sum(&summary, &[Freshness::Stale], "v1").counts;
+    assert_eq!((counts.expected, counts.stale, counts.ready), (1, 1, 0));
+}
+
+#[test]
+fn report_of_another_source_at_the_same_place_says_nothing() {
+    let mut summary = Summary::default();
+    let other = ObjectReport { source_uid: uid("other"), ..report(Progress::Applied, Health::Ready, "v1") };
+    summary.take(target(1), request(vec![other], Vec::new()));
+    assert_eq!(sum(&summary, &[Freshness::Fresh], "v1").counts.unknown, 1);
+}
+
+#[test]
+fn taking_a_report_twice_changes_nothing() {
+    let mut summary = Summary::default();
+    let same = || request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new());
+    assert_eq!(summary.take(target(1), same()).changed, [key()]);
+    assert_eq!(summary.take(target(1), same()).changed, []);
+}
+
+#[test]
+fn confirmed_removal_takes_the_report_of_that_source_only() {
+    let mut summary = Summary::default();
+    summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new()));
+    let stone = |source: &str| Tombstone { key: key(), source: uid(source) };
+    summary.take(target(1), request(Vec::new(), vec![stone("former")]));
+    assert!(summary.report(target(1), &key(), &uid("source")).is_some());
+    let taken = summary.take(target(1), request(Vec::new(), vec![stone("source")]));
+    assert_eq!(taken.confirmed, [stone("source")]);
+    assert!(summary.report(target(1), &key(), &uid("source")).is_none());
+}
+
+#[test]
+fn exact_status_speaks_of_source_generations() {
+    let local = json!({
+        "observedGeneration": 14, "readyReplicas": 2, "collisionCount": 1,
+        "conditions": [{"type": "Available", "status": "True", "observedGeneration": 14}, {"type": "Progressing"}],
+    });
+    let status = |observed_generation| {
+        let raw = RawValue::from_string(local.to_string()).expect("JSON");
+        let report = ObjectReport {
+            status: Some(Arc::from(raw)),
+            observed_generation,
+            ..report(Progress::Applied, Health::Ready, "v1")
+        };
+        exact_status(&report).expect("there is one")
+    };
+    let expected: Value = json!({
+        "observedGeneration": 3, "readyReplicas": 2,
+        "conditions": [{"type": "Available", "status": "True", "observedGeneration": 3}, {"type": "Progressing"}],
+    });
+    assert_eq!(status(Some(3)), expected);
+    assert_eq!(status(None).get("observedGeneration"), None);
+}

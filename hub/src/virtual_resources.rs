@@ -1,0 +1,188 @@
+//! `rollups` and `reports`: what the hub knows of placed objects, read as Kubernetes objects of their space.
+//!
+//! Namespaced sources have theirs in their namespace; those of cluster-scoped sources are `clusterrollups` and
+//! `clusterreports`. Names are `<kind>.<group>.<name>`, and `….<target>` for reports, all in lower case but the names.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_common::ObjectKey;
+use tokio::sync::watch;
+
+use crate::engine::{Engine, ReportLine, SourceOutline};
+use crate::shared::Shared;
+
+/// The group of everything that is computed.
+pub const GROUP: &str = "summary.tideline.dev";
+const VERSION: &str = "v1alpha1";
+
+/// What one virtual resource shows.
+#[derive(Clone, Copy, Debug)]
+enum View {
+    Rollups,
+    Reports,
+}
+
+/// Whether its objects are in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+#[derive(Debug)]
+struct Resource {
+    shared: Shared,
+    view: View,
+    scope: Scope,
+}
+
+/// All of them, for a workload space.
+pub(crate) fn all(shared: &Shared) -> Vec<std::sync::Arc<dyn VirtualResource>> {
+    let mut all: Vec<std::sync::Arc<dyn VirtualResource>> = Vec::new();
+    for view in [View::Rollups, View::Reports] {
+        for scope in [Scope::Namespaced, Scope::Cluster] {
+            all.push(std::sync::Arc::new(Resource { shared: shared.clone(), view, scope }));
+        }
+    }
+    all
+}
+
+impl VirtualResource for Resource {
+    fn resource(&self) -> ResourceKind {
+        let (kind, plural) = match (self.view, self.scope) {
+            (View::Rollups, Scope::Namespaced) => ("Rollup", "rollups"),
+            (View::Rollups, Scope::Cluster) => ("ClusterRollup", "clusterrollups"),
+            (View::Reports, Scope::Namespaced) => ("Report", "reports"),
+            (View::Reports, Scope::Cluster) => ("ClusterReport", "clusterreports"),
+        };
+        ResourceKind {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+            namespaced: self.scope == Scope::Namespaced,
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let columns: &[(&str, &str, &str)] = match self.view {
+            View::Rollups => &[
+                ("Expected", ".counts.expected", "integer"),
+                ("Applied", ".counts.applied", "integer"),
+                ("Ready", ".counts.ready", "integer"),
+                ("Progressing", ".counts.progressing", "integer"),
+                ("Failed", ".counts.failed", "integer"),
+                ("Withheld", ".counts.withheld", "integer"),
+                ("Stale", ".counts.stale", "integer"),
+                ("Unknown", ".counts.unknown", "integer"),
+            ],
+            View::Reports => &[
+                ("Target", ".target.name", "string"),
+                ("Progress", ".progress", "string"),
+                ("Health", ".health", "string"),
+                ("Reason", ".reason", "string"),
+                ("Message", ".message", "string"),
+            ],
+        };
+        let column = |&(name, path, kind): &(&str, &str, &str)| Column {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            priority: 0,
+        };
+        columns.iter().map(column).collect()
+    }
+
+    fn list(&self, space: &str, namespace: Option<&str>) -> Vec<Value> {
+        self.objects(space, namespace).into_values().collect()
+    }
+
+    fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
+        self.objects(space, namespace).remove(&(namespace.unwrap_or("").to_owned(), name.to_owned()))
+    }
+
+    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.shared.version())
+    }
+}
+
+impl Resource {
+    fn objects(&self, space: &str, namespace: Option<&str>) -> BTreeMap<(String, String), Value> {
+        let shown = |key: &ObjectKey| {
+            key.is_namespaced() == (self.scope == Scope::Namespaced)
+                && namespace.is_none_or(|namespace| *namespace == *key.namespace)
+        };
+        self.shared.read(|engine| match self.view {
+            View::Rollups => {
+                engine.outlines(space).filter(|outline| shown(&outline.key)).map(|o| rollup(engine, &o)).collect()
+            }
+            View::Reports => engine.report_lines(space).filter(|line| shown(&line.key)).map(|l| report(&l)).collect(),
+        })
+    }
+}
+
+fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value) {
+    let SourceOutline { id, source, key, generation, overview } = outline;
+    let name = object_name(key);
+    let worst: Vec<_> = overview
+        .worst
+        .iter()
+        .map(|worst| json!({"target": engine.targets.name(worst.target), "reason": worst.reason, "message": worst.message}))
+        .collect();
+    let object = json!({
+        "metadata": metadata(key, &name),
+        "source": {
+            "space": id.space, "apiGroup": key.kind.group, "kind": key.kind.kind,
+            "namespace": source.namespace, "name": source.name, "uid": source.uid, "generation": generation,
+        },
+        "counts": overview.counts,
+        "worst": worst,
+    });
+    ((key.namespace.to_string(), name), object)
+}
+
+fn report(line: &ReportLine) -> ((String, String), Value) {
+    let ReportLine { source, key, target, target_name, report } = line;
+    let name = format!("{}.{target_name}", object_name(key));
+    let mut object = json!({
+        "metadata": metadata(key, &name),
+        "source": {
+            "space": source.space, "apiGroup": key.kind.group, "kind": key.kind.kind,
+            "namespace": source.namespace, "name": source.name, "uid": source.uid,
+        },
+        "target": {"name": target_name, "uid": target},
+        "progress": "Unknown",
+        "health": "Unknown",
+    });
+    if let Some(report) = report {
+        object["progress"] = json!(report.progress);
+        object["health"] = json!(report.health);
+        if let Some(reason) = report.reason {
+            object["reason"] = json!(reason);
+        }
+        if !report.message.is_empty() {
+            object["message"] = json!(report.message);
+        }
+        if let Some(generation) = report.observed_generation {
+            object["observedGeneration"] = json!(generation);
+        }
+        if let Some(status) = &report.status {
+            object["status"] = serde_json::from_str(status.get()).unwrap_or_default();
+        }
+    }
+    ((key.namespace.to_string(), name), object)
+}
+
+fn object_name(key: &ObjectKey) -> String {
+    format!("{}.{}", key.kind.to_string().to_lowercase(), key.name)
+}
+
+fn metadata(key: &ObjectKey, name: &str) -> Value {
+    let mut metadata = json!({"name": name});
+    if key.is_namespaced() {
+        metadata["namespace"] = json!(key.namespace);
+    }
+    metadata
+}
