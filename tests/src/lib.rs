@@ -3,12 +3,16 @@
 //!
 //! - [`kubernetes`]: real Kubernetes clusters (etcd, kube-apiserver, kube-controller-manager, kubectl).
 //! - [`Binaries`], [`Process`]: Tideline's own binaries, run as processes that a test may kill, pause and measure.
+//! - [`fleet`]: a hub and its agents in this process.
 //! - [`Relay`]: a TCP relay between two parties that a test cuts, stalls, delays and mends.
+//! - [`EmbeddedCluster`]: a workload cluster in this process, nothing to install.
 //! - [`Simulator`]: the controllers of a cluster that has none, so that Deployments there become ready.
 //! - [`eventually`], [`eventually_ok`]: bounded waiting on a value. Nothing else in the tests sleeps.
 //! - [`require_kubernetes!`], [`require_binaries!`]: what a test needs from outside, or a loud skip.
 
 mod binaries;
+mod embedded;
+pub mod fleet;
 pub mod kubernetes;
 mod leash;
 mod ports;
@@ -20,6 +24,7 @@ mod simulator;
 mod wait;
 
 pub use crate::binaries::Binaries;
+pub use crate::embedded::EmbeddedCluster;
 pub use crate::ports::free_port;
 pub use crate::process::{Finished, Process, run_to_end};
 pub use crate::relay::{Condition, Relay};

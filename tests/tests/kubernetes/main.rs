@@ -2,3 +2,4 @@
 
 mod agent_cluster;
 mod harness;
+mod main_job;

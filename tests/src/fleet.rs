@@ -1,0 +1,189 @@
+//! A hub and its agents in this process, each a run that can be ended and begun again.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tideline_agent::Listen;
+use tideline_hub::token::{self, TokenRequest};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Scratch, eventually, eventually_ok, free_port};
+
+const START: Duration = Duration::from_secs(20);
+
+/// A hub on a port that stays its own over restarts.
+pub struct Hub {
+    dir: Scratch,
+    listen: SocketAddr,
+    run: Option<Running>,
+}
+
+/// An agent with its data directory.
+pub struct Agent {
+    dir: Scratch,
+    kubeconfig: PathBuf,
+    token_file: PathBuf,
+    run: Option<Running>,
+}
+
+struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Running {
+    async fn end(self) -> Result<()> {
+        self.stop.cancel();
+        self.task.await.context("the run panicked")?
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Hub {
+    /// Starts a hub with an empty data directory and waits until it serves.
+    ///
+    /// # Errors
+    ///
+    /// When it does not within 20 s, with the reason it gave.
+    pub async fn start() -> Result<Self> {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let mut hub = Self { dir: Scratch::new("hub")?, listen, run: None };
+        hub.resume().await?;
+        Ok(hub)
+    }
+
+    /// Begins another run on the same data directory.
+    ///
+    /// # Errors
+    ///
+    /// When it does not serve within 20 s.
+    pub async fn resume(&mut self) -> Result<()> {
+        let mut options = tideline_hub::Options::new(self.dir.path(), self.listen);
+        options.health_listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        options.settle = Duration::from_secs(1);
+        options.stale_after = Duration::from_secs(6);
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        let task = tokio::spawn(async move { tideline_hub::run(options, token).await.context("the hub") });
+        self.run = Some(Running { stop, task });
+        eventually_ok(START, "the hub to serve", async || {
+            self.client("root").await?.apiserver_version().await.context("the hub answers")
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Ends the present run, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the run had failed.
+    pub async fn stop(&mut self) -> Result<()> {
+        match self.run.take() {
+            Some(run) => run.end().await,
+            None => Ok(()),
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.listen
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("admin.kubeconfig")
+    }
+
+    /// A client of one space, over the network, as the administrator.
+    ///
+    /// # Errors
+    ///
+    /// When the kubeconfig is not there yet.
+    pub async fn client(&self, space: &str) -> Result<Client> {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig())?;
+        let options = KubeConfigOptions { context: Some(space.to_owned()), ..KubeConfigOptions::default() };
+        Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await?)?)
+    }
+
+    /// Makes a token and starts an agent with it in the cluster of `kubeconfig`. Through `reach`, if it is given, instead
+    /// of directly.
+    ///
+    /// # Errors
+    ///
+    /// When the token cannot be made or the agent does not start.
+    pub async fn agent(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        kubeconfig: &Path,
+        reach: Option<SocketAddr>,
+    ) -> Result<Agent> {
+        let labels: BTreeMap<_, _> = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let request = TokenRequest {
+            kubeconfig: Some(self.kubeconfig()),
+            name: name.to_owned(),
+            labels,
+            expires: Duration::from_secs(3600),
+        };
+        let mut token = token::create(request).await?;
+        if let Some(reach) = reach {
+            token.url = format!("https://{reach}");
+        }
+        let dir = Scratch::new(name)?;
+        let token_file = dir.join("token");
+        std::fs::write(&token_file, token.to_string())?;
+        let mut agent = Agent { dir, kubeconfig: kubeconfig.to_owned(), token_file, run: None };
+        agent.resume();
+        Ok(agent)
+    }
+}
+
+impl Agent {
+    /// Begins another run on the same data directory.
+    pub fn resume(&mut self) {
+        let options = tideline_agent::Options {
+            data_dir: self.dir.join("data"),
+            kubeconfig: Some(self.kubeconfig.clone()),
+            token_file: Some(self.token_file.clone()),
+            listen: Listen::Off,
+        };
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        let task = tokio::spawn(async move { tideline_agent::run(options, token).await.context("the agent") });
+        self.run = Some(Running { stop, task });
+    }
+
+    /// Ends the present run, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the run had failed.
+    pub async fn stop(&mut self) -> Result<()> {
+        match self.run.take() {
+            Some(run) => run.end().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the run ends by itself, and returns its error.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end within 20 s.
+    pub async fn ended(&mut self) -> Result<Option<String>> {
+        let run = self.run.as_mut().context("the agent runs")?;
+        eventually(START, "the agent to end", async || run.task.is_finished().then_some(())).await?;
+        let run = self.run.take().context("the agent runs")?;
+        Ok(run.end().await.err().map(|error| format!("{error:#}")))
+    }
+}

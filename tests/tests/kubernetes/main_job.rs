@@ -1,0 +1,237 @@
+//! The main job on two real clusters: objects out, state back, through loss, restart, drift and removal.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tideline_tests::fleet::{Agent, Hub};
+use tideline_tests::kubernetes::{Cluster, ClusterOptions};
+use tideline_tests::{eventually_ok, require_kubernetes};
+
+const SOON: Duration = Duration::from_secs(30);
+
+struct World {
+    hub: Hub,
+    clusters: [Cluster; 2],
+    agents: [Agent; 2],
+}
+
+fn resource(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+fn api(client: &Client, api_version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = resource(api_version, kind);
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+async fn apply(client: &Client, object: Value) -> Result<()> {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+    let (api_version, kind) = (text("/apiVersion").context("a version")?, text("/kind").context("a kind")?);
+    let name = text("/metadata/name").context("a name")?.to_owned();
+    let api = api(client, api_version, kind, text("/metadata/namespace"));
+    api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await.with_context(|| name.clone())?;
+    Ok(())
+}
+
+fn deployment(name: &str, replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": name}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": "registry.example/web:1", "resources": {"requests": {"cpu": "0.5"}}}]},
+            },
+        },
+    })
+}
+
+fn config(name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": name}},
+        "data": {"value": value},
+    })
+}
+
+fn placement(name: &str, targets: Value, app: &str, resources: &[(&str, &str)]) -> Value {
+    let clauses: Vec<_> = resources
+        .iter()
+        .map(|(group, resource)| {
+            json!({"apiGroup": group, "resources": [resource], "objectSelectors": [{"matchLabels": {"app": app}}]})
+        })
+        .collect();
+    json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement",
+        "metadata": {"name": name},
+        "spec": {"targets": [targets], "objects": clauses},
+    })
+}
+
+impl World {
+    async fn start(assets: &tideline_tests::kubernetes::Assets) -> Result<Self> {
+        let options = |name: &str| ClusterOptions {
+            name: name.to_owned(),
+            controller_manager: true,
+            ..ClusterOptions::default()
+        };
+        let (east, west, hub) =
+            tokio::try_join!(Cluster::start(assets, options("east")), Cluster::start(assets, options("west")), Hub::start())?;
+        let first = hub.agent("east", &[("side", "east"), ("tier", "shop")], east.kubeconfig_path(), None).await?;
+        let second = hub.agent("west", &[("side", "west"), ("tier", "shop")], west.kubeconfig_path(), None).await?;
+        let space = hub.client("default").await?;
+        apply(&space, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).await?;
+        Ok(Self { hub, clusters: [east, west], agents: [first, second] })
+    }
+
+    async fn space(&self) -> Result<Client> {
+        self.hub.client("default").await
+    }
+
+    /// Waits until every cluster shows what `look` wants of one object.
+    async fn both(&self, kind: (&str, &str), name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
+        for cluster in &self.clusters {
+            shows(&cluster.client(), kind, name, what, &look).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn shows(
+    client: &Client,
+    (api_version, kind): (&str, &str),
+    name: &str,
+    what: &str,
+    look: impl Fn(&Value) -> bool,
+) -> Result<()> {
+    let api = api(client, api_version, kind, Some("shop"));
+    eventually_ok(SOON, what, async || {
+        let object = serde_json::to_value(api.get(name).await?)?;
+        ensure!(look(&object), "{object}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+async fn gone(client: &Client, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
+    let api = api(client, api_version, kind, Some("shop"));
+    eventually_ok(SOON, &format!("{kind} {name} to be gone"), async || {
+        ensure!(api.get_opt(name).await?.is_none(), "it is there");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
+const CONFIG: (&str, &str) = ("v1", "ConfigMap");
+const ROLLUP: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Rollup");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_go_out_and_state_comes_back() -> Result<()> {
+    let assets = require_kubernetes!();
+    let world = World::start(&assets).await?;
+    let space = world.space().await?;
+    let everywhere = [("apps", "deployments"), ("", "configmaps")];
+    apply(&space, placement("everywhere", json!({"matchLabels": {"tier": "shop"}}), "web", &everywhere)).await?;
+    apply(&space, placement("single", json!({"matchLabels": {"side": "east"}}), "one", &everywhere)).await?;
+    apply(&space, config("web", "1")).await?;
+    apply(&space, deployment("web", 1)).await?;
+    apply(&space, deployment("one", 2)).await?;
+
+    world.both(CONFIG, "web", "the ConfigMap on both clusters", |object| object["data"]["value"] == "1").await?;
+    world.both(DEPLOYMENT, "web", "the Deployment on both clusters", |object| object["spec"]["replicas"] == 1).await?;
+
+    // A change follows, and no other object is written.
+    let api = api(&world.clusters[0].client(), "v1", "ConfigMap", Some("shop"));
+    let before = api.get("web").await?.resource_version();
+    apply(&space, deployment("web", 2)).await?;
+    world.both(DEPLOYMENT, "web", "two replicas on both", |object| object["spec"]["replicas"] == 2).await?;
+    assert_eq!(api.get("web").await?.resource_version(), before);
+
+    // What is on one target has that target's status, in terms of the source's generation.
+    shows(&space, DEPLOYMENT, "one", "the exact status", |object| {
+        object["status"]["replicas"] == 2
+            && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+    })
+    .await?;
+    // What is on many has a rollup.
+    shows(&space, ROLLUP, "configmap.web", "a rollup of two", |rollup| {
+        rollup["counts"]["expected"] == 2 && rollup["counts"]["ready"] == 2
+    })
+    .await?;
+    shows(&space, ROLLUP, "deployment.apps.web", "a rollup of two", |rollup| rollup["counts"]["applied"] == 2).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drift_is_reverted_and_removal_follows() -> Result<()> {
+    let assets = require_kubernetes!();
+    let world = World::start(&assets).await?;
+    let space = world.space().await?;
+    apply(&space, placement("everywhere", json!({"matchLabels": {"tier": "shop"}}), "web", &[("", "configmaps")])).await?;
+    apply(&space, config("web", "1")).await?;
+    world.both(CONFIG, "web", "the ConfigMap on both clusters", |object| object["data"]["value"] == "1").await?;
+
+    // A managed field is reverted; a field of somebody else is kept.
+    let east = world.clusters[0].client();
+    let local = api(&east, "v1", "ConfigMap", Some("shop"));
+    let edit = json!({"data": {"value": "edited", "other": "theirs"}});
+    local.patch("web", &PatchParams::default(), &Patch::Merge(&edit)).await?;
+    shows(&east, CONFIG, "web", "the edit to be reverted", |object| {
+        object["data"]["value"] == "1" && object["data"]["other"] == "theirs"
+    })
+    .await?;
+
+    // Deleted locally, it comes back as another object.
+    let uid = local.get("web").await?.uid();
+    local.delete("web", &kube::api::DeleteParams::default()).await?;
+    shows(&east, CONFIG, "web", "the ConfigMap to come back", |object| {
+        object["metadata"]["uid"].as_str() != uid.as_deref()
+    })
+    .await?;
+
+    // The Placement goes, and with it the objects, but not the namespace.
+    let placements = api_cluster(&space, "tideline.dev/v1alpha1", "Placement");
+    placements.delete("everywhere", &kube::api::DeleteParams::default()).await?;
+    for cluster in &world.clusters {
+        gone(&cluster.client(), CONFIG, "web").await?;
+        assert!(api_cluster(&cluster.client(), "v1", "Namespace").get_opt("shop").await?.is_some());
+    }
+    Ok(())
+}
+
+fn api_cluster(client: &Client, api_version: &str, kind: &str) -> Api<DynamicObject> {
+    api(client, api_version, kind, None)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agent_restarted_without_its_hub_keeps_the_cluster_converged() -> Result<()> {
+    let assets = require_kubernetes!();
+    let mut world = World::start(&assets).await?;
+    let space = world.space().await?;
+    apply(&space, placement("everywhere", json!({"matchLabels": {"tier": "shop"}}), "web", &[("", "configmaps")])).await?;
+    apply(&space, config("web", "1")).await?;
+    world.both(CONFIG, "web", "the ConfigMap on both clusters", |object| object["data"]["value"] == "1").await?;
+
+    world.hub.stop().await?;
+    world.agents[0].stop().await?;
+    let east = world.clusters[0].client();
+    api(&east, "v1", "ConfigMap", Some("shop")).delete("web", &kube::api::DeleteParams::default()).await?;
+    world.agents[0].resume();
+    shows(&east, CONFIG, "web", "the ConfigMap to come back without the hub", |object| object["data"]["value"] == "1")
+        .await?;
+
+    // The hub comes back, and all goes on.
+    world.hub.resume().await?;
+    let space = world.space().await?;
+    apply(&space, config("web", "2")).await?;
+    world.both(CONFIG, "web", "the change after the outage", |object| object["data"]["value"] == "2").await
+}
