@@ -38,9 +38,9 @@ struct Running {
 }
 
 impl Running {
-    async fn end(self) -> Result<()> {
+    async fn end(mut self) -> Result<()> {
         self.stop.cancel();
-        self.task.await.context("the run panicked")?
+        (&mut self.task).await.context("the run panicked")?
     }
 }
 
