@@ -1,0 +1,109 @@
+//! A workload cluster without anything to install: an embedded API server on a loopback port, and simulated controllers.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::serve::ListenerExt;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tideline_apiserver::{ApiServer, Config, Credentials, Identity, MASTERS, SpaceConfig, Unauthenticated};
+use tideline_store::SqliteStore;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+use crate::Simulator;
+
+/// The one space of the server, served as if it were all there is.
+const SPACE: &str = "cluster";
+
+/// A cluster in this process. It is gone, with all it held, on drop.
+///
+/// It speaks plain HTTP, on loopback only, and knows one user, by the token in its kubeconfig.
+pub struct EmbeddedCluster {
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    client: Client,
+    // Dropped in this order: what speaks to the server before the server.
+    _controllers: Simulator,
+    _listener: DropGuard,
+    _server: Arc<ApiServer>,
+}
+
+impl EmbeddedCluster {
+    /// Starts a cluster and writes its kubeconfig to `<directory>/<name>.kubeconfig`. Others than its owner must not
+    /// be able to read the directory.
+    pub async fn start(directory: &Path, name: &str) -> Result<Self> {
+        let server = ApiServer::new(SqliteStore::in_memory()?, Config::default()).await?;
+        server.create_space(SPACE, SpaceConfig::default()).await?;
+        let token = Uuid::new_v4().to_string();
+        let router = server.router_at_root(SPACE, Arc::new(only(token.clone())));
+
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        // Watch events are small and must not wait for each other.
+        let listener = listener.tap_io(|connection| {
+            let _best_effort = connection.set_nodelay(true);
+        });
+        let stop = CancellationToken::new();
+        let serving = async move { axum::serve(listener, router).await };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
+
+        let kubeconfig = directory.join(format!("{name}.kubeconfig"));
+        write_kubeconfig(&kubeconfig, name, address, &token)?;
+        let read = Kubeconfig::read_from(&kubeconfig)?;
+        let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        Ok(Self {
+            address,
+            kubeconfig,
+            _controllers: Simulator::start(client.clone()),
+            client,
+            _listener: stop.drop_guard(),
+            _server: server,
+        })
+    }
+
+    /// Returns the address of the API server.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the path of the kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Returns a client that may do everything.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+}
+
+/// Lets in whoever has the token.
+fn only(token: String) -> impl Fn(Credentials<'_>) -> Result<Identity, Unauthenticated> + Send + Sync {
+    move |credentials| match credentials.bearer {
+        Some(bearer) if bearer == token => Ok(Identity::new("admin", [MASTERS.to_owned()])),
+        Some(_) | None => Err(Unauthenticated),
+    }
+}
+
+fn write_kubeconfig(path: &Path, name: &str, address: SocketAddr, token: &str) -> Result<()> {
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+        "current-context": name,
+    });
+    // JSON is YAML.
+    fs::write(path, serde_json::to_vec_pretty(&kubeconfig)?).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;
