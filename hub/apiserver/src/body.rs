@@ -10,7 +10,7 @@ use crate::negotiate::Format;
 use crate::query::FieldValidation;
 use crate::schema::validate;
 use crate::status::ApiError;
-use crate::structural;
+use crate::{protobuf, structural};
 
 /// Largest request body, as in kube-apiserver.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -32,7 +32,7 @@ pub(crate) struct Document {
     duplicates: Vec<String>,
 }
 
-/// Decodes JSON or YAML.
+/// Decodes JSON, YAML, or the protobuf of a built-in kind.
 pub(crate) fn parse(format: Format, bytes: &[u8]) -> Result<Document, ApiError> {
     match format {
         Format::Json => {
@@ -40,6 +40,21 @@ pub(crate) fn parse(format: Format, bytes: &[u8]) -> Result<Document, ApiError> 
                 ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
             })?;
             Ok(Document { value: decoded.value, duplicates: decoded.duplicates })
+        }
+        Format::Protobuf => {
+            let value = protobuf::decode(bytes).map_err(|error| match error {
+                // Custom resources have no protobuf form anywhere.
+                error @ protobuf::Error::UnknownKind { .. } => {
+                    let mut refused = ApiError::unsupported_media_type("");
+                    refused.message = error.to_string();
+                    refused
+                }
+                error @ (protobuf::Error::NoMagic
+                | protobuf::Error::Malformed
+                | protobuf::Error::TooDeep
+                | protobuf::Error::NotUtf8) => ApiError::bad_request(error.to_string()),
+            })?;
+            Ok(Document { value, duplicates: Vec::new() })
         }
         Format::Yaml => {
             // A body of JSON is YAML too; the JSON decoder is stricter and faster.

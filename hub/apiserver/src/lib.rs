@@ -10,42 +10,51 @@
 //!
 //! What is different from a kube-apiserver, on purpose: built-in kinds are stored as written and the few defaults that
 //! clients depend on are added on read; owner references are stored and nothing is collected by them, so
-//! `propagationPolicy` is accepted and has no effect; admission and CEL rules are not evaluated; protobuf and CBOR
-//! are not spoken; `exec`, `logs`, `proxy` and whatever else needs a kubelet is refused.
+//! `propagationPolicy` is accepted and has no effect; admission and CEL rules are not evaluated; protobuf is read and
+//! never written, CBOR is not spoken; `exec`, `logs`, `proxy` and whatever else needs a kubelet is refused.
 //!
 //! One task runs per server, the controller in `controllers`; it owns one watch on the store and no channels. Every
 //! client watch is driven by the client's own reading.
 
+// Types, and what is done with them; pure.
 mod fieldmanager;
 mod openapi;
 mod patch;
+mod protobuf;
 mod schema;
 mod structural;
 
+// A request: who asks for what, where, in which form.
 mod body;
-mod catalog;
-mod controllers;
-mod discovery;
-mod feed;
-mod fields;
 mod identity;
-mod keys;
 mod negotiate;
-mod object;
 mod path;
 mod query;
+mod selector;
+mod status;
+
+// What is served, and where it is kept.
+mod catalog;
+mod keys;
+mod object;
+mod virtual_resource;
+
+// Operations, and how their answers look.
+mod discovery;
+mod fields;
 mod read;
 mod render;
 mod review;
-mod router;
 mod scale;
-mod selector;
-mod server;
-mod status;
 mod table;
-mod virtual_resource;
 mod watch;
 mod write;
+
+// The server around them.
+mod controllers;
+mod feed;
+mod router;
+mod server;
 
 pub use body::BODY_BYTES_MAX;
 pub use catalog::ResourceKind;

@@ -104,6 +104,7 @@ pub(crate) fn discovery_shape(headers: &HeaderMap) -> Result<DiscoveryShape, Api
 pub(crate) enum Format {
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// The kinds of patch, by media type.
@@ -125,7 +126,10 @@ pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
     match media_type(headers) {
         "" | JSON => Ok(Format::Json),
         "application/yaml" | "application/x-yaml" | "text/yaml" => Ok(Format::Yaml),
-        _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
+        "application/vnd.kubernetes.protobuf" => Ok(Format::Protobuf),
+        _ => Err(ApiError::unsupported_media_type(
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn v3(group: &str, version: &str, endpoints: &[Endpoint<'_>]) -> Valu
     let mut paths = Map::new();
     for endpoint in endpoints {
         let reference = components.add(endpoint);
-        paths::add(Dialect::V3, endpoint.resource, &reference, &mut paths);
+        paths::add(Dialect::V3, endpoint, &reference, &mut paths);
     }
     let title = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     json!({
@@ -59,7 +59,7 @@ pub(crate) fn v2(kubernetes_version: &str, endpoints: &[Endpoint<'_>]) -> Value 
     let mut paths = Map::new();
     for endpoint in endpoints {
         let reference = components.add(endpoint);
-        paths::add(Dialect::V2, endpoint.resource, &reference, &mut paths);
+        paths::add(Dialect::V2, endpoint, &reference, &mut paths);
     }
     json!({
         "swagger": "2.0",

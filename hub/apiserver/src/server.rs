@@ -3,8 +3,8 @@
 mod http;
 mod space;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::http::{Call, Content, Place, Reply, failure};
 pub(crate) use self::space::{Space, is_deleting, spaces_at};
+use crate::catalog::Definition;
 use crate::controllers;
 use crate::identity::{Authorizer, Identity};
 use crate::keys;
@@ -81,12 +82,14 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
     spaces: RwLock<BTreeMap<Arc<str>, Arc<Space>>>,
+    /// Definitions by digest, for as long as a catalog holds them.
+    compiled: Mutex<HashMap<[u8; 32], Weak<Definition>>>,
 }
 
 impl ApiServer {
     /// Opens all spaces that the store holds and starts the controller task.
     pub async fn new(store: Arc<dyn Store>, config: Config) -> Result<Arc<Self>, Error> {
-        let inner = Arc::new(Inner { store, config, spaces: RwLock::default() });
+        let inner = Arc::new(Inner { store, config, spaces: RwLock::default(), compiled: Mutex::default() });
         for (name, deleting) in inner.spaces_at(None).await? {
             let space = Space::new(&name, SpaceConfig::default(), deleting);
             inner.refresh(&space).await?;

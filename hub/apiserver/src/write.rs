@@ -163,7 +163,8 @@ pub(crate) fn holds_content(namespace: &Value) -> bool {
 
 pub(crate) async fn create(call: &Call, place: &Place, bytes: Bytes) -> Result<Reply, ApiError> {
     let write = Write::new(call, place, "")?;
-    let document = body::parse(negotiate::body_format(&call.headers)?, &bytes)?;
+    let format = negotiate::body_format(&call.headers)?;
+    let document = body::parse(format, &bytes)?;
     let (object, warnings) = body::decode(&place.served, document, write.options.field_validation)?;
     let object = admit::check_namespace(place, object)?;
     for attempt in 0..ATTEMPTS {
@@ -173,7 +174,7 @@ pub(crate) async fn create(call: &Call, place: &Place, bytes: Bytes) -> Result<R
             Stored::Done(reply) => return Ok(reply.with_warnings(warnings).with_warnings(more)),
             // Either the object is there, or its namespace was written in the meantime.
             Stored::Again if write.item(&name).await?.is_some() => {
-                let generated = attempt + 1 < GENERATED_NAME_ATTEMPTS && admit::wants_generated_name(&bytes);
+                let generated = attempt + 1 < GENERATED_NAME_ATTEMPTS && admit::wants_generated_name(format, &bytes);
                 if !generated {
                     let resource = &place.served.resource;
                     return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));

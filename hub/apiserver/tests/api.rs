@@ -12,5 +12,6 @@ mod api {
     mod list;
     mod objects;
     mod scale;
+    mod spaces;
     mod watch;
 }

@@ -1,7 +1,8 @@
 use serde_json::{Map, Value, json};
 
 use super::components::Dialect;
-use crate::schema::{Resource, Subresource};
+use super::{Endpoint, Source};
+use crate::schema::Subresource;
 
 /// One HTTP operation on a path.
 #[derive(Clone, Copy)]
@@ -26,7 +27,8 @@ const COLLECTION: [Operation; 3] = [
 ];
 
 /// Adds the paths of a resource and its subresources.
-pub(super) fn add(dialect: Dialect, resource: &Resource, body: &Value, paths: &mut Map<String, Value>) {
+pub(super) fn add(dialect: Dialect, endpoint: &Endpoint<'_>, body: &Value, paths: &mut Map<String, Value>) {
+    let resource = endpoint.resource;
     let root = if resource.group.is_empty() {
         format!("/api/{}", resource.version)
     } else {
@@ -43,6 +45,11 @@ pub(super) fn add(dialect: Dialect, resource: &Resource, body: &Value, paths: &m
         namespaced: resource.namespaced,
         verbs: &resource.verbs,
         body: Some(body),
+        // kubectl takes from here whether it may send a strategic merge.
+        patches: match endpoint.source {
+            Source::Builtin(_) => &PATCH_TYPES,
+            Source::Custom(_) => &PATCH_TYPES[..3],
+        },
     };
     let item = format!("{collection}/{{name}}");
     let mut put = |path: String, operations: &[Operation], named, target: &Target<'_>| {
@@ -65,6 +72,7 @@ pub(super) fn add(dialect: Dialect, resource: &Resource, body: &Value, paths: &m
             namespaced: resource.namespaced,
             verbs,
             body: same.then_some(body),
+            patches: target.patches,
         };
         put(format!("{item}/{name}"), &ITEM, true, &sub);
     }
@@ -79,6 +87,7 @@ struct Target<'a> {
     verbs: &'a [String],
     /// Reference to the schema; subresources of other kinds go without.
     body: Option<&'a Value>,
+    patches: &'static [&'static str],
 }
 
 fn describe(dialect: Dialect, operations: &[Operation], named: bool, target: &Target<'_>) -> Option<Value> {
@@ -114,6 +123,7 @@ fn parameter(dialect: Dialect, place: &str, name: &str, kind: &str) -> Value {
     out
 }
 
+/// Media types of patches; the last one is for built-in kinds alone.
 const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -157,7 +167,7 @@ impl Operation {
         let schema = target.body.cloned().unwrap_or_else(|| json!({"type": "object"}));
         let sent = match self.action {
             "post" | "put" => Some((schema.clone(), &["application/json"][..])),
-            "patch" => Some((json!({"type": "object"}), &PATCH_TYPES[..])),
+            "patch" => Some((json!({"type": "object"}), target.patches)),
             _bodiless => None,
         };
         let answer = match self.action {

@@ -1,12 +1,13 @@
 //! One space: its catalog, what the embedder configured, and its life in the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use ring::digest;
 use serde_json::{Value, json};
 use tideline_store::{Commit, KeyRange, Op, Revision, Store};
 
@@ -21,6 +22,8 @@ const DEFINITIONS_PAGE: usize = 100;
 /// Keys of a space erased in one commit, below the store's bound on operations.
 const ERASE_BATCH: usize = 100;
 const _: () = assert!(ERASE_BATCH <= tideline_store::MAX_COMMIT_OPS);
+/// Entries of the table of compiled definitions at which those that nobody uses are dropped: 40 bytes each.
+const COMPILED_SWEEP: usize = 4_096;
 /// How often preparing a space is tried again when another writer is at the same object.
 const PREPARE_ATTEMPTS: usize = 5;
 
@@ -130,10 +133,8 @@ impl Inner {
         loop {
             let page = self.store.range(range.clone(), at, DEFINITIONS_PAGE).await?;
             for item in &page.items {
-                match object::read(item).map_err(|error| error.message).and_then(|crd| {
-                    Definition::compile(&crd).map_err(|errors| errors.iter().map(ToString::to_string).collect())
-                }) {
-                    Ok(definition) => found.push(Arc::new(definition)),
+                match object::read(item).map_err(|error| error.message).and_then(|crd| self.compile(&crd)) {
+                    Ok(definition) => found.push(definition),
                     Err(why) => {
                         let key = String::from_utf8_lossy(&item.key).into_owned();
                         tracing::warn!(key, why, "a stored definition is not served");
@@ -146,6 +147,29 @@ impl Inner {
             }
             at = Some(page.revision);
         }
+    }
+
+    /// Compiles a definition, or finds it compiled: a thousand spaces of one class share their definitions.
+    fn compile(&self, crd: &Value) -> Result<Arc<Definition>, String> {
+        let mut key = digest::Context::new(&digest::SHA256);
+        let state = [object::is_terminating(crd), Definition::kind_of(crd).1.is_some()];
+        for part in [&crd["metadata"]["name"], &crd["spec"], &json!(state)] {
+            key.update(part.to_string().as_bytes());
+        }
+        let key: [u8; 32] = key.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
+        let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let compiled = Definition::compile(crd)
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))?;
+        let compiled = Arc::new(compiled);
+        let mut all = lock();
+        if all.len() >= COMPILED_SWEEP {
+            all.retain(|_, one| one.strong_count() > 0);
+        }
+        all.insert(key, Arc::downgrade(&compiled));
+        Ok(compiled)
     }
 
     pub(crate) async fn spaces_at(&self, at: Option<Revision>) -> Result<Vec<(String, bool)>, tideline_store::Error> {

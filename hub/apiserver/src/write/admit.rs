@@ -7,10 +7,11 @@ use tideline_store::Item;
 use super::Write;
 use crate::catalog::{CRD_GROUP, CRDS, CUSTOM_CLEANUP, Definition, Source};
 use crate::fieldmanager::{self, Writer};
+use crate::negotiate::Format;
 use crate::schema::validate::{FieldError, validate_object};
 use crate::server::{Call, Place};
 use crate::status::{ApiError, Cause};
-use crate::{object, structural};
+use crate::{body, object, structural};
 
 /// Bytes of a generated name before its suffix: 63 in all, so that the name is also a label.
 const GENERATED_PREFIX_MAX: usize = 58;
@@ -38,8 +39,8 @@ pub(super) fn check_namespace(place: &Place, mut object: Value) -> Result<Value,
 }
 
 /// Whether the name of a new object was left to the server.
-pub(super) fn wants_generated_name(body: &Bytes) -> bool {
-    crate::schema::validate::decode(body).is_ok_and(|decoded| object::name(&decoded.value).is_empty())
+pub(super) fn wants_generated_name(format: Format, body: &Bytes) -> bool {
+    body::parse(format, body).is_ok_and(|document| object::name(&document.value).is_empty())
 }
 
 fn generated_name(prefix: &str) -> String {

@@ -28,7 +28,8 @@ async fn malformed_bodies_are_refused() {
     }
     let refused = api.send(Method::POST, MAPS, "application/json", Body::from(&b"{\"kind\": \"\xff\"}"[..])).await;
     assert_eq!(refused.code, 400);
-    let refused = api.send(Method::POST, MAPS, "application/vnd.kubernetes.protobuf", "k8s").await;
+    assert_eq!(api.send(Method::POST, MAPS, "application/vnd.kubernetes.protobuf", "k8s").await.code, 400);
+    let refused = api.send(Method::POST, MAPS, "application/cbor", "x").await;
     assert_eq!((refused.code, refused.failure().1), (415, "UnsupportedMediaType"));
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
                 d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e]\n\
