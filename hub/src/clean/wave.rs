@@ -6,8 +6,12 @@ pub(super) fn of(kind: &GroupKind) -> i32 {
     match (&*kind.group, &*kind.kind) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") | ("", "Namespace") => -100,
         (
-            "scheduling.k8s.io" | "storage.k8s.io" | "node.k8s.io" | "flowcontrol.apiserver.k8s.io"
-            | "rbac.authorization.k8s.io" | "resource.k8s.io",
+            "scheduling.k8s.io"
+            | "storage.k8s.io"
+            | "node.k8s.io"
+            | "flowcontrol.apiserver.k8s.io"
+            | "rbac.authorization.k8s.io"
+            | "resource.k8s.io",
             _,
         )
         | ("", "ServiceAccount" | "LimitRange" | "ResourceQuota") => -60,

@@ -77,7 +77,7 @@ impl Claim {
                 .map_or_else(|| Arc::new(Body::of(&variant.input)), |form| form.body.clone());
             forms.push(Form { entry, hash, policy: variant.policy, body, targets: variant.targets });
         }
-        forms.sort_by_key(|form| form.hash_order());
+        forms.sort_by_key(Form::order);
         Self { id, source, key, admitted, changed: Revision(0), forms, held: RoaringBitmap::new() }
     }
 
@@ -141,7 +141,8 @@ impl Form {
         }
     }
 
-    fn hash_order(&self) -> (bool, Digest, Digest) {
+    /// As variants are ordered.
+    fn order(&self) -> (bool, Digest, Digest) {
         (self.entry.implied, self.entry.policy, self.entry.input)
     }
 }

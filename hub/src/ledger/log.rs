@@ -57,9 +57,8 @@ impl Log {
             return None;
         }
         let first = self.entries.partition_point(|entry| entry.revision <= since);
-        let concerns = |entry: &&LogEntry| {
-            entry.targets.contains(target) && after.is_none_or(|after| entry.key > *after)
-        };
+        let concerns =
+            |entry: &&LogEntry| entry.targets.contains(target) && after.is_none_or(|after| entry.key > *after);
         let mut changes: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for entry in self.entries.range(first..).filter(concerns) {
             changes.entry(&entry.key).or_default().extend(&entry.left);

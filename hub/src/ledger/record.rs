@@ -39,12 +39,18 @@ const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
 /// Why records are not a ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the ledger has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one")]
+    #[error(
+        "the ledger has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one"
+    )]
     Schema { found: u32 },
     #[error("the ledger has records but no head: it is not whole; restore it from a backup")]
     Headless,
     #[error("cannot read the ledger's record {key:?}")]
-    Decode { key: String, #[source] source: serde_json::Error },
+    Decode {
+        key: String,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error("the ledger's record {key:?} is damaged: {what}; restore it from a backup")]
     Damaged { key: String, what: &'static str },
     #[error("the ledger names the body {input} of {key} but does not hold it; restore it from a backup")]
@@ -115,10 +121,7 @@ pub(super) fn claim(claim: &Claim) -> Write {
         key: key.clone(),
         admitted: *admitted,
         changed: *changed,
-        forms: forms
-            .iter()
-            .map(|form| FormRecord { entry: form.entry.clone(), policy: form.policy.clone() })
-            .collect(),
+        forms: forms.iter().map(|form| FormRecord { entry: form.entry.clone(), policy: form.policy.clone() }).collect(),
     };
     put(source_key(id), frame(&header, std::iter::once(held).chain(forms.iter().map(|form| &form.targets))))
 }

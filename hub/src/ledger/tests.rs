@@ -279,7 +279,6 @@ enum Op {
     Assign { space: usize, name: usize, body: u8, targets: u8, implied: u8 },
     Remove { space: usize, name: usize },
     Confirm { target: u32 },
-    Forget { target: u32 },
     Restart,
 }
 
@@ -304,7 +303,6 @@ impl Op {
                 let tombstones = ledger.target(target(*nth)).into_iter().flat_map(|view| view.tombstones());
                 tombstones.map(|tombstone| Change::Confirm(target(*nth), tombstone)).collect()
             }
-            Self::Forget { target: nth } => vec![Change::Forget(target(*nth)), Change::Register(target(*nth))],
             Self::Restart => Vec::new(),
         }
     }

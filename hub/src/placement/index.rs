@@ -35,7 +35,7 @@ pub enum Part<'a> {
 #[derive(Debug)]
 pub struct Index {
     settle: Duration,
-    inventory: Inventory,
+    pub(super) inventory: Inventory,
     space_list: Listing<SpaceName>,
     pub(super) spaces: BTreeMap<SpaceName, Space>,
     implied_policy: Arc<ApplyPolicy>,
@@ -197,6 +197,8 @@ impl Index {
             if thawed {
                 space.all_dirty();
             }
+            // Removals first: a source that is gone may be back already.
+            changes.append(&mut space.ready_changes);
             let unreadable = frozen || space.is_unreadable();
             pass.settle = if unreadable { Settle::Frozen } else { Settle::For(self.settle) };
             if known && space.is_known() {
@@ -271,9 +273,8 @@ impl Pass<'_> {
 
     /// Resolves what is marked: first all objects in namespaces, then the namespaces that they imply.
     fn resolve(&mut self, space: &mut Space, changes: &mut Vec<Change>) {
-        let is_namespace = |space: &Space, index: u32| {
-            space.object(index).is_some_and(|object| object.key.kind.is("", "Namespace"))
-        };
+        let is_namespace =
+            |space: &Space, index: u32| space.object(index).is_some_and(|object| object.key.kind.is("", "Namespace"));
         let (later, first): (Vec<u32>, Vec<u32>) =
             std::mem::take(&mut space.dirty).into_iter().partition(|index| is_namespace(space, *index));
         for index in first {

@@ -154,8 +154,8 @@ impl Reach {
         if self.fresh {
             for index in &news.targets {
                 let labels = inventory.targets.get(&index).map(|target| &target.labels);
-                let selected = labels
-                    .is_some_and(|labels| rule.targets.iter().any(|selector| selector.matches(labels)));
+                let selected =
+                    labels.is_some_and(|labels| rule.targets.iter().any(|selector| selector.matches(labels)));
                 set(&mut self.direct, index, selected);
             }
         } else {

@@ -28,7 +28,10 @@ pub(super) enum State {
     Restored,
     NeverPlaced,
     /// With the last form that could be read, and why a later one cannot.
-    Readable { outbound: Outbound, problem: Option<Refusal> },
+    Readable {
+        outbound: Outbound,
+        problem: Option<Refusal>,
+    },
     /// There never was a form that could be read; what the ledger has stays.
     Unreadable(Refusal),
 }

@@ -131,9 +131,8 @@ impl Clause {
             apply,
             status: _,
         } = clause;
-        let invalid = |field| {
-            move |(selector, source)| RuleError::ClauseSelector { clause: nth, field, nth: selector, source }
-        };
+        let invalid =
+            |field| move |(selector, source)| RuleError::ClauseSelector { clause: nth, field, nth: selector, source };
         Ok(Self {
             group: api_group.clone(),
             resources: resources.iter().cloned().collect(),

@@ -133,14 +133,12 @@ impl Space {
         {
             self.remove(index);
         }
-        let index = match self.by_key.get(&place) {
-            Some(&index) => index,
-            None => {
-                let id =
-                    SourceId { space: self.name.clone(), resource: resource.clone(), uid: source.uid.clone() };
-                let emitted = self.strays.remove(&id);
-                self.insert(place, Object::new(id, source.key.clone(), emitted))
-            }
+        let index = if let Some(&index) = self.by_key.get(&place) {
+            index
+        } else {
+            let id = SourceId { space: self.name.clone(), resource: resource.clone(), uid: source.uid.clone() };
+            let emitted = self.strays.remove(&id);
+            self.insert(place, Object::new(id, source.key.clone(), emitted))
         };
         self.listings.entry(resource.clone()).or_default().saw(index);
         let Source { key, uid: _, labels, content } = source;
@@ -271,15 +269,12 @@ impl Space {
         if object.matches.get(name).map(|known| &**known) == policy.as_ref() {
             return;
         }
-        match policy {
-            Some(policy) => {
-                object.matches.insert(name.clone(), Arc::new(policy));
-                placing.objects.insert(index);
-            }
-            None => {
-                object.matches.remove(name);
-                placing.objects.remove(index);
-            }
+        if let Some(policy) = policy {
+            object.matches.insert(name.clone(), Arc::new(policy));
+            placing.objects.insert(index);
+        } else {
+            object.matches.remove(name);
+            placing.objects.remove(index);
         }
         self.dirty.insert(index);
     }

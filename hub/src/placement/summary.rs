@@ -60,6 +60,12 @@ impl Index {
         Some(summary)
     }
 
+    /// How many targets a Location selects, and why its selector cannot be read, if it cannot; none if it is not known.
+    pub fn location_status(&self, name: &str) -> Option<(u64, Option<&str>)> {
+        let location = self.inventory.locations.get(name)?;
+        Some((location.targets.len(), location.problem.as_deref()))
+    }
+
     /// The names of a space's Placements.
     pub fn placements<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = &'a str> + use<'a> {
         self.spaces.get(space).into_iter().flat_map(|space| space.placements.keys().map(|name| &**name))
@@ -102,10 +108,9 @@ fn object_problems(space: &Space, placing: &Placing, name: &str, index: u32, sum
         });
     }
     let Some(policy) = object.matches.get(name) else { return };
-    for (other, different) in object.matches.iter().filter(|(_, other)| *other != policy) {
+    for (other, _) in object.matches.iter().filter(|(_, other)| *other != policy) {
         let shared = space.placements.get(other).is_some_and(|other| !other.targets.is_disjoint(&placing.targets));
         if shared {
-            let _ = different;
             summary.add(Reason::Conflict, Some(&object.key), || {
                 format!("Placement {other:?} asks for it otherwise; where both assign it the least destructive holds")
             });

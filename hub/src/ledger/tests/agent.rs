@@ -60,8 +60,7 @@ impl Agent {
         }
         if gathering.pages > 1 {
             // Several pages, each of its own revision: what changed in the meantime is a delta from the first.
-            self.gathering =
-                Some(Gathering { first: at, since: Some(gathering.first), after: None, pages: 0 });
+            self.gathering = Some(Gathering { first: at, since: Some(gathering.first), after: None, pages: 0 });
             return false;
         }
         let whole: DesiredSet = self.held.values().cloned().collect();
@@ -91,7 +90,7 @@ impl Agent {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn an_agent_that_follows_pages_converges_while_the_set_changes(steps in ops()) {

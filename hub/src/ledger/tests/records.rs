@@ -21,7 +21,7 @@ fn shown(ledger: &Ledger) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn a_ledger_read_back_shows_the_same(steps in ops()) {

@@ -1,0 +1,265 @@
+//! What × where: scenarios 1 to 8, 85, and what cannot be read.
+
+use super::*;
+
+#[test]
+fn what_a_placement_selects_is_on_what_it_selects() {
+    let mut world = World::new(3);
+    world.object("web", "app=web");
+    world.object("other", "app=other");
+    world.placement("p", &simple("app=web", "all=yes"));
+    assert_eq!(world.shown(), ["web@0,1,2", "~shop@0,1,2"]);
+    assert_eq!(world.drain(), 0, "nothing is told twice");
+}
+
+#[test]
+fn one_object_of_many_is_resolved_alone() {
+    let mut world = World::new(2);
+    for nth in 0..100 {
+        world.object(&format!("web-{nth}"), "app=web");
+    }
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    world.apply(&config_map("web-7", "web-7", "app=web", "2"));
+    assert_eq!(world.drain(), 1);
+    world.apply(&config_map("web-7", "web-7", "app=web", "2"));
+    assert_eq!(world.drain(), 0);
+}
+
+#[test]
+fn a_cluster_scoped_object_meets_no_namespace_criterion() {
+    let mut world = World::new(1);
+    let all = json!([{"matchLabels": {}}]);
+    world.placement(
+        "p",
+        &json!({"targets": all, "objects": [{"resources": ["namespaces"], "namespaceSelectors": all}]}),
+    );
+    world.placement("q", &json!({"targets": all, "objects": [{"resources": ["*"], "namespaces": ["shop"]}]}));
+    assert_eq!(world.shown(), [""; 0]);
+    world.placement("r", &json!({"targets": all, "objects": [{"resources": ["*"]}]}));
+    assert_eq!(world.shown(), ["shop@0"]);
+}
+
+#[test]
+fn criteria_and_within_a_clause_and_clauses_or() {
+    let mut world = World::new(1);
+    world.object("a", "app=web,tier=front");
+    world.object("b", "app=web");
+    world.object("c", "tier=front");
+    let mut clause = json!({
+        "resources": ["configmaps"], "names": ["a", "c"], "namespaces": ["shop"],
+        "objectSelectors": [{"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "x"]}]}]
+    });
+    let spec = |clauses: &Value| json!({"targets": [{}], "objects": clauses});
+    world.placement("p", &spec(&json!([clause])));
+    assert_eq!(world.placed(), ["a@0"]);
+    clause["names"] = json!(["b"]);
+    world.placement("q", &spec(&json!([clause, {"resources": ["configmaps"], "names": ["c"]}])));
+    assert_eq!(world.placed(), ["a@0", "b@0", "c@0"]);
+    world.placement("p", &spec(&json!([{"apiGroup": "apps", "resources": ["*"]}])));
+    world.wait(SETTLED);
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["b@0", "c@0"]);
+}
+
+#[test]
+fn objects_follow_the_labels_of_their_namespace() {
+    let mut world = World::new(1);
+    world.object("web", "");
+    let team = json!([{"matchLabels": {"team": "b"}}]);
+    world.placement("p", &json!({"targets": [{}], "objects": [{"resources": ["*"], "namespaceSelectors": team}]}));
+    assert_eq!(world.placed(), [""; 0]);
+    world.namespace("shop", "team=b");
+    assert_eq!(world.placed(), ["web@0"]);
+}
+
+#[test]
+fn targets_join_and_leave_by_their_labels_and_by_location() {
+    let mut world = World::new(2);
+    world.object("web", "app=web");
+    world.location("eu", "continent=europe", "region=eu");
+    let mut spec = simple("app=web", "tier=shop");
+    spec["locations"] = json!([{"matchLabels": {"continent": "europe"}}]);
+    world.placement("p", &spec);
+    assert_eq!(world.placed(), [""; 0]);
+    world.target(0, "tier=shop");
+    world.target(1, "region=eu");
+    assert_eq!(world.placed(), ["web@0,1"]);
+    world.target(1, "region=us");
+    world.location("us", "continent=europe", "region=us");
+    assert_eq!(world.placed(), ["web@0,1"]);
+    world.index.delete_location("us");
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["web@0"]);
+}
+
+#[test]
+fn an_object_may_ask_for_locations_by_annotation() {
+    let mut world = World::new(2);
+    world.location("eu", "", "n=1");
+    let mut object = config_map("web", "web", "", "1");
+    object["metadata"]["annotations"] = json!({"tideline.dev/assigned-locations": "[\"eu\", \"nowhere\"]"});
+    world.apply(&object);
+    assert_eq!(world.placed(), ["web@1"]);
+    assert!(!world.told.values().any(|told| told.variants[0].input.text.contains("assigned-locations")));
+    world.index.apply_space(&space(), SpaceRule { annotation_assignment: false, ..all_rule() });
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), [""; 0]);
+}
+
+fn all_rule() -> SpaceRule {
+    SpaceRule::try_from(&Allow::everything()).unwrap()
+}
+
+#[test]
+fn a_placement_only_narrows_what_its_space_may_do() {
+    let mut world = World::new(2);
+    world.object("web", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    let targets = ReachRule { locations: Vec::new(), targets: vec![selector("n=1")] };
+    world.index.apply_space(&space(), SpaceRule { reach: targets, ..all_rule() });
+    assert_eq!(world.placed(), ["web@1"]);
+    let kinds = Allow { kinds: vec!["Secret".into()], ..Allow::everything() };
+    world.index.apply_space(&space(), SpaceRule::try_from(&kinds).unwrap());
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), [""; 0]);
+    let status = world.index.placement_status(&space(), "p").unwrap();
+    assert_eq!(status.counts, BTreeMap::from([(Reason::NotAllowed, 1)]));
+}
+
+#[test]
+fn where_placements_overlap_the_least_destructive_holds_and_nowhere_else() {
+    let mut world = World::new(3);
+    world.object("web", "app=web");
+    let with = |targets: &str, apply: &Value| {
+        let mut spec = simple("app=web", targets);
+        spec["objects"][0]["apply"] = apply.clone();
+        spec
+    };
+    world.placement("p", &with("all=yes", &json!({"mode": "CreateOnly"})));
+    world.placement("q", &with("n=1", &json!({"prune": "Orphan"})));
+    world.drain();
+    let told = world.told.values().find(|told| &*told.key.name == "web").unwrap();
+    let mut forms: Vec<_> = told
+        .variants
+        .iter()
+        .map(|variant| (variant.targets.iter().collect::<Vec<_>>(), variant.policy.mode, variant.policy.prune))
+        .collect();
+    forms.sort();
+    assert_eq!(
+        forms,
+        [(vec![0, 2], ApplyMode::CreateOnly, Prune::Delete), (vec![1], ApplyMode::CreateOnly, Prune::Orphan)]
+    );
+    for name in ["p", "q"] {
+        let status = world.index.placement_status(&space(), name).unwrap();
+        assert_eq!(status.counts, BTreeMap::from([(Reason::Conflict, 1)]), "both say so");
+    }
+    world.index.delete_placement(&space(), "p");
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["web@1"]);
+}
+
+#[test]
+fn an_unreadable_placement_keeps_its_last_good_form() {
+    let mut world = World::new(1);
+    world.object("web", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    world.index.apply_placement(&space(), "p", "p".parse().unwrap(), Err("spec is odd".into()));
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["web@0"]);
+    let status = world.index.placement_status(&space(), "p").unwrap();
+    assert_eq!(status.problems[0].reason, Reason::Undecodable);
+    world.placement("p", &simple("app=other", "all=yes"));
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), [""; 0]);
+}
+
+#[test]
+fn an_unreadable_object_keeps_its_last_good_form_and_its_siblings_go_on() {
+    let mut world = World::new(1);
+    world.object("web", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    let mut odd = config_map("web", "web", "app=web", "2");
+    odd["metadata"]["annotations"] = json!({"tideline.dev/wave": "soon"});
+    world.apply(&odd);
+    world.object("sibling", "app=web");
+    assert_eq!(world.placed(), ["sibling@0", "web@0"]);
+    assert!(world.told.values().any(|told| told.variants[0].input.text.contains(r#""value":"1""#)));
+    let status = world.index.placement_status(&space(), "p").unwrap();
+    assert_eq!(status.problems[0].object, Some(key("web")));
+    let mut new = odd;
+    new["metadata"]["name"] = "new".into();
+    new["metadata"]["uid"] = "new".into();
+    world.apply(&new);
+    assert_eq!(world.placed(), ["sibling@0", "web@0"]);
+    assert_eq!(world.index.placement_status(&space(), "p").unwrap().problems.len(), 2);
+}
+
+#[test]
+fn a_system_object_is_not_placed_whatever_selects_it() {
+    let mut world = World::new(1);
+    world.object("kube-root-ca.crt", "");
+    world.namespace("kube-system", "");
+    world.placement("p", &json!({"targets": [{}], "objects": [{"resources": ["*"]}]}));
+    assert_eq!(world.shown(), ["shop@0"]);
+}
+
+#[test]
+fn a_choice_stays_when_a_better_target_joins() {
+    let mut world = World::new(8);
+    world.object("web", "app=web");
+    let mut spec = simple("app=web", "all=yes");
+    spec["numberOfTargets"] = json!(3);
+    world.placement("p", &spec);
+    let first = world.placed();
+    let chosen = world.choices.values().next().unwrap().clone();
+    assert_eq!(chosen.len(), 3);
+    for nth in 8..64 {
+        world.target(nth, "all=yes");
+    }
+    assert_eq!(world.placed(), first);
+    let gone = chosen.min().unwrap();
+    world.index.delete_target(gone);
+    world.drain();
+    let after = world.choices.values().next().unwrap().clone();
+    assert_eq!((after.len(), (&after & &chosen).len()), (3, 2));
+    spec["numberOfTargets"] = json!(1);
+    world.placement("p", &spec);
+    world.drain();
+    assert!(world.choices.values().next().unwrap().is_subset(&after));
+    world.index.delete_placement(&space(), "p");
+    world.drain();
+    assert!(world.choices.is_empty());
+}
+
+#[test]
+fn an_unschedulable_target_gets_nothing_new_and_keeps_what_it_has() {
+    let mut world = World::new(2);
+    world.object("old", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    world.unschedulable(1, "all=yes");
+    world.object("new", "app=web");
+    assert_eq!(world.placed(), ["new@0", "old@0,1"]);
+    world.target(1, "all=yes");
+    assert_eq!(world.placed(), ["new@0,1", "old@0,1"]);
+}
+
+#[test]
+fn a_rule_that_cannot_be_used_names_the_field() {
+    let object = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "p"},
+        "spec": {"objects": [{}, {"objectSelectors": [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]}]}
+    });
+    let placement: Placement = tideline_api::decode(object).unwrap();
+    let error = PlacementRule::try_from(&placement.spec).unwrap_err();
+    expect_test::expect!["spec.objects[1].objectSelectors[0] is not a label selector"].assert_eq(&error.to_string());
+}
