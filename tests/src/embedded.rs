@@ -1,12 +1,15 @@
 //! A workload cluster without anything to install: an embedded API server on a loopback port, and simulated controllers.
 
+mod tls;
+
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use axum::serve::ListenerExt;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
@@ -17,13 +20,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use crate::Simulator;
+use crate::kubernetes::Serving;
 
 /// The one space of the server, served as if it were all there is.
 const SPACE: &str = "cluster";
 
 /// A cluster in this process. It is gone, with all it held, on drop.
 ///
-/// It speaks plain HTTP, on loopback only, and knows one user, by the token in its kubeconfig.
+/// It serves TLS on loopback only, since kubectl sends no token without, and knows one user, by the token in its
+/// kubeconfig.
 pub struct EmbeddedCluster {
     address: SocketAddr,
     kubeconfig: PathBuf,
@@ -45,16 +50,15 @@ impl EmbeddedCluster {
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        // Watch events are small and must not wait for each other.
-        let listener = listener.tap_io(|connection| {
-            let _best_effort = connection.set_nodelay(true);
-        });
+        let serving = Serving::generate(name)?;
+        let ca_pem = serving.ca_pem.clone();
+        let listener = tls::Listener::new(listener, serving)?;
         let stop = CancellationToken::new();
-        let serving = async move { axum::serve(listener, router).await };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
+        let served = async move { axum::serve(listener, router).await };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(served));
 
         let kubeconfig = directory.join(format!("{name}.kubeconfig"));
-        write_kubeconfig(&kubeconfig, name, address, &token)?;
+        write_kubeconfig(&kubeconfig, name, address, &ca_pem, &token)?;
         let read = Kubeconfig::read_from(&kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
@@ -92,11 +96,14 @@ fn only(token: String) -> impl Fn(Credentials<'_>) -> Result<Identity, Unauthent
     }
 }
 
-fn write_kubeconfig(path: &Path, name: &str, address: SocketAddr, token: &str) -> Result<()> {
+fn write_kubeconfig(path: &Path, name: &str, address: SocketAddr, ca_pem: &str, token: &str) -> Result<()> {
+    let ca = STANDARD.encode(ca_pem);
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": format!("http://{address}")}}],
+        "clusters": [{"name": name, "cluster": {
+            "server": format!("https://{address}"), "certificate-authority-data": ca,
+        }}],
         "users": [{"name": "admin", "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
         "current-context": name,

@@ -10,4 +10,5 @@ mod kubectl;
 
 pub use assets::Assets;
 pub use cluster::{Cluster, ClusterOptions};
+pub(crate) use credentials::Serving;
 pub use kubectl::Kubectl;

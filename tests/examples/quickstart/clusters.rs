@@ -30,7 +30,7 @@ impl Cluster {
                 .with_context(|| format!("starting the cluster {name}"))?;
             clusters.push(Self {
                 name: (*name).to_owned(),
-                address: format!("http://{}", embedded.address()),
+                address: format!("https://{}", embedded.address()),
                 kubeconfig: embedded.kubeconfig().to_owned(),
                 client: embedded.client(),
                 _embedded: Some(embedded),

@@ -24,6 +24,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use tideline_runtime::exit;
 use tracing_subscriber::EnvFilter;
 
 use crate::clusters::Cluster;
@@ -63,9 +64,11 @@ async fn main() -> ExitCode {
     match run(&arguments, directory.path()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Left for whoever looks for the cause.
-            let kept = directory.keep();
-            eprintln!("\n    ✗ {error:#}\n\nThe log and all data directories are in {}", kept.display());
+            eprintln!("\n    ✗ {}", exit::chain(error.as_ref()));
+            if directory.path().join("hub").exists() {
+                // Left for whoever looks for the cause.
+                eprintln!("\nThe log and all data directories are in {}", directory.keep().display());
+            }
             ExitCode::FAILURE
         }
     }

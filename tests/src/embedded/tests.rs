@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::json;
 
@@ -97,7 +98,8 @@ async fn clusters_are_apart_and_ask_for_their_token() -> Result<()> {
         "its UID is what tells clusters apart"
     );
 
-    let mut stranger = kube::Config::new(format!("http://{}", one.address()).parse()?);
+    let kubeconfig = Kubeconfig::read_from(one.kubeconfig())?;
+    let mut stranger = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     stranger.auth_info.token = Some("guess".to_owned().into());
     let refused = namespaces(Client::try_from(stranger)?).get("default").await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 401));

@@ -69,6 +69,24 @@ impl Credentials {
     }
 }
 
+/// What a server on a loopback address needs to be trusted: its own certificate and key, and who signed it.
+pub(crate) struct Serving {
+    pub(crate) ca_pem: String,
+    /// DER.
+    pub(crate) certificate: Vec<u8>,
+    /// PKCS #8, DER.
+    pub(crate) key: Vec<u8>,
+}
+
+impl Serving {
+    /// Makes a new authority, and a certificate of it for `localhost` and 127.0.0.1.
+    pub(crate) fn generate(name: &str) -> Result<Self> {
+        let (ca, key) = (authority(name)?, KeyPair::generate()?);
+        let certificate = serving_parameters()?.signed_by(&key, &ca)?.der().to_vec();
+        Ok(Self { ca_pem: ca.pem(), certificate, key: key.serialize_der() })
+    }
+}
+
 fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>> {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name.push(DnType::CommonName, format!("{name} CA"));
