@@ -1,137 +1,219 @@
 //! Enrolment: a token and a key become a SyncTarget.
 //!
-//! The SyncTarget is the lock: its name is the token's, and it carries the key of the one agent that speaks for it. So
-//! two agents with one token have exactly one winner, and a crash at any point leaves what the same agent may repeat.
+//! ```text
+//!            status of the token          the SyncTarget                status of the token
+//!  Unused ───── claimed by key ─────▶ made, carrying the key ─────▶ spent on key and its UID
+//! ```
+//!
+//! Each write is conditional on what was read, so that of two agents with one token exactly one gets it, and a crash
+//! between any two leaves what the same agent takes up by asking again. A spent token opens its own target only: when
+//! that is deleted, the agent is not let in as another.
 
-use base64::Engine;
+mod decide;
+
+use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use tideline_api::{EnrolmentToken, SyncTarget, SyncTargetSpec};
+use tideline_api::{EnrolmentToken, SyncTarget, SyncTargetSpec, TokenUse};
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, Refusal, RefusalKind};
-use tideline_common::{FIELD_MANAGER_HUB, HubId};
+use tideline_common::{FIELD_MANAGER_HUB, HubId, TargetId};
 use tideline_runtime::exit;
 use tracing::{info, warn};
+
+use self::decide::refused;
+pub use self::decide::{Decision, NewTarget, TokenState, Usage, decide};
+use crate::token::is_object_name;
 
 /// On a SyncTarget: the Ed25519 public key of its agent, in standard base64.
 pub const AGENT_KEY_ANNOTATION: &str = "tideline.dev/agent-key";
 /// On a SyncTarget: the UID of the namespace kube-system of the cluster that its agent enrolled from.
 pub const CLUSTER_ANNOTATION: &str = "tideline.dev/cluster";
 
-/// What becomes of a request whose signature proves the token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The token is good and unused, or was used by this very key.
-    Admit,
-    Refuse(&'static str),
+/// How often an enrolment is looked at anew when others write at the same moment. An agent that has the token is
+/// through after two writes of its own; more are by people who edit the token or the SyncTarget meanwhile.
+const ATTEMPTS_MAX: usize = 5;
+/// When an agent is to come back whom the root space could not serve.
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+/// Why an attempt did not end with an answer.
+enum Setback {
+    /// Something changed since it was read: look again.
+    Outdated,
+    Refused(Refusal),
+    Failed(kube::Error),
 }
 
-/// Decides by the token alone.
-pub fn decide(token: &EnrolmentToken, request: &EnrolRequest, hub: HubId, now: Timestamp) -> Decision {
-    let used_by = token.status.as_ref().and_then(|status| status.used_by.as_ref());
-    if request.hub != hub {
-        Decision::Refuse("the token is for another hub")
-    } else if let Some(used) = used_by {
-        // It may have expired since: the one who used it may go on asking.
-        if used.key == STANDARD.encode(&request.agent_key) {
-            Decision::Admit
-        } else {
-            Decision::Refuse("the token was used by another agent; make a new one for this agent")
+impl From<kube::Error> for Setback {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.code == 409 => Self::Outdated,
+            // The token's own words are refused, and will be the next time.
+            kube::Error::Api(status) if status.code == 400 || status.code == 422 => {
+                Self::Refused(refused(format!("the SyncTarget of this token cannot be made: {}", status.message)))
+            }
+            _ => Self::Failed(error),
         }
-    } else if token.spec.expires.0 <= now {
-        Decision::Refuse("the token has expired; make a new one")
-    } else {
-        Decision::Admit
     }
 }
 
 /// The public key of a token.
 pub(crate) async fn token_key(root: &Client, name: &str) -> Option<VerifyingKey> {
-    let token = Api::<EnrolmentToken>::all(root.clone()).get_opt(name).await.ok()??;
+    let token = match find_token(&Api::all(root.clone()), name).await {
+        Ok(token) => token?,
+        Err(error) => {
+            warn!(error = exit::chain(&error), "cannot read an enrolment token");
+            return None;
+        }
+    };
     let bytes = STANDARD.decode(token.spec.public_key?).ok()?;
     VerifyingKey::from_bytes(&bytes).ok()
 }
 
 /// Enrols an agent that proved the token.
 pub(crate) async fn enrol(root: &Client, request: EnrolRequest, hub: HubId) -> Result<EnrolAnswer, Refusal> {
-    let tokens = Api::<EnrolmentToken>::all(root.clone());
-    let token = tokens.get(&request.token).await.map_err(|error| busy(&error))?;
-    if let Decision::Refuse(why) = decide(&token, &request, hub, Timestamp::now()) {
-        warn!(token = request.token, why, "an enrolment is refused");
-        return Err(refused(why));
-    }
-    if VerifyingKey::from_bytes(&request.agent_key).is_err() {
-        return Err(refused("the agent's key is not an Ed25519 public key"));
-    }
-    let target = admit(root, &token, &request).await?;
-    let uid = target.uid().unwrap_or_default();
-    let id = uid.parse().map_err(|_| refused("the SyncTarget has no usable UID"))?;
-    let used = json!({"status": {"used": true, "usedBy": {
-        "key": STANDARD.encode(&request.agent_key), "targetUid": uid, "at": Time(now()),
-    }}});
-    if token.status.as_ref().and_then(|status| status.used_by.as_ref()).is_none() {
-        let patch = Patch::Merge(&used);
-        tokens.patch_status(&request.token, &params(), &patch).await.map_err(|error| busy(&error))?;
-        info!(target = target.name_any(), uid, "an agent enrolled");
-    }
-    Ok(EnrolAnswer { hub, target: id, name: target.name_any() })
-}
-
-/// Makes the SyncTarget, or finds the one that this agent made before, or takes one that waits for its agent.
-async fn admit(root: &Client, token: &EnrolmentToken, request: &EnrolRequest) -> Result<SyncTarget, Refusal> {
-    let targets = Api::<SyncTarget>::all(root.clone());
-    let name = &token.spec.target_name;
-    let key = STANDARD.encode(&request.agent_key);
-    let mut target = SyncTarget::new(name, SyncTargetSpec::default());
-    target.metadata.labels = Some(token.spec.labels.clone());
-    let annotations = target.annotations_mut();
-    annotations.insert(AGENT_KEY_ANNOTATION.to_owned(), key.clone());
-    if let Some(cluster) = &request.facts.cluster {
-        annotations.insert(CLUSTER_ANNOTATION.to_owned(), cluster.to_string());
-    }
-    let create = PostParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PostParams::default() };
-    match targets.create(&create, &target).await {
-        Ok(target) => return Ok(target),
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(busy(&error)),
-    }
-    let present = targets.get(name).await.map_err(|error| busy(&error))?;
-    match present.annotations().get(AGENT_KEY_ANNOTATION) {
-        Some(known) if *known == key => Ok(present),
-        Some(_) => Err(refused(
-            "a SyncTarget of this name belongs to another agent; delete it, or make a token under another name",
-        )),
-        None => {
-            // Made by hand, before its agent. The version makes sure that only one agent takes it.
-            let claim = json!({"metadata": {
-                "resourceVersion": present.resource_version(), "annotations": target.annotations(),
-            }});
-            targets.patch(name, &params(), &Patch::Merge(&claim)).await.map_err(|error| busy(&error))
+    let edge = Edge { tokens: Api::all(root.clone()), targets: Api::all(root.clone()), request: &request, hub };
+    for _ in 0..ATTEMPTS_MAX {
+        match edge.attempt(Timestamp::now()).await {
+            Ok(answer) => return Ok(answer),
+            Err(Setback::Outdated) => {}
+            Err(Setback::Refused(refusal)) => {
+                warn!(token = request.token, why = refusal.message, "an enrolment is refused");
+                return Err(refusal);
+            }
+            Err(Setback::Failed(error)) => {
+                warn!(token = request.token, error = exit::chain(&error), "an enrolment could not be done");
+                return Err(busy());
+            }
         }
     }
+    warn!(token = request.token, "an enrolment could not be done: its objects change too often");
+    Err(busy())
 }
 
-fn params() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() }
+/// One enrolment and where its objects are.
+struct Edge<'a> {
+    tokens: Api<EnrolmentToken>,
+    targets: Api<SyncTarget>,
+    request: &'a EnrolRequest,
+    hub: HubId,
 }
 
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    now.round(jiff::Unit::Second).unwrap_or(now)
+impl Edge<'_> {
+    async fn attempt(&self, now: Timestamp) -> Result<EnrolAnswer, Setback> {
+        let token = find_token(&self.tokens, &self.request.token).await?;
+        let state = token.as_ref().map(TokenState::from);
+        match (decide(state.as_ref(), self.request, self.hub, now), token) {
+            (Decision::Claim(target), Some(token)) => {
+                // A name that is taken costs nobody the token.
+                self.present(&target.name).await?;
+                let token = self.record(token, None, now).await?;
+                self.finish(token, &target, now).await
+            }
+            (Decision::Make(target), Some(token)) => self.finish(token, &target, now).await,
+            (Decision::Again { name, target }, _) => self.again(&name, target).await,
+            (Decision::Refuse(refusal), _) => Err(Setback::Refused(refusal)),
+            // What was decided on is gone.
+            (Decision::Claim(_) | Decision::Make(_), None) => Err(Setback::Outdated),
+        }
+    }
+
+    async fn finish(&self, token: EnrolmentToken, wanted: &NewTarget, now: Timestamp) -> Result<EnrolAnswer, Setback> {
+        let target = self.make(wanted).await?;
+        let answer = self.answer(&target)?;
+        self.record(token, Some(answer.target), now).await?;
+        info!(target = answer.name, uid = %answer.target, "an agent enrolled");
+        Ok(answer)
+    }
+
+    async fn again(&self, name: &str, id: TargetId) -> Result<EnrolAnswer, Setback> {
+        let answer = self.targets.get_opt(name).await?.and_then(|target| self.answer(&target).ok());
+        match answer {
+            Some(answer) if answer.target == id => Ok(answer),
+            Some(_) | None => Err(Setback::Refused(refused(
+                "the SyncTarget that this token was used for was deleted; to enrol the cluster anew, make another token",
+            ))),
+        }
+    }
+
+    /// Makes the SyncTarget, or finds the one that this agent made before, or takes one that waits for its agent.
+    async fn make(&self, wanted: &NewTarget) -> Result<SyncTarget, Setback> {
+        let key = STANDARD.encode(&self.request.agent_key);
+        let cluster = self.request.facts.cluster.as_ref().map(ToString::to_string);
+        let annotations = [(AGENT_KEY_ANNOTATION, Some(key)), (CLUSTER_ANNOTATION, cluster)];
+        let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        match self.present(&wanted.name).await? {
+            None => {
+                let mut target = SyncTarget::new(&wanted.name, SyncTargetSpec::default());
+                target.metadata.labels = Some(wanted.labels.clone());
+                target.metadata.annotations = Some(annotations);
+                Ok(self.targets.create(&create_params(), &target).await?)
+            }
+            Some(present) if present.annotations().contains_key(AGENT_KEY_ANNOTATION) => Ok(present),
+            Some(waiting) => {
+                let version = waiting.resource_version();
+                let claim = json!({"metadata": {"resourceVersion": version, "annotations": annotations}});
+                let params =
+                    PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
+                Ok(self.targets.patch(&wanted.name, &params, &Patch::Merge(&claim)).await?)
+            }
+        }
+    }
+
+    /// The SyncTarget of this name: none, this agent's, or one that was made by hand and has no agent yet.
+    async fn present(&self, name: &str) -> Result<Option<SyncTarget>, Setback> {
+        let present = self.targets.get_opt(name).await?;
+        let owner = present.as_ref().and_then(|target| target.annotations().get(AGENT_KEY_ANNOTATION));
+        if owner.is_some_and(|owner| *owner != STANDARD.encode(&self.request.agent_key)) {
+            return Err(Setback::Refused(refused(
+                "the SyncTarget of this name belongs to another agent; delete it, or make a token of another name",
+            )));
+        }
+        Ok(present)
+    }
+
+    /// Writes into the token who has it, if it is still as it was read.
+    async fn record(
+        &self,
+        mut token: EnrolmentToken,
+        target: Option<TargetId>,
+        now: Timestamp,
+    ) -> Result<EnrolmentToken, Setback> {
+        let name = token.name_any();
+        let status = token.status.get_or_insert_default();
+        status.used = true;
+        status.used_by = Some(TokenUse {
+            key: STANDARD.encode(&self.request.agent_key),
+            target_uid: target.map(|target| target.to_string()),
+            at: Some(Time(now.round(jiff::Unit::Second).unwrap_or(now))),
+        });
+        Ok(self.tokens.replace_status(&name, &create_params(), &token).await?)
+    }
+
+    fn answer(&self, target: &SyncTarget) -> Result<EnrolAnswer, Setback> {
+        let id = target.uid().and_then(|uid| uid.parse().ok());
+        let id =
+            id.ok_or_else(|| Setback::Refused(refused("the SyncTarget of this token has no UID that names it")))?;
+        Ok(EnrolAnswer { hub: self.hub, target: id, name: target.name_any() })
+    }
 }
 
-fn refused(message: &str) -> Refusal {
-    Refusal { refusal: RefusalKind::TokenRefused, message: message.to_owned(), retry_after_seconds: None }
+/// A name from the network is looked at before it becomes part of a path.
+async fn find_token(tokens: &Api<EnrolmentToken>, name: &str) -> Result<Option<EnrolmentToken>, kube::Error> {
+    if is_object_name(name) { tokens.get_opt(name).await } else { Ok(None) }
 }
 
-fn busy(error: &kube::Error) -> Refusal {
-    warn!(error = exit::chain(error), "an enrolment could not be done");
+fn create_params() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PostParams::default() }
+}
+
+fn busy() -> Refusal {
     let message = "the hub cannot enrol at the moment".to_owned();
-    Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds: Some(1) }
+    Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds: Some(RETRY_AFTER_SECONDS) }
 }
 
 #[cfg(test)]

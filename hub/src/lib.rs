@@ -7,7 +7,7 @@ pub mod engine;
 pub mod enrol;
 pub mod identity;
 mod ingest;
-mod kubeconfig;
+pub mod kubeconfig;
 pub mod ledger;
 pub mod link;
 mod listener;
@@ -23,5 +23,5 @@ pub mod summary;
 pub mod token;
 pub mod virtual_resources;
 
-pub use options::Options;
+pub use options::{Options, duration};
 pub use run::{Error, run};

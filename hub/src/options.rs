@@ -1,68 +1,92 @@
+//! What a hub is told at its start.
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use http::Uri;
 
 use crate::placement::SETTLE;
 
-const STALE_AFTER: Duration = Duration::from_secs(120);
-const HEALTH_PORT: u16 = 8081;
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
+const HEALTH_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+/// Two lost long polls of 45 s, and the way back.
+const STALE_AFTER: Duration = Duration::from_mins(2);
 
 /// Everything the hub is told at its start.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Where the hub keeps its store, its identity and admin.kubeconfig. One hub, one directory
     #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// The one port for agents and Kubernetes clients, TLS
-    #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    /// Where agents and Kubernetes clients are served, over TLS; port 0 takes a free one
+    #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value_t = LISTEN)]
     pub listen: SocketAddr,
-    /// How agents and clients reach this hub, if not at the listen address
-    #[arg(long, env = "TIDELINE_PUBLIC_URL", value_name = "URL")]
+    /// Where agents and clients reach this hub from outside, as https://hub.example.com; by default the address it
+    /// listens on, or 127.0.0.1 where that is every address
+    #[arg(long, env = "TIDELINE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
     pub public_url: Option<String>,
-    /// Where /livez, /readyz and /metrics are served, without authentication
-    #[arg(long, env = "TIDELINE_HEALTH_LISTEN", value_name = "ADDRESS", default_value_t = health_listen())]
+    /// Where /livez, /readyz and /metrics are served, without authentication; port 0 takes a free one
+    #[arg(long, env = "TIDELINE_HEALTH_LISTEN", value_name = "ADDRESS", default_value_t = HEALTH_LISTEN)]
     pub health_listen: SocketAddr,
-    /// How long a target may be silent before it is shown as stale: 90s, 5m, 1h
-    #[arg(long, env = "TIDELINE_STALE_AFTER", value_name = "TIME", default_value = "2m", value_parser = duration)]
+    /// How long a cluster may be silent before it is shown as stale, as 90s, 5m or 1h
+    #[arg(long, env = "TIDELINE_STALE_AFTER", value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub stale_after: Duration,
-    /// How long a removal waits that a change of Placement, Location or labels causes
-    #[arg(long, env = "TIDELINE_SETTLE", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    /// How long a removal waits that comes from a changed Placement, Location or label, so that replacing a Placement
+    /// replaces nothing in the clusters
+    #[arg(long, env = "TIDELINE_SETTLE", value_name = "TIME", default_value = "10s", value_parser = settle)]
     pub settle: Duration,
 }
 
 impl Options {
-    /// The defaults, on a directory and an address.
+    /// The defaults of the command line.
     pub fn new(data_dir: impl Into<PathBuf>, listen: SocketAddr) -> Self {
         Self {
             data_dir: data_dir.into(),
             listen,
             public_url: None,
-            health_listen: health_listen(),
+            health_listen: HEALTH_LISTEN,
             stale_after: STALE_AFTER,
             settle: SETTLE,
         }
     }
 }
 
-fn health_listen() -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), HEALTH_PORT)
+/// Reads a time that is not zero, as people write it: `90s`, `5m`, `24h`, `7d`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    match settle(text)? {
+        Duration::ZERO => Err("it must be more than zero".to_owned()),
+        some => Ok(some),
+    }
 }
 
-/// Reads a time span as people write it: `90s`, `10m`, `24h`, `7d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time span; write a number and a unit, such as 90s, 10m, 24h, 7d");
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let seconds = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 60 * 60,
-        "d" => 24 * 60 * 60,
-        _ => return Err(wrong()),
+fn settle(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let number: Option<u64> = digits.parse().ok();
+    let unit = match &text[digits.len()..] {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(60 * 60),
+        "d" => Some(24 * 60 * 60),
+        _ => None,
     };
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    number
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(unit))
+        .map(Duration::from_secs)
+        .ok_or_else(|| "it must be a whole number of s, m, h or d, as 90s, 5m, 24h or 7d".to_owned())
+}
+
+/// Paths of requests are put behind it, so it ends without a slash.
+fn public_url(text: &str) -> Result<String, String> {
+    let wrong = || "it must be https://HOST, https://HOST:PORT or https://HOST/PATH".to_owned();
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let host = uri.host().is_some_and(|host| !host.is_empty());
+    if uri.scheme_str() != Some("https") || !host || uri.query().is_some() || text.contains(['@', '#']) {
+        return Err(wrong());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
 }
 
 #[cfg(test)]

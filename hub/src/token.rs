@@ -4,29 +4,33 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base64::Engine;
+use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Api, Client, Config};
-use serde_json::json;
-use tideline_api::{EnrolmentToken, EnrolmentTokenSpec};
+use kube::{Api, Client, ResourceExt};
+use tideline_api::{EnrolmentToken, EnrolmentTokenSpec, Selector, SelectorError, SyncTarget};
 use tideline_common::signature::SigningKey;
-use tideline_common::{EnrolmentToken as Token, FIELD_MANAGER_HUB, SpaceName};
+use tideline_common::{EnrolmentToken as Token, FIELD_MANAGER_HUB, HubId, SpaceName};
 
+use crate::enrol::AGENT_KEY_ANNOTATION;
 use crate::identity::{self, Identity};
+use crate::kubeconfig::{self, Access, RequestError};
 
 /// The ConfigMap of the root space that says how agents reach and recognise this hub. Nothing in it is secret.
 const FACTS: &str = "tideline-hub";
 const FACTS_NAMESPACE: &str = "default";
+/// A token that is good for longer is a password that nobody changes.
+const EXPIRES_MAX: Duration = Duration::from_hours(365 * 24);
+/// Bytes of the name of a Kubernetes object that is a DNS subdomain (RFC 1123).
+const NAME_BYTES_MAX: usize = 253;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct TokenRequest {
-    /// An administrator's kubeconfig with the context `root`; as kubectl finds it if none is given.
+    /// An administrator's kubeconfig with the context `root`; that of `$KUBECONFIG` if none is given.
     pub kubeconfig: Option<PathBuf>,
     /// The name of the token, and of the SyncTarget that it makes.
     pub name: String,
@@ -38,80 +42,156 @@ pub struct TokenRequest {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot use the kubeconfig; give the hub's admin.kubeconfig with --kubeconfig or in $KUBECONFIG")]
-    Kubeconfig(#[from] KubeconfigError),
-    #[error("cannot reach the hub")]
-    Client(#[source] kube::Error),
-    #[error("cannot read how agents reach this hub; is it a Tideline hub that the kubeconfig leads to?")]
-    Facts(#[source] kube::Error),
-    #[error("the ConfigMap {FACTS_NAMESPACE}/{FACTS} of the root space is damaged; restart the hub, which writes it anew")]
-    Damaged,
-    #[error("there is an enrolment token {0:?} already; choose another name, or delete it: kubectl --context root delete enrolmenttoken {0}")]
+    #[error(
+        "{0:?} cannot be the name of a token and of its SyncTarget: lower case letters, digits, '-' and '.', at most \
+         {NAME_BYTES_MAX} of them, are needed"
+    )]
+    Name(String),
+    #[error("the labels cannot be given to a SyncTarget")]
+    Labels(#[from] SelectorError),
+    #[error("a token can be made for at most {} days; agents that enrolled need it no more", EXPIRES_MAX.as_secs() / 86_400)]
+    Expires,
+    #[error(transparent)]
+    Kubeconfig(#[from] kubeconfig::Error),
+    #[error("cannot {operation}")]
+    Request { operation: &'static str, source: RequestError },
+    #[error(
+        "the ConfigMap {FACTS_NAMESPACE}/{FACTS} of the root space is missing or damaged; restart the hub, which writes \
+         it anew"
+    )]
+    Facts,
+    #[error(
+        "there is an enrolment token {0:?} already; choose another name, or delete it: \
+         kubectl --context root delete enrolmenttoken {0}"
+    )]
     Exists(String),
-    #[error("the hub refuses the token")]
-    Refused(#[source] kube::Error),
+    #[error(
+        "there is a SyncTarget {0:?} with an agent already; choose another name, or delete it, which gives up its \
+         cluster: kubectl --context root delete synctarget {0}"
+    )]
+    Enrolled(String),
     #[error(transparent)]
     Random(#[from] identity::Error),
 }
 
-/// A client of one space, as the administrator.
-pub(crate) async fn client(kubeconfig: Option<&PathBuf>, space: &SpaceName) -> Result<Client, Error> {
-    tideline_runtime::tls::install_provider();
-    let read = match kubeconfig {
-        Some(path) => Kubeconfig::read_from(path)?,
-        None => Kubeconfig::read()?,
-    };
-    let options = KubeConfigOptions { context: Some(space.to_string()), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(read, &options).await?;
-    Client::try_from(config).map_err(Error::Client)
-}
-
 /// Makes a token. Its secret is in what is returned, and nowhere else.
 pub async fn create(request: TokenRequest) -> Result<Token, Error> {
-    let TokenRequest { kubeconfig, name, labels, expires } = request;
-    let client = client(kubeconfig.as_ref(), &SpaceName::root()).await?;
-    let facts = Api::<ConfigMap>::namespaced(client.clone(), FACTS_NAMESPACE).get(FACTS).await.map_err(Error::Facts)?;
-    let facts = facts.data.unwrap_or_default();
-    let fact = |key: &str| facts.get(key).cloned().ok_or(Error::Damaged);
-    let bytes = |key: &str| STANDARD.decode(fact(key)?).map_err(|_| Error::Damaged);
+    let root = Access::read(request.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
+    create_in(&root, request, Timestamp::now()).await
+}
+
+pub(crate) async fn create_in(root: &Client, request: TokenRequest, now: Timestamp) -> Result<Token, Error> {
+    let TokenRequest { kubeconfig: _, name, labels, expires } = request;
+    if !is_object_name(&name) {
+        return Err(Error::Name(name));
+    }
+    // A selector of labels is checked as labels are.
+    Selector::try_from(&LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() })?;
+    if expires > EXPIRES_MAX {
+        return Err(Error::Expires);
+    }
+    let end = now.saturating_add(expires).unwrap_or(Timestamp::MAX);
+    let facts = read_facts(root).await?;
+    let target = Api::<SyncTarget>::all(root.clone())
+        .get_opt(&name)
+        .await
+        .map_err(|error| Error::Request { operation: "look for a SyncTarget of this name", source: error.into() })?;
+    if target.is_some_and(|target| target.annotations().contains_key(AGENT_KEY_ANNOTATION)) {
+        return Err(Error::Enrolled(name));
+    }
+
     let key = SigningKey::from_seed(identity::random()?);
-    let token = Token {
-        name: name.clone(),
-        url: fact("url")?,
-        hub: fact("hub")?.parse().map_err(|_| Error::Damaged)?,
-        hub_key: bytes("hubKey")?,
-        ca: bytes("ca")?,
-        seed: key.seed().to_vec(),
-    };
-    let expires = Timestamp::now().saturating_add(expires).unwrap_or(Timestamp::MAX);
-    let expires = expires.round(jiff::Unit::Second).unwrap_or(expires);
     let spec = EnrolmentTokenSpec {
         target_name: name.clone(),
         labels,
-        expires: Time(expires),
+        expires: Time(end.round(jiff::Unit::Second).unwrap_or(end)),
         public_key: Some(STANDARD.encode(key.public().as_bytes())),
     };
     let object = EnrolmentToken::new(&name, spec);
-    match Api::<EnrolmentToken>::all(client).create(&PostParams::default(), &object).await {
-        Ok(_) => Ok(token),
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(Error::Exists(name)),
-        Err(error) => Err(Error::Refused(error)),
+    match Api::<EnrolmentToken>::all(root.clone()).create(&PostParams::default(), &object).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => return Err(Error::Exists(name)),
+        Err(error) => return Err(Error::Request { operation: "make the token", source: error.into() }),
     }
+    let Facts { hub, hub_key, ca, url } = facts;
+    Ok(Token { name, url, hub, hub_key, ca, seed: key.seed().to_vec() })
 }
 
 /// Says in the root space how agents reach and recognise this hub.
 pub(crate) async fn publish(root: &Client, identity: &Identity, url: &str) -> Result<(), kube::Error> {
-    let facts = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": FACTS, "namespace": FACTS_NAMESPACE},
-        "data": {
-            "url": url,
-            "hub": identity.hub.to_string(),
-            "hubKey": STANDARD.encode(identity.key.public().as_bytes()),
-            "ca": STANDARD.encode(identity.authority.certificate_der()),
-        },
-    });
+    let facts = Facts {
+        hub: identity.hub,
+        hub_key: identity.key.public().as_bytes().to_vec(),
+        ca: identity.authority.certificate_der().to_vec(),
+        url: url.to_owned(),
+    };
     let api = Api::<ConfigMap>::namespaced(root.clone(), FACTS_NAMESPACE);
-    api.patch(FACTS, &PatchParams::apply(FIELD_MANAGER_HUB).force(), &Patch::Apply(facts)).await.map(drop)
+    let params = PatchParams::apply(FIELD_MANAGER_HUB).force();
+    api.patch(FACTS, &params, &Patch::Apply(ConfigMap::from(&facts))).await.map(drop)
 }
+
+async fn read_facts(root: &Client) -> Result<Facts, Error> {
+    let found = Api::<ConfigMap>::namespaced(root.clone(), FACTS_NAMESPACE).get_opt(FACTS).await;
+    let found = found.map_err(|error| Error::Request {
+        operation: "ask the root space how agents reach the hub",
+        source: error.into(),
+    })?;
+    found.as_ref().and_then(Facts::of).ok_or(Error::Facts)
+}
+
+/// How agents reach and recognise a hub.
+#[derive(Debug, PartialEq, Eq)]
+struct Facts {
+    hub: HubId,
+    hub_key: Vec<u8>,
+    ca: Vec<u8>,
+    url: String,
+}
+
+impl Facts {
+    fn of(config_map: &ConfigMap) -> Option<Self> {
+        let data = config_map.data.as_ref()?;
+        let bytes = |key: &str| STANDARD.decode(data.get(key)?).ok();
+        Some(Self {
+            hub: data.get("hub")?.parse().ok()?,
+            hub_key: bytes("hubKey")?,
+            ca: bytes("ca")?,
+            url: data.get("url")?.clone(),
+        })
+    }
+}
+
+impl From<&Facts> for ConfigMap {
+    fn from(facts: &Facts) -> Self {
+        let Facts { hub, hub_key, ca, url } = facts;
+        let data = [
+            ("hub", hub.to_string()),
+            ("hubKey", STANDARD.encode(hub_key)),
+            ("ca", STANDARD.encode(ca)),
+            ("url", url.clone()),
+        ];
+        Self {
+            metadata: ObjectMeta {
+                name: Some(FACTS.to_owned()),
+                namespace: Some(FACTS_NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ..Self::default()
+        }
+    }
+}
+
+/// Whether an object can have this name: a DNS subdomain (RFC 1123), as Kubernetes asks of most kinds.
+pub(crate) fn is_object_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    text.len() <= NAME_BYTES_MAX && text.split('.').all(is_part)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

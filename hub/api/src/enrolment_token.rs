@@ -63,10 +63,11 @@ pub struct EnrolmentTokenStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUse {
-    /// The agent's public key.
+    /// The agent's Ed25519 public key, in standard base64.
     pub key: String,
-    /// The UID of the SyncTarget that was made.
-    pub target_uid: String,
+    /// The UID of the SyncTarget that the agent speaks for. Absent while that is being made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_uid: Option<String>,
     /// When.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]

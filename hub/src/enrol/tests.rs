@@ -1,57 +1,174 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use jiff::Timestamp;
-use tideline_api::{EnrolmentToken, EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
-use tideline_common::HubId;
-use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
+use kube::api::DeleteParams;
+use tideline_apiserver::ApiServer;
+use tideline_common::wire::v1::ClusterFacts;
 
 use super::*;
+use crate::token::create_in;
+use crate::token::tests::{HUB, Root, request as token_request};
 
-fn hub(n: u8) -> HubId {
-    format!("00000000-0000-4000-8000-{n:012}").parse().expect("a UUID")
+struct Site {
+    _server: std::sync::Arc<ApiServer>,
+    root: Client,
+    tokens: Api<EnrolmentToken>,
+    targets: Api<SyncTarget>,
 }
 
-fn token(used_by: Option<u8>) -> EnrolmentToken {
-    let spec = EnrolmentTokenSpec {
-        target_name: "store".to_owned(),
-        labels: BTreeMap::new(),
-        expires: Time(at(1_000)),
-        public_key: None,
+impl Site {
+    /// A root space that holds the token `store`.
+    async fn new() -> Self {
+        let Root { server, client } = Root::new().await;
+        let site =
+            Self { _server: server, tokens: Api::all(client.clone()), targets: Api::all(client.clone()), root: client };
+        site.token("store").await;
+        site
+    }
+
+    async fn token(&self, name: &str) -> VerifyingKey {
+        let labels = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
+        create_in(&self.root, token_request(name, labels), Timestamp::now()).await.unwrap();
+        token_key(&self.root, name).await.unwrap()
+    }
+
+    async fn enrol(&self, token: &str, agent: u8) -> Result<EnrolAnswer, String> {
+        enrol(&self.root, request(token, agent), HUB.parse().unwrap()).await.map_err(|refusal| refusal.message)
+    }
+}
+
+fn request(token: &str, agent: u8) -> EnrolRequest {
+    let cluster = Some("99999999-9999-4999-8999-999999999999".parse().unwrap());
+    let facts = ClusterFacts { cluster, ..ClusterFacts::default() };
+    EnrolRequest { token: token.to_owned(), agent_key: vec![agent; 32], hub: HUB.parse().unwrap(), facts }
+}
+
+fn key(agent: u8) -> String {
+    STANDARD.encode([agent; 32])
+}
+
+#[tokio::test]
+async fn enrolment_makes_a_target_that_carries_the_agents_key() {
+    let site = Site::new().await;
+    let answer = site.enrol("store", 7).await.unwrap();
+    let target = site.targets.get("store").await.unwrap();
+    assert_eq!(answer.name, "store");
+    assert_eq!(target.uid().unwrap(), answer.target.to_string());
+    assert_eq!(target.labels()["region"], "eu");
+    assert_eq!(target.annotations()[AGENT_KEY_ANNOTATION], key(7));
+    assert_eq!(target.annotations()[CLUSTER_ANNOTATION], "99999999-9999-4999-8999-999999999999");
+    let status = site.tokens.get("store").await.unwrap().status.unwrap();
+    assert!(status.used);
+    assert_eq!(status.used_by.unwrap().target_uid.unwrap(), answer.target.to_string());
+}
+
+#[tokio::test]
+async fn repeating_an_enrolment_writes_nothing_and_answers_alike() {
+    let site = Site::new().await;
+    let first = site.enrol("store", 7).await.unwrap();
+    let token = site.tokens.get("store").await.unwrap();
+    let target = site.targets.get("store").await.unwrap();
+    assert_eq!(site.enrol("store", 7).await.unwrap(), first);
+    assert_eq!(site.tokens.get("store").await.unwrap(), token);
+    assert_eq!(site.targets.get("store").await.unwrap(), target);
+}
+
+#[tokio::test]
+async fn of_two_agents_with_one_token_one_wins() {
+    let site = Site::new().await;
+    for round in 0..8 {
+        let name = format!("store-{round}");
+        site.token(&name).await;
+        let (one, other) = tokio::join!(site.enrol(&name, 7), site.enrol(&name, 8));
+        assert_eq!(u8::from(one.is_ok()) + u8::from(other.is_ok()), 1, "{one:?} {other:?}");
+        let winner = if one.is_ok() { 7 } else { 8 };
+        assert_eq!(site.targets.get(&name).await.unwrap().annotations()[AGENT_KEY_ANNOTATION], key(winner));
+    }
+}
+
+#[tokio::test]
+async fn one_agent_that_asks_twice_at_once_gets_one_target() {
+    let site = Site::new().await;
+    let (one, other) = tokio::join!(site.enrol("store", 7), site.enrol("store", 7));
+    assert_eq!(one.unwrap(), other.unwrap());
+}
+
+#[tokio::test]
+async fn a_crash_between_any_two_writes_is_taken_up_by_the_same_agent_only() {
+    let site = Site::new().await;
+    // After the first write.
+    let edge_request = request("store", 7);
+    let edge = Edge {
+        tokens: site.tokens.clone(),
+        targets: site.targets.clone(),
+        request: &edge_request,
+        hub: HUB.parse().unwrap(),
     };
-    let used_by = used_by.map(|key| TokenUse {
-        key: STANDARD.encode([key; 32]),
-        target_uid: String::new(),
-        at: None,
-    });
-    let status = EnrolmentTokenStatus { used: used_by.is_some(), used_by, ..EnrolmentTokenStatus::default() };
-    EnrolmentToken { status: Some(status), ..EnrolmentToken::new("store", spec) }
+    let token = site.tokens.get("store").await.unwrap();
+    let claimed = edge.record(token, None, Timestamp::now()).await.map_err(|_| "refused").unwrap();
+    assert!(site.enrol("store", 8).await.is_err());
+    // After the second.
+    let made = edge.make(&TokenState::from(&claimed).target).await.map_err(|_| "refused").unwrap();
+    assert!(site.enrol("store", 8).await.is_err());
+    assert_eq!(site.enrol("store", 7).await.unwrap().target.to_string(), made.uid().unwrap());
 }
 
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).expect("a time")
+#[tokio::test]
+async fn a_deleted_target_is_not_made_again_by_the_token_it_came_from() {
+    let site = Site::new().await;
+    site.enrol("store", 7).await.unwrap();
+    site.targets.delete("store", &DeleteParams::default()).await.unwrap();
+    let refused = site.enrol("store", 7).await.unwrap_err();
+    assert!(refused.contains("was deleted"), "{refused}");
+    // Nor is one that somebody made in its place.
+    site.targets.create(&PostParams::default(), &SyncTarget::new("store", SyncTargetSpec::default())).await.unwrap();
+    assert!(site.enrol("store", 7).await.is_err());
+    assert!(site.targets.get_opt("store").await.unwrap().is_some_and(|target| target.annotations().is_empty()));
 }
 
-fn check(used_by: Option<u8>, key: u8, for_hub: u8, second: i64, admitted: bool) {
-    let request = EnrolRequest {
-        token: "store".to_owned(),
-        agent_key: vec![key; 32],
-        hub: hub(for_hub),
-        facts: ClusterFacts::default(),
-    };
-    let decision = decide(&token(used_by), &request, hub(1), at(second));
-    assert_eq!(decision == Decision::Admit, admitted, "{decision:?}");
+#[tokio::test]
+async fn a_name_that_is_taken_costs_nobody_the_token() {
+    let site = Site::new().await;
+    let mut taken = SyncTarget::new("store", SyncTargetSpec::default());
+    taken.annotations_mut().insert(AGENT_KEY_ANNOTATION.to_owned(), key(9));
+    site.targets.create(&PostParams::default(), &taken).await.unwrap();
+    let refused = site.enrol("store", 7).await.unwrap_err();
+    assert!(refused.contains("delete it, or make a token of another name"), "{refused}");
+    assert!(!site.tokens.get("store").await.unwrap().status.unwrap_or_default().used);
+    site.targets.delete("store", &DeleteParams::default()).await.unwrap();
+    site.enrol("store", 7).await.unwrap();
 }
 
-#[test]
-fn token_is_good_once_until_it_expires() {
-    check(None, 7, 1, 999, true);
-    check(None, 7, 1, 1_000, false);
-    check(None, 7, 2, 0, false);
+#[tokio::test]
+async fn a_target_made_by_hand_waits_for_its_agent() {
+    let site = Site::new().await;
+    let mut by_hand = SyncTarget::new("store", SyncTargetSpec::default());
+    by_hand.labels_mut().insert("tier".to_owned(), "shop".to_owned());
+    let by_hand = site.targets.create(&PostParams::default(), &by_hand).await.unwrap();
+    let answer = site.enrol("store", 7).await.unwrap();
+    assert_eq!(answer.target.to_string(), by_hand.uid().unwrap());
+    let target = site.targets.get("store").await.unwrap();
+    assert_eq!(target.labels()["tier"], "shop");
+    assert_eq!(target.annotations()[AGENT_KEY_ANNOTATION], key(7));
 }
 
-#[test]
-fn used_token_admits_only_the_agent_that_used_it_however_late() {
-    check(Some(7), 7, 1, 999, true);
-    check(Some(7), 7, 1, 5_000, true);
-    check(Some(7), 8, 1, 999, false);
+#[tokio::test]
+async fn names_from_the_network_reach_no_other_path() {
+    let site = Site::new().await;
+    let name_of_a_path = ["../synctargets/store", "store/status", "store?watch=true", "", "..", "store#", "STORE"];
+    for name in name_of_a_path {
+        assert!(token_key(&site.root, name).await.is_none(), "{name}");
+        let refused = site.enrol(name, 7).await.unwrap_err();
+        assert!(refused.contains("knows no such token"), "{name}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn an_expired_token_is_refused() {
+    let site = Site::new().await;
+    let two_hours_ago = Timestamp::now() - Duration::from_hours(2);
+    create_in(&site.root, token_request("late", BTreeMap::new()), two_hours_ago).await.unwrap();
+    let refused = site.enrol("late", 7).await.unwrap_err();
+    assert!(refused.contains("has expired"), "{refused}");
+    assert!(site.targets.get_opt("late").await.unwrap().is_none());
 }

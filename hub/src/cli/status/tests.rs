@@ -1,0 +1,175 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn target(name: &str, status: &Value) -> Value {
+    json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "SyncTarget",
+        "metadata": {"name": name}, "spec": {}, "status": status,
+    })
+}
+
+fn ready(name: &str) -> Value {
+    let status = json!({
+        "phase": "Ready", "agentVersion": "0.1.0", "kubernetesVersion": "v1.35.4",
+        "lastContact": "2026-03-01T09:59:48Z",
+    });
+    target(name, &status)
+}
+
+fn rollup(source: &Value, counts: &Value, worst: &Value) -> Value {
+    json!({"metadata": {"name": "r"}, "source": source, "counts": counts, "worst": worst})
+}
+
+fn deployment(counts: &Value, worst: &Value) -> Value {
+    let source = json!({
+        "space": "default", "apiGroup": "apps", "kind": "Deployment", "namespace": "shop", "name": "storefront",
+        "uid": "u", "generation": 3,
+    });
+    rollup(&source, counts, worst)
+}
+
+fn check(targets: Vec<Value>, rollups: Vec<Value>, expected: &Expect) {
+    let now = "2026-03-01T10:00:00Z".parse().unwrap();
+    expected.assert_eq(&Status::of("default", targets, rollups).unwrap().text(now));
+}
+
+#[test]
+fn a_hub_without_clusters_says_how_one_joins() {
+    check(
+        vec![],
+        vec![],
+        &expect![[r"
+        No cluster has joined yet. Let one join with the output of: tideline-hub token create NAME
+
+        Nothing of the space default is placed on a cluster.
+    "]],
+    );
+}
+
+#[test]
+fn columns_are_as_wide_as_what_is_in_them() {
+    let namespace = json!({"space": "default", "apiGroup": "", "kind": "Namespace", "name": "shop", "uid": "n"});
+    let all = json!({"expected": 312, "reported": 312, "applied": 312, "ready": 312});
+    let rollups = vec![deployment(&all, &json!([])), rollup(&namespace, &all, &json!([]))];
+    check(
+        vec![ready("store-0002"), ready("a-store-with-a-longer-name")],
+        rollups,
+        &expect![[r"
+        TARGET                       PHASE   AGENT   KUBERNETES   LAST CONTACT
+        a-store-with-a-longer-name   Ready   0.1.0   v1.35.4      12s ago
+        store-0002                   Ready   0.1.0   v1.35.4      12s ago
+
+        KIND              NAMESPACE   NAME         EXPECTED   APPLIED   READY   PROGRESSING   FAILED   WITHHELD   DELETING   STALE   UNKNOWN
+        Namespace         -           shop         312        312       312     0             0        0          0          0       0
+        Deployment.apps   shop        storefront   312        312       312     0             0        0          0          0       0
+    "]],
+    );
+}
+
+#[test]
+fn what_is_stale_or_failed_is_said_below() {
+    let stale = json!({"phase": "Stale", "agentVersion": "0.1.0", "lastContact": "2026-03-01T03:00:00Z"});
+    let targets =
+        vec![ready("store-0001"), target("store-0002", &stale), target("store-0003", &json!({"phase": "Pending"}))];
+    let counts = json!({"expected": 3, "reported": 2, "applied": 1, "failed": 1, "stale": 1, "unknown": 1});
+    let worst = json!([
+        {"target": "store-0001", "reason": "Conflict", "message": "spec.replicas belongs to\nkubectl\u{1b}[2J"},
+        {"target": "store-0002", "reason": "Stale", "message": ""},
+    ]);
+    check(
+        targets,
+        vec![deployment(&counts, &worst)],
+        &expect![[r"
+        TARGET       PHASE     AGENT   KUBERNETES   LAST CONTACT
+        store-0001   Ready     0.1.0   v1.35.4      12s ago
+        store-0002   Stale     0.1.0   -            7h ago
+        store-0003   Pending   -       -            -
+
+        KIND              NAMESPACE   NAME         EXPECTED   APPLIED   READY   PROGRESSING   FAILED   WITHHELD   DELETING   STALE   UNKNOWN
+        Deployment.apps   shop        storefront   3          1         0       0             1        0          0          1       1
+
+        store-0002: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-0003: it enrolled, and its agent has not opened a session yet.
+        Deployment.apps shop/storefront on store-0001: Conflict: spec.replicas belongs to kubectl [2J
+    "]],
+    );
+}
+
+#[test]
+fn a_long_tail_of_trouble_is_counted() {
+    let targets = (0..13).map(|n| target(&format!("store-{n:02}"), &json!({"phase": "Stale"}))).collect();
+    check(
+        targets,
+        vec![],
+        &expect![[r"
+        TARGET     PHASE   AGENT   KUBERNETES   LAST CONTACT
+        store-00   Stale   -       -            -
+        store-01   Stale   -       -            -
+        store-02   Stale   -       -            -
+        store-03   Stale   -       -            -
+        store-04   Stale   -       -            -
+        store-05   Stale   -       -            -
+        store-06   Stale   -       -            -
+        store-07   Stale   -       -            -
+        store-08   Stale   -       -            -
+        store-09   Stale   -       -            -
+        store-10   Stale   -       -            -
+        store-11   Stale   -       -            -
+        store-12   Stale   -       -            -
+
+        Nothing of the space default is placed on a cluster.
+
+        store-00: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-01: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-02: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-03: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-04: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-05: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-06: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-07: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-08: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        store-09: not heard of in time; what it last reported is counted as stale. Is its agent running, and can it reach the hub?
+        … and 3 more; --output json shows all.
+    "]],
+    );
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_shown_by_its_name() {
+    let broken = json!({"metadata": {"name": "broken"}, "spec": 1});
+    let newer = target("newer", &json!({"phase": "Hibernating"}));
+    check(
+        vec![broken, newer],
+        vec![],
+        &expect![[r"
+        TARGET   PHASE     AGENT   KUBERNETES   LAST CONTACT
+        broken   Unknown   -       -            -
+        newer    Unknown   -       -            -
+
+        Nothing of the space default is placed on a cluster.
+    "]],
+    );
+}
+
+#[test]
+fn json_has_the_rollups_as_the_hub_sends_them() {
+    let sent = deployment(&json!({"expected": 1, "new": 7}), &json!([]));
+    let status = Status::of("default", vec![ready("store")], vec![sent.clone()]).unwrap();
+    assert_eq!(status.json()["rollups"], json!([sent]));
+    expect![[r#"[{"agentVersion":"0.1.0","kubernetesVersion":"v1.35.4","lastContact":"2026-03-01T09:59:48Z","name":"store","phase":"Ready"}]"#]].assert_eq(&status.json()["targets"].to_string());
+}
+
+#[test]
+fn ages_are_in_the_unit_that_says_most() {
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let ages: Vec<_> = [-5, 0, 119, 120, 7_199, 7_200, 172_799, 172_800]
+        .map(|age| ago(Timestamp::from_second(1_000_000 - age).unwrap(), now))
+        .into();
+    expect!["0s ago, 0s ago, 119s ago, 2m ago, 119m ago, 2h ago, 47h ago, 2d ago"].assert_eq(&ages.join(", "));
+}
+
+#[test]
+fn continue_tokens_are_encoded() {
+    assert_eq!(percent_encoded("a+b/c=&~"), "a%2Bb%2Fc%3D%26~");
+}
