@@ -90,7 +90,8 @@ impl Journal {
         };
         let engine = Arc::new(engine);
         let (queue, batches) = mpsc::channel(QUEUE_MAX);
-        let (on_exit, done) = std::sync::mpsc::channel();
+        // Nothing is ever sent: the receiver learns of the thread's end by the sender's drop.
+        let (on_exit, done) = std::sync::mpsc::sync_channel(0);
         let writer = Writer { engine: Arc::clone(&engine), batches, on_exit };
         std::thread::Builder::new()
             .name("journal".to_owned())

@@ -156,6 +156,7 @@ impl Agent {
         let journal = Arc::new(journal);
         let kinds = Arc::new(Kinds::new(client.clone()));
         let mut registry = Registry::default();
+        health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
         let health = Health::new();
         let parts = Parts {
             executor: Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _),

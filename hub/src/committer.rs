@@ -1,6 +1,7 @@
 //! The one task that writes the ledger: takes what is to be persisted, writes it, and makes it visible.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::engine::{Engine, SessionRecord, Work};
-use crate::ledger::{self, Ledger};
+use crate::ledger::{self, Batch, Ledger};
 use crate::link::core::Config;
 use crate::shared::Shared;
 
 /// What every session key begins with; the rest is the target id, the value the number in decimal.
 const SESSION_PREFIX: &str = "session/";
+/// How long a revision can be read and watched from, at least: as a kube-apiserver on etcd has it by default.
+const HISTORY: Duration = Duration::from_mins(5);
 /// Keys read at once when the ledger is loaded.
 const LOAD_PAGE: usize = 1_000;
 
@@ -37,8 +40,7 @@ pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration) ->
     let ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
     let mut sessions = BTreeMap::new();
     for (key, value) in read_all(store, SESSION_PREFIX).await? {
-        let (target, session) =
-            parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
+        let (target, session) = parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
         sessions.insert(target, session);
     }
     Ok(Engine::new(config, settle, ledger, sessions))
@@ -52,7 +54,7 @@ pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: Cancell
             engine.tick(now);
             engine.work(now)
         });
-        if work.batch.is_some() || !work.sessions.is_empty() {
+        if !work.is_empty() {
             // Not raced with the shutdown: a write that was begun is seen through.
             if !persist(store.as_ref(), &work, &shutdown).await {
                 return Ok(());
@@ -83,7 +85,7 @@ async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -
 }
 
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
-    for chunk in work.batch.iter().flat_map(|batch| batch.chunks()) {
+    for chunk in work.batch.iter().flat_map(Batch::chunks) {
         let ops = chunk.iter().map(|write| match &write.value {
             Some(value) => Op::Put(write.key.clone().into(), value.clone().into()),
             None => Op::Delete(write.key.clone().into()),
@@ -93,9 +95,9 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
     for sessions in work.sessions.chunks(MAX_COMMIT_OPS) {
         // A later number of the same target is the only one that counts, and a commit names a key once.
         let last: BTreeMap<_, _> = sessions.iter().map(|SessionRecord { target, session }| (target, session)).collect();
-        let ops = last.into_iter().map(|(target, session)| {
-            Op::Put(format!("{SESSION_PREFIX}{target}").into(), session.to_string().into())
-        });
+        let ops = last
+            .into_iter()
+            .map(|(target, session)| Op::Put(format!("{SESSION_PREFIX}{target}").into(), session.to_string().into()));
         commit(store, ops.collect()).await?;
     }
     Ok(())
@@ -105,6 +107,24 @@ async fn commit(store: &dyn Store, ops: Vec<Op>) -> Result<(), StoreError> {
     match store.commit(Commit { compare: Vec::new(), ops }).await? {
         CommitOutcome::Committed(_) => Ok(()),
         CommitOutcome::Conflict { .. } => unreachable!("a commit without compares has no conflict"),
+    }
+}
+
+/// Forgets history that no reader should still need, until `shutdown`. A store that does not move is left alone.
+pub(crate) async fn compact(store: Arc<dyn Store>, shutdown: CancellationToken) -> Result<(), Infallible> {
+    let mut keep = store.revision();
+    let mut compacted = keep;
+    loop {
+        if shutdown.run_until_cancelled(tokio::time::sleep(HISTORY)).await.is_none() {
+            return Ok(());
+        }
+        if keep > compacted {
+            match store.compact(keep).await {
+                Ok(()) => compacted = keep,
+                Err(error) => warn!(error = exit::chain(&error), "cannot compact the store; trying again later"),
+            }
+        }
+        keep = store.revision();
     }
 }
 

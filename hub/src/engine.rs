@@ -16,12 +16,10 @@ mod targets;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{
-    BodiesAnswer, Body, BodyWanted, Refusal, RefusalKind, ReportedRequest,
-};
 use tideline_common::limits::BODY_BATCH_BYTES_MAX;
-use tideline_common::{Digest, Monotonic, ObjectKey, SessionNumber, TargetId};
+use tideline_common::rollup::Freshness;
+use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted, Refusal, RefusalKind, ReportedRequest};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, TargetId};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -33,7 +31,7 @@ use crate::summary::Summary;
 
 pub use outline::{ReportLine, SourceOutline};
 pub use sources::{SourceSeen, Sources, status_digest};
-pub use targets::{TargetOutline, TargetRecord, Targets};
+pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 
 /// An answer to a request on the link.
 pub type Answer = Result<Reply, Refusal>;
@@ -43,6 +41,15 @@ pub type Answer = Result<Reply, Refusal>;
 pub struct Work {
     pub batch: Option<Batch>,
     pub sessions: Vec<SessionRecord>,
+    /// What acknowledges the batch's confirmed removals: the agent forgets them then.
+    acknowledgements: Vec<(RequestId, Answer)>,
+}
+
+impl Work {
+    /// Whether [`Engine::committed`] has anything to do with it.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_none() && self.sessions.is_empty() && self.acknowledgements.is_empty()
+    }
 }
 
 /// A session number that is being given.
@@ -63,6 +70,10 @@ pub struct Engine {
     pub(crate) sources: Sources,
     changes: Vec<Change>,
     sessions: Vec<SessionRecord>,
+    /// Answers to reports that are held until the removals confirmed so far are persisted.
+    acknowledgements: Vec<(RequestId, Answer)>,
+    /// Removals are confirmed in `changes`, or in what is being persisted.
+    confirming: (bool, bool),
     waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
     next_request: u64,
     timer: Option<Monotonic>,
@@ -96,6 +107,8 @@ impl Engine {
             sources: Sources::default(),
             changes: Vec::new(),
             sessions: Vec::new(),
+            acknowledgements: Vec::new(),
+            confirming: (false, false),
             waiting: HashMap::new(),
             next_request: 0,
             timer: None,
@@ -107,18 +120,27 @@ impl Engine {
 
     /// Whether there is something to persist, besides what placement may say.
     pub fn has_work(&self) -> bool {
-        !self.changes.is_empty() || !self.sessions.is_empty()
+        !self.changes.is_empty() || !self.sessions.is_empty() || !self.acknowledgements.is_empty()
     }
 
     /// Takes what is to be persisted. Only one may be under way.
     pub fn work(&mut self, now: Monotonic) -> Work {
         self.changes.extend(self.index.drain(now));
         let batch = (!self.changes.is_empty()).then(|| self.ledger.plan(std::mem::take(&mut self.changes)));
-        Work { batch: batch.filter(|batch| !batch.is_empty()), sessions: std::mem::take(&mut self.sessions) }
+        self.confirming = (false, self.confirming.0);
+        Work {
+            batch: batch.filter(|batch| !batch.is_empty()),
+            sessions: std::mem::take(&mut self.sessions),
+            acknowledgements: std::mem::take(&mut self.acknowledgements),
+        }
     }
 
     /// What was taken is persisted: makes it visible, and answers who waits for it.
     pub fn committed(&mut self, now: Monotonic, work: Work) {
+        self.confirming.1 = false;
+        for (id, answer) in work.acknowledgements {
+            self.respond(id, answer);
+        }
         if let Some(batch) = work.batch {
             match self.ledger.commit(batch) {
                 Ok(committed) => {
@@ -154,6 +176,11 @@ impl Engine {
         self.waiting.insert(id, sender);
         self.step(now, link::Event::Requested { id, target, request });
         (id, receiver)
+    }
+
+    /// Lets go of everybody who waits for an answer: the hub stops.
+    pub fn stop(&mut self) {
+        self.waiting.clear();
     }
 
     /// The one who asked went away, answered or not.
@@ -257,7 +284,7 @@ impl Engine {
 
     /// A space shows an object.
     pub fn source_seen(&mut self, id: SourceId, seen: SourceSeen) {
-        if self.sources.put(id.clone(), seen) {
+        if self.sources.put(&id, seen) {
             self.dirty_sources.insert(id);
             self.version += 1;
         }
@@ -275,12 +302,17 @@ impl Engine {
         let mut effects = link::Effects::new();
         self.link.step(now, &self.ledger, event, &mut effects);
         for effect in effects {
-            self.execute(now, effect);
+            self.execute(effect);
         }
     }
 
-    fn execute(&mut self, now: Monotonic, effect: link::Effect) {
+    fn execute(&mut self, effect: link::Effect) {
         match effect {
+            link::Effect::Respond { id, answer: Ok(answer @ link::Answer::Reported(_)) }
+                if self.confirming != (false, false) =>
+            {
+                self.acknowledgements.push((id, Ok(Reply::Core(answer))));
+            }
             link::Effect::Respond { id, answer } => self.respond(id, answer.map(Reply::Core)),
             link::Effect::StoreSession { target, session, facts } => {
                 self.targets.facts(target, facts);
@@ -288,7 +320,7 @@ impl Engine {
             }
             link::Effect::RaiseEpoch { target, proven } => {
                 warn!(%target, proven = %proven.version, "a target proves history that this hub has lost");
-                self.targets.history_lost(target);
+                self.targets.problem(target, Reason::HistoryLost);
                 self.dirty_targets.insert(target);
                 self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
             }
@@ -298,20 +330,22 @@ impl Engine {
             }
             link::Effect::Report { target, report } => self.report(target, *report),
             link::Effect::Heard { target, in_sync } => {
-                if self.targets.heard(target, now, in_sync) {
-                    info!(%target, "target is heard from");
+                let contact = if in_sync { Contact::InSync } else { Contact::OutOfSync };
+                if self.targets.heard(target, contact) {
+                    info!(%target, in_sync, "target is heard from");
                     self.freshness_changed(target);
                 }
             }
             link::Effect::Stale(target) => {
-                self.targets.silent(target);
-                warn!(%target, "target is stale: not heard from within its deadline");
+                if self.targets.heard(target, Contact::Silent) {
+                    warn!(%target, "target is stale: nothing that says it is in sync within its deadline");
+                }
                 self.freshness_changed(target);
             }
             link::Effect::Quarantined { target, cluster } => {
                 let cluster = cluster.as_ref().map_or("", |uid| uid.as_str());
                 warn!(%target, cluster, "an identity is used from another cluster than the one that enrolled");
-                self.targets.quarantined(target);
+                self.targets.problem(target, Reason::Quarantined);
                 self.dirty_targets.insert(target);
             }
             link::Effect::SetTimer(at) => self.timer = Some(self.timer.map_or(at, |timer| timer.min(at))),
@@ -340,6 +374,7 @@ impl Engine {
         for key in &taken.changed {
             self.dirty_sources.extend(self.sources_at(target, key));
         }
+        self.confirming.0 |= !taken.confirmed.is_empty();
         self.changes.extend(taken.confirmed.into_iter().map(|tombstone| Change::Confirm(target, tombstone)));
         self.version += 1;
     }

@@ -37,7 +37,9 @@ pub enum Error {
     Io { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("{path} cannot be read as this hub's identity; restore it from a backup: agents trust no other")]
     Damaged { path: PathBuf },
-    #[error("{path} has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one")]
+    #[error(
+        "{path} has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one"
+    )]
     Schema { path: PathBuf, found: u32 },
     #[error(transparent)]
     Certificate(#[from] certificates::Error),
@@ -86,7 +88,8 @@ impl Identity {
     }
 
     fn create(dir: &Path, path: &Path) -> Result<Self, Error> {
-        let hub = HubId::from_uuid(Uuid::from_bytes(uuid::Builder::from_random_bytes(random()?).into_uuid().into_bytes()));
+        let hub =
+            HubId::from_uuid(Uuid::from_bytes(uuid::Builder::from_random_bytes(random()?).into_uuid().into_bytes()));
         let identity = Self {
             hub,
             key: SigningKey::from_seed(random()?),

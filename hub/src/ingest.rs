@@ -1,7 +1,6 @@
 //! Tells the engine what spaces hold. Reads events, decodes what the hub itself understands, decides nothing.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -60,7 +59,7 @@ impl Ingest {
 
     fn take(&mut self, event: SourceEvent) {
         match event {
-            SourceEvent::Object { of, object } => self.object(&of, object),
+            SourceEvent::Object { of, object } => self.object(&of, &object),
             SourceEvent::Deleted { of, key, uid } => self.deleted(&of, &key, uid),
             SourceEvent::Listed(of) | SourceEvent::Gone(of) => {
                 self.shared.ingest(|engine, now| listed(engine, now, &of));
@@ -76,32 +75,31 @@ impl Ingest {
         }
     }
 
-    fn object(&self, of: &SpaceResource, object: Arc<Value>) {
+    fn object(&self, of: &SpaceResource, object: &Value) {
         let name = || object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         match role(of) {
-            Role::Targets => match decode::<SyncTarget>(Value::clone(&object)) {
+            Role::Targets => match decode::<SyncTarget>(object.clone()) {
                 Ok(target) => self.target(&target),
                 Err(error) => warn!(error = exit::chain(&error), "a SyncTarget cannot be read"),
             },
             Role::Locations => {
-                let decoded = decode::<Location>(Value::clone(&object)).map_err(|error| error.to_string());
+                let decoded = decode::<Location>(object.clone()).map_err(|error| error.to_string());
                 let selector = decoded.and_then(|location| {
                     Selector::try_from(&location.spec.instance_selector).map_err(|error| exit::chain(&error))
                 });
                 let labels = labels(&object["metadata"]["labels"]);
                 self.shared.ingest(|engine, _| engine.index.apply_location(&name(), labels, selector));
             }
-            Role::Spaces => self.space(&object, &name()),
+            Role::Spaces => self.space(object, &name()),
             Role::Placements => {
-                let Some(uid) = uid(&object) else { return };
-                let rule = decode::<Placement>(Value::clone(&object))
-                    .map_err(|error| error.to_string())
-                    .and_then(|placement| {
+                let Some(uid) = uid(object) else { return };
+                let rule =
+                    decode::<Placement>(object.clone()).map_err(|error| error.to_string()).and_then(|placement| {
                         PlacementRule::try_from(&placement.spec).map_err(|error| exit::chain(&error))
                     });
                 self.shared.ingest(|engine, _| engine.index.apply_placement(&of.space, &name(), uid, rule));
             }
-            Role::Objects => self.source(of, &object),
+            Role::Objects => self.source(of, object),
             Role::Other => {}
         }
     }
@@ -109,11 +107,7 @@ impl Ingest {
     fn source(&self, of: &SpaceResource, object: &Value) {
         match clean::read(object) {
             Ok(source) => {
-                let id = SourceId {
-                    space: of.space.clone(),
-                    resource: of.resource.clone(),
-                    uid: source.uid.clone(),
-                };
+                let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid: source.uid.clone() };
                 let seen = SourceSeen::of(object);
                 self.shared.ingest(|engine, _| {
                     engine.index.apply(&of.space, &of.resource, source);

@@ -22,6 +22,8 @@ use tracing::{debug, warn};
 const CONNECTIONS_MAX: usize = 20_000;
 /// How long a client may take for its handshake, and for the head of each request.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long requests that are under way may take once the hub stops; watches would take for ever.
+const DRAIN: Duration = Duration::from_secs(3);
 /// How long to wait after the system refuses a connection, which it does when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -94,5 +96,5 @@ async fn connection(stream: TcpStream, acceptor: &TlsAcceptor, router: Router, s
         _ended = connection.as_mut() => return,
         () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
     }
-    let _ended = connection.await;
+    let _ended = timeout(DRAIN, connection).await;
 }

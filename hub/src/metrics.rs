@@ -5,13 +5,15 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tideline_common::rollup::Freshness;
+use tideline_runtime::health;
 
 use crate::shared::Shared;
 
 /// The hub's registry.
 pub(crate) fn registry(shared: &Shared) -> Registry {
-    let mut registry = Registry::with_prefix("tideline_hub");
-    registry.register_collector(Box::new(State(shared.clone())));
+    let mut registry = Registry::default();
+    health::register_process(&mut registry, "hub", env!("CARGO_PKG_VERSION"));
+    registry.sub_registry_with_prefix("tideline_hub").register_collector(Box::new(State(shared.clone())));
     registry
 }
 
@@ -53,7 +55,12 @@ impl Collector for State {
             ("ledger_revision", "The last commit of the ledger", i64::try_from(revision.0).unwrap_or(i64::MAX)),
         ] {
             let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, prometheus_client::metrics::MetricType::Gauge)?)?;
+            gauge.encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                prometheus_client::metrics::MetricType::Gauge,
+            )?)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use http::Uri;
 use crate::placement::SETTLE;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
-const HEALTH_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+const HEALTH_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8444);
 /// Two lost long polls of 45 s, and the way back.
 const STALE_AFTER: Duration = Duration::from_mins(2);
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +17,9 @@ use tideline_runtime::{Shutdown, TaskError, tls};
 use tideline_store::{SqliteStore, Store};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use uuid::Uuid;
 
+use crate::engine::Engine;
 use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
@@ -63,8 +66,14 @@ pub enum Error {
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     tls::install_provider();
     let dir = &options.data_dir;
-    fs::create_dir_all(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })?;
-    let store: Arc<dyn Store> = SqliteStore::open(dir).map_err(Error::Store)?;
+    // It will hold Secrets of every space.
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|source| Error::DataDir { path: dir.clone(), source })?;
+    let engine = SqliteStore::open(dir).map_err(Error::Store)?;
+    let store: Arc<dyn Store> = Arc::clone(&engine) as _;
     let identity = Identity::open(dir)?;
     let listener = listener::bind(options.listen).await?;
     let health_listener = health::bind(options.health_listen).await?;
@@ -72,7 +81,10 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let url = options.public_url.clone().unwrap_or_else(|| link_http::default_url(address));
 
     let poll = PollSettings { stale_after_seconds: options.stale_after.as_secs(), ..Config::default().poll };
-    let shared = Shared::new(committer::load(store.as_ref(), Config { poll }, options.settle).await?);
+    let shared = Shared::new(
+        committer::load(store.as_ref(), Config { poll, memory: Uuid::new_v4().as_u64_pair().0 }, options.settle)
+            .await?,
+    );
     let server = ApiServer::new(Arc::clone(&store), tideline_apiserver::Config::default()).await?;
     for space in SPACES {
         server.create_space(space, space_config(space, &shared)).await?;
@@ -87,7 +99,9 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
     run.spawn("ingest", ingesting.run(EmbeddedSource::new(&server), run.token().clone()));
     run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), run.token().clone()));
-    let clients = SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();
+    run.spawn("compactor", committer::compact(Arc::clone(&store), run.token().clone()));
+    let clients =
+        SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();
     run.spawn("statuses", statuses::run(shared.clone(), clients, run.token().clone()));
     run.spawn("health", health::serve(health_listener, health, metrics, run.token().clone()));
 
@@ -100,13 +114,18 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     run.spawn("listener", listener::serve(listener, tls, router, run.token().clone()));
     info!(url, data_dir = %dir.display(), "the hub serves");
 
+    run.token().cancelled().await;
+    shared.read_mut(Engine::stop);
     let ended = run.finished().await;
     server.shutdown().await;
+    // Others may still hold it, such as a connection that was cut off; the next run is not to wait for them.
+    engine.close().await;
     Ok(ended?)
 }
 
 fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
-    let crds = if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
+    let crds =
+        if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
     let virtual_resources =
         if space == SpaceName::root().as_str() { Vec::new() } else { virtual_resources::all(shared) };

@@ -26,12 +26,22 @@ pub struct SpaceResource {
 /// Until `Listed`, absence says nothing. `Object` and `Deleted` come at any time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceEvent {
-    Object { of: SpaceResource, object: Arc<Value> },
-    Deleted { of: SpaceResource, key: ObjectKey, uid: Uid },
+    Object {
+        of: SpaceResource,
+        object: Arc<Value>,
+    },
+    Deleted {
+        of: SpaceResource,
+        key: ObjectKey,
+        uid: Uid,
+    },
     /// Everything that is there has come since `Lost`; what has not come is gone.
     Listed(SpaceResource),
     /// The resource cannot be read, or is about to be read anew. What was known stays.
-    Lost { of: SpaceResource, why: String },
+    Lost {
+        of: SpaceResource,
+        why: String,
+    },
     /// The resource is gone with its definition, and all its objects before it.
     Gone(SpaceResource),
 }

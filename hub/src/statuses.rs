@@ -1,4 +1,4 @@
-//! Writes what came back into the spaces: the status of sources that are placed once, and of SyncTargets.
+//! Writes what came back into the spaces: the status of sources that are placed once, and of the hub's own kinds.
 //!
 //! Level-triggered: a dirty mark says only "look again". What is there already is not written, so a hub that restarts
 //! writes nothing.
@@ -10,8 +10,8 @@ use http::{Method, Request};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
-use tideline_common::{FIELD_MANAGER_HUB, SpaceName, TargetId};
 use tideline_common::rollup::Freshness;
+use tideline_common::{FIELD_MANAGER_HUB, Reason, SpaceName, TargetId};
 use tideline_runtime::{Backoff, exit};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -21,14 +21,18 @@ use crate::placement::SourceId;
 use crate::shared::Shared;
 
 /// How often a SyncTarget's lastContact is written while nothing else changes.
-const CONTACT_PERIOD: Duration = Duration::from_secs(600);
+const CONTACT_PERIOD: Duration = Duration::from_mins(10);
 
 /// Clients of the spaces that statuses are written into.
 pub(crate) type Clients = BTreeMap<SpaceName, Client>;
 
 /// Writes until `shutdown`.
-pub(crate) async fn run(shared: Shared, clients: Clients, shutdown: CancellationToken) -> Result<(), std::convert::Infallible> {
-    let mut writer = Writer { shared, clients, targets: BTreeMap::new(), placements: BTreeMap::new() };
+pub(crate) async fn run(
+    shared: Shared,
+    clients: Clients,
+    shutdown: CancellationToken,
+) -> Result<(), std::convert::Infallible> {
+    let mut writer = Writer { shared, clients, targets: BTreeMap::new(), described: BTreeMap::new() };
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     loop {
         let all_written = writer.pass().await;
@@ -51,8 +55,16 @@ struct Writer {
     clients: Clients,
     /// What was last written of each target, without the time of contact.
     targets: BTreeMap<TargetId, Value>,
-    /// What was last written of each Placement.
-    placements: BTreeMap<(SpaceName, String), Value>,
+    /// What was last written of each Placement and Location.
+    described: BTreeMap<Described, Value>,
+}
+
+/// An object of the hub's own kinds whose status describes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Described {
+    space: SpaceName,
+    resource: &'static str,
+    name: String,
 }
 
 /// A status that is to be written.
@@ -86,8 +98,8 @@ impl Writer {
                 failed_targets.push(target);
             }
         }
-        let placements = self.write_placements().await;
-        let done = failed_sources.is_empty() && failed_targets.is_empty() && placements;
+        let described = self.write_described().await;
+        let done = failed_sources.is_empty() && failed_targets.is_empty() && described;
         self.shared.read_mut(|engine| engine.dirty_again(failed_sources, failed_targets));
         done
     }
@@ -111,28 +123,27 @@ impl Writer {
         patch(client, &path, "application/json-patch+json", &json!([test, change])).await
     }
 
-    /// Brings the statuses of all Placements up to date. There are few, and each is cheap to describe.
-    async fn write_placements(&mut self) -> bool {
+    /// Brings the statuses of all Placements and Locations up to date. There are few, and each is cheap to describe.
+    async fn write_described(&mut self) -> bool {
         let described: BTreeMap<_, _> = self.shared.read(|engine| {
-            let spaces = self.clients.keys();
-            spaces.flat_map(|space| placement_statuses(engine, space)).collect()
+            let placements = self.clients.keys().flat_map(|space| placement_statuses(engine, space));
+            placements.chain(location_statuses(engine)).collect()
         });
-        self.placements.retain(|place, _| described.contains_key(place));
+        self.described.retain(|what, _| described.contains_key(what));
         let mut done = true;
-        for ((space, name), status) in described {
-            let place = (space, name);
-            let Some(client) = self.clients.get(&place.0) else { continue };
-            if self.placements.get(&place) == Some(&status) {
+        for (what, status) in described {
+            let Some(client) = self.clients.get(&what.space) else { continue };
+            if self.described.get(&what) == Some(&status) {
                 continue;
             }
-            let path = format!("/apis/tideline.dev/v1alpha1/placements/{}/status", place.1);
-            match patch(client, &path, "application/merge-patch+json", &json!({"status": status})).await {
+            match describe(client, &what, &status).await {
                 Ok(()) => {
-                    self.placements.insert(place, status);
+                    self.described.insert(what, status);
                 }
                 Err(error) if is_final(&error) => {}
                 Err(error) => {
-                    warn!(placement = place.1, error = exit::chain(&error), "cannot write the status of a Placement");
+                    let (resource, name) = (what.resource, what.name);
+                    warn!(resource, name, error = exit::chain(&error), "cannot write a status; trying again");
                     done = false;
                 }
             }
@@ -142,22 +153,52 @@ impl Writer {
 
     async fn write_target(&mut self, target: TargetId) -> Result<(), kube::Error> {
         let Some(client) = self.clients.get(&SpaceName::root()) else { return Ok(()) };
-        let Some((name, status)) = self.shared.read(|engine| target_status(engine, target)) else {
+        let Some((what, status)) = self.shared.read(|engine| target_status(engine, target)) else {
             self.targets.remove(&target);
             return Ok(());
         };
         if self.targets.get(&target) == Some(&status) {
             return Ok(());
         }
-        let mut written = status.clone();
-        if self.shared.read(|engine| engine.freshness(target)) == Freshness::Fresh {
-            written["lastContact"] = json!(Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| Timestamp::now()));
-        }
-        let path = format!("/apis/tideline.dev/v1alpha1/synctargets/{name}/status");
-        patch(client, &path, "application/merge-patch+json", &json!({"status": written})).await?;
+        describe(client, &what, &status).await?;
         self.targets.insert(target, status);
         Ok(())
     }
+}
+
+/// Writes what differs from what is there, so that a hub that restarts writes nothing.
+async fn describe(client: &Client, what: &Described, status: &Value) -> Result<(), kube::Error> {
+    let path = format!("/apis/tideline.dev/v1alpha1/{}/{}", what.resource, what.name);
+    let request = Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let present: Value = client.request(request).await?;
+    let mut status = status.clone();
+    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        for condition in conditions {
+            date(condition, &present["status"]["conditions"]);
+        }
+    }
+    let same = |(field, value): (&String, &Value)| present["status"].get(field) == Some(value);
+    if status.as_object().is_some_and(|status| status.iter().all(same)) {
+        return Ok(());
+    }
+    if status["phase"] == "Ready" {
+        status["lastContact"] = json!(now());
+    }
+    patch(client, &format!("{path}/status"), "application/merge-patch+json", &json!({"status": status})).await
+}
+
+/// Gives a condition the time since when it is so.
+fn date(condition: &mut Value, present: &Value) {
+    let former = present.as_array().into_iter().flatten().find(|former| former["type"] == condition["type"]);
+    condition["lastTransitionTime"] = match former {
+        Some(former) if former["status"] == condition["status"] => former["lastTransitionTime"].clone(),
+        Some(_) | None => json!(now()),
+    };
+}
+
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now)
 }
 
 /// What is to be written for a source, if anything.
@@ -170,7 +211,7 @@ fn plan(engine: &Engine, id: &SourceId) -> Option<SourceWrite> {
     differs.then(|| SourceWrite { seen: seen.clone(), status })
 }
 
-fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<((SpaceName, String), Value)> {
+fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<(Described, Value)> {
     let described = engine.index.placements(space).filter_map(|name| {
         let summary = engine.index.placement_status(space, name)?;
         let problems: Vec<_> = summary
@@ -184,13 +225,30 @@ fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<((SpaceName, St
                 shown
             })
             .collect();
-        let status = json!({"targets": summary.targets, "objects": summary.objects, "problems": problems});
-        Some(((space.clone(), name.to_owned()), status))
+        let mut ready = match summary.problems.first() {
+            None => json!({"status": "True", "reason": "Resolved", "message": ""}),
+            Some(first) => json!({"status": "False", "reason": first.reason, "message": first.message}),
+        };
+        ready["type"] = json!("Ready");
+        let status = json!({
+            "targets": summary.targets, "objects": summary.objects, "problems": problems, "conditions": [ready],
+        });
+        let what = Described { space: space.clone(), resource: "placements", name: name.to_owned() };
+        Some((what, status))
     });
     described.collect()
 }
 
-fn target_status(engine: &Engine, target: TargetId) -> Option<(String, Value)> {
+fn location_statuses(engine: &Engine) -> Vec<(Described, Value)> {
+    let described = engine.index.locations().filter_map(|name| {
+        let (targets, _problem) = engine.index.location_status(name)?;
+        let what = Described { space: SpaceName::root(), resource: "locations", name: name.to_owned() };
+        Some((what, json!({"targets": targets})))
+    });
+    described.collect()
+}
+
+fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let outline = engine.targets.get(target)?;
     let freshness = engine.freshness(target);
     let phase = match freshness {
@@ -211,7 +269,18 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(String, Value)> {
             status[field] = json!({"epoch": version.epoch, "revision": version.revision});
         }
     }
-    Some((outline.record.name.clone(), status))
+    let ready = match freshness {
+        Freshness::Fresh => json!({"type": "Ready", "status": "True", "reason": "InSync", "message": ""}),
+        Freshness::Stale => json!({"type": "Ready", "status": "False", "reason": Reason::Stale,
+            "message": "no contact within its deadline that says its view of its cluster is in sync"}),
+        Freshness::Unheard => json!({"type": "Ready", "status": "Unknown", "reason": "Unheard", "message": ""}),
+    };
+    let problems = outline.problems.iter().map(
+        |problem| json!({"type": problem, "status": "True", "reason": problem, "message": "see the log of the hub"}),
+    );
+    status["conditions"] = std::iter::once(ready).chain(problems).collect();
+    let name = outline.record.name.clone();
+    Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }
 
 /// Whether trying again is of no use: the object or its status subresource is not there, or the space refuses the

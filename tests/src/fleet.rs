@@ -76,12 +76,19 @@ impl Hub {
         let stop = CancellationToken::new();
         let token = stop.clone();
         let task = tokio::spawn(async move { tideline_hub::run(options, token).await.context("the hub") });
-        self.run = Some(Running { stop, task });
-        eventually_ok(START, "the hub to serve", async || {
+        let run = Running { stop, task };
+        let serves = eventually_ok(START, "the hub to serve", async || {
             self.client("root").await?.apiserver_version().await.context("the hub answers")
-        })
-        .await?;
-        Ok(())
+        });
+        match serves.await {
+            Ok(_) => {
+                self.run = Some(run);
+                Ok(())
+            }
+            // The run's own error says more.
+            Err(error) if run.task.is_finished() => run.end().await.and(Err(error)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the present run, in order.
@@ -128,12 +135,13 @@ impl Hub {
         kubeconfig: &Path,
         reach: Option<SocketAddr>,
     ) -> Result<Agent> {
-        let labels: BTreeMap<_, _> = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let labels: BTreeMap<_, _> =
+            labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let request = TokenRequest {
             kubeconfig: Some(self.kubeconfig()),
             name: name.to_owned(),
             labels,
-            expires: Duration::from_secs(3600),
+            expires: Duration::from_hours(1),
         };
         let mut token = token::create(request).await?;
         if let Some(reach) = reach {

@@ -131,6 +131,9 @@ pub struct AppliedRecord {
     pub origin: tideline_common::Origin,
     /// It was created by POST and never applied since: our managedFields entry is still an Update.
     pub posted: bool,
+    /// It is there only because something in it is: it is never deleted, whether or not its mark can still be read.
+    #[serde(default)]
+    pub implied: bool,
 }
 
 /// One operation on the cluster.

@@ -65,6 +65,7 @@ pub(super) enum Flaw {
 pub(super) struct Gather {
     /// What the changes are onto; none for a snapshot.
     onto: Option<Accepted>,
+    absence: Absence,
     changes: BTreeMap<ObjectKey, Option<Arc<Entry>>>,
     digest: SetDigest,
     len: usize,
@@ -72,6 +73,15 @@ pub(super) struct Gather {
     tombstones: BTreeSet<Tombstone>,
     terminal: Vec<TerminalFact>,
     walk: Walk,
+}
+
+/// What it means that a snapshot lacks what the accepted set of the same epoch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    /// It was taken out.
+    Removal,
+    /// Nothing: the accepted set is not of the hub's history.
+    Unexplained,
 }
 
 /// One pass over the pages of one question.
@@ -103,10 +113,20 @@ impl Gather {
         Self::begin(None, SetDigest::default(), 0)
     }
 
+    /// Asks for everything after this came to nothing. Where the hub's changes to the accepted set do not lead to the
+    /// hub's set, one of them is of a history that was lost, and the revisions that followed hide it: then nothing is
+    /// concluded from what the hub does not have.
+    pub(super) fn anew(&self, flaw: Flaw) -> Self {
+        let contradicted = self.onto.is_some() && flaw == Flaw::Incomplete;
+        let absence = if contradicted { Absence::Unexplained } else { self.absence };
+        Self { absence, ..Self::everything() }
+    }
+
     fn begin(onto: Option<Accepted>, digest: SetDigest, len: usize) -> Self {
         let since = onto.map(|accepted| accepted.version);
         Self {
             onto,
+            absence: Absence::Removal,
             changes: BTreeMap::new(),
             digest,
             len,
@@ -202,8 +222,10 @@ impl Gather {
     fn take(&mut self, page: DesiredPage, held: &Held<'_>) {
         let DesiredPage { snapshot, entries, tombstones, policies, terminal, .. } = page;
         if !snapshot {
-            for Tombstone { key, source } in &tombstones {
-                if self.present(key, held).is_some_and(|entry| entry.source.uid == *source) {
+            // Nothing is assigned there any more, whichever source this set still has there: one between the two may
+            // have come and gone unseen.
+            for Tombstone { key, .. } in &tombstones {
+                if self.present(key, held).is_some() {
                     self.change(key.clone(), None, held);
                 }
             }
@@ -265,7 +287,8 @@ impl Gather {
             return Step::Again(Flaw::PolicyMissing);
         }
         let mut tombstones = std::mem::take(&mut self.tombstones);
-        if held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch) {
+        let same_epoch = held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);
+        if same_epoch && self.absence == Absence::Removal {
             let absent = remove.iter().filter_map(|key| held.desired.get(key));
             tombstones
                 .extend(absent.map(|entry| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() }));

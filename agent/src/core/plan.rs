@@ -120,8 +120,9 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
     let decision = match seen {
         Some(seen) => present(situation, policy, seen),
         None => match terminal {
-            Some(Terminal::Finished | Terminal::CreatedOnce) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::Unknown) | None => absent(situation, policy),
+            Some(Terminal::Finished) => Decision::Nothing(Settled::Terminal),
+            Some(Terminal::CreatedOnce) if policy.mode == ApplyMode::CreateOnly => Decision::Nothing(Settled::Terminal),
+            Some(Terminal::CreatedOnce | Terminal::Unknown) | None => absent(situation, policy),
         },
     };
     match (&decision, body) {
@@ -158,6 +159,10 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     let record = record.filter(|record| record.uid == seen.uid);
     let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, &entry.key));
     match (ownership, record) {
+        // It is there, whoever's it is, and that is all that is asked for.
+        (Some(Ownership::Foreign | Ownership::Copy) | None, None) if entry.implied => {
+            return Decision::Nothing(Settled::Unchanged);
+        }
         (Some(Ownership::Foreign), _) => {
             return Decision::Fail(Reason::Conflict, "it is managed by another hub or for another target".into());
         }
@@ -168,7 +173,6 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
                     .into(),
             );
         }
-        (None, None) if entry.implied => return Decision::Nothing(Settled::Unchanged),
         (None, None) => return adopt(policy, seen),
         (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}
     }
@@ -198,7 +202,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
 fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &AppliedRecord) -> Decision {
     let Situation { me, entry, .. } = situation;
     if policy.mode == ApplyMode::CreateOnly || entry.implied {
-        return if record.source == entry.source.uid {
+        return if record.source == entry.source.uid && record.implied == entry.implied {
             Decision::Nothing(Settled::Unchanged)
         } else {
             Decision::Record { uid: seen.uid.clone(), origin: record.origin }
@@ -261,6 +265,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         resource_version: Arc::clone(&seen.resource_version),
         origin,
         posted,
+        implied: entry.implied,
     }
 }
 

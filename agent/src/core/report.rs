@@ -7,7 +7,7 @@ use std::time::Duration;
 use tideline_common::health::Health;
 use tideline_common::limits::{MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX};
 use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition};
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, Tombstone, Version};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombstone, Version};
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
@@ -31,6 +31,8 @@ pub(super) struct Reports {
     failures: u32,
     not_before: Option<Monotonic>,
     last_sent: Option<Monotonic>,
+    /// What the hub's memory of reports was called last; what was told before is forgotten when that changes.
+    memory: Option<u64>,
     told: Option<Facts>,
     /// The highest version of which it was said that every entry was tried.
     applied: Option<Version>,
@@ -40,6 +42,7 @@ pub(super) struct Reports {
 #[derive(Debug)]
 struct Flight {
     id: RequestId,
+    session: SessionNumber,
     objects: Vec<(ObjectKey, Told)>,
     removed: Vec<Tombstone>,
     facts: Facts,
@@ -96,6 +99,11 @@ impl Reports {
         self.flight.as_ref().is_some_and(|flight| flight.id == id)
     }
 
+    /// Whether the report under way was sent in this session.
+    pub(super) fn is_of_session(&self, session: Option<SessionNumber>) -> bool {
+        self.flight.as_ref().is_some_and(|flight| Some(flight.session) == session)
+    }
+
     /// Whether nothing is left to say, or nobody listens.
     pub(super) fn is_quiet(&self) -> bool {
         let idle = self.dirty.is_empty() && self.removed.is_empty();
@@ -148,7 +156,7 @@ impl Core {
         self.reports.last_sent = Some(now);
         self.reports.applied = facts.applied;
         self.reports.flight =
-            Some(Flight { id, objects: page.told, removed: page.removed.clone(), facts: facts.clone() });
+            Some(Flight { id, session, objects: page.told, removed: page.removed.clone(), facts: facts.clone() });
         let Facts { applied, in_sync, conditions } = facts;
         let request = ReportedRequest {
             session,
@@ -164,9 +172,9 @@ impl Core {
     }
 
     pub(super) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
-        let Some(Flight { id: _, objects, removed, facts }) = self.reports.flight.take() else { return };
+        let Some(Flight { id: _, session: _, objects, removed, facts }) = self.reports.flight.take() else { return };
         match result {
-            Ok(Answer::Reported(ReportedAnswer { seq: _, resend })) => {
+            Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
                 self.reports.failures = 0;
                 self.reports.not_before = None;
                 self.reports.told = Some(facts);
@@ -174,9 +182,10 @@ impl Core {
                     self.acknowledged(&key, told);
                 }
                 for tombstone in removed {
-                    self.removal_acknowledged(&tombstone);
+                    self.removal_acknowledged(now, &tombstone);
                 }
-                if resend {
+                let former = self.reports.memory.replace(memory);
+                if former.is_some_and(|former| former != memory) {
                     self.resend(now, out);
                 }
             }
@@ -211,10 +220,12 @@ impl Core {
         }
     }
 
-    fn removal_acknowledged(&mut self, tombstone: &Tombstone) {
+    fn removal_acknowledged(&mut self, now: Monotonic, tombstone: &Tombstone) {
         if self.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
             self.disk.write(Write::Removed(tombstone.clone()));
             self.forget_removal(tombstone);
+            // Something of ours may stand there that the removal was not about.
+            self.reports.dirty(&tombstone.key, now);
         }
     }
 

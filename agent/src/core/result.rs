@@ -198,8 +198,22 @@ impl Core {
 
     /// An object was read for the sake of its status.
     fn read(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
-        if let OpResult::Written { observed, .. } = result {
-            self.see(key, *observed);
+        match result {
+            OpResult::Written { observed, .. } => drop(self.see(key, *observed)),
+            OpResult::Failed { retry_after, .. } => {
+                // A report without it would make the hub forget the status that it has.
+                if let Some(object) = self.objects.get_mut(key)
+                    && let Status::Awaited = object.live.status
+                {
+                    object.live.status = Status::Dropped;
+                }
+                return self.retry(now, key, retry_after);
+            }
+            OpResult::Exists(_)
+            | OpResult::Gone
+            | OpResult::Finalizing
+            | OpResult::PreconditionFailed
+            | OpResult::Emptiness { .. } => {}
         }
         if let Some(object) = self.objects.get_mut(key)
             && let Status::Awaited = object.live.status

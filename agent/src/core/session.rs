@@ -43,7 +43,10 @@ const POLLS_BEFORE_LONGER: u32 = 100;
 pub(super) struct Session {
     link: Link,
     last: u64,
+    /// The session that is open; none while another is being opened.
     pub(super) number: Option<SessionNumber>,
+    /// The newest that is known of.
+    newest: SessionNumber,
     settings: PollSettings,
     /// The longest wait that went well, in seconds.
     wait_max: u64,
@@ -60,6 +63,7 @@ impl Default for Session {
             link: Link::Off,
             last: 0,
             number: None,
+            newest: SessionNumber::default(),
             settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
             wait_max: POLL_WAIT_SECONDS_MAX,
             polls: 0,
@@ -157,7 +161,10 @@ impl Core {
     pub(super) fn open_session(&mut self, out: &mut Effects) {
         let id = self.session.request();
         self.session.link = Link::Opening(id);
-        let request = SessionRequest { facts: self.config.facts.clone(), accepted: self.accepted };
+        // What is still under way in the former session may be refused from now on, and that means nothing.
+        self.session.number = None;
+        let request =
+            SessionRequest { facts: self.config.facts.clone(), accepted: self.accepted, last: self.session.newest };
         out.push(Effect::Send { id, request: Request::Session(request) });
     }
 
@@ -209,10 +216,13 @@ impl Core {
         result: Result<Answer, LinkFailure>,
         out: &mut Effects,
     ) {
-        if let Err(LinkFailure::Refused(refusal)) = &result
-            && let Some(reason) = freezes(refusal)
-        {
-            return self.freeze(reason, out);
+        if let Err(LinkFailure::Refused(refusal)) = &result {
+            if let Some(reason) = freezes(refusal).filter(|_| self.is_awaited(id)) {
+                return self.freeze(reason, out);
+            }
+            if refusal.refusal == RefusalKind::SessionUnknown && self.is_awaited(id) {
+                self.session_unknown(now, out);
+            }
         }
         if self.reports.is_flying(id) {
             return self.reported(now, result, out);
@@ -249,6 +259,31 @@ impl Core {
         }
     }
 
+    /// Whether an answer to this request is still about the agent as it stands.
+    fn is_awaited(&self, id: RequestId) -> bool {
+        match &self.session.link {
+            Link::Enrolling(asked) | Link::Opening(asked) if *asked == id => true,
+            Link::Polling { id: asked, .. } | Link::Gathering { id: asked, .. } if *asked == id => true,
+            Link::Fetching { fetch, .. } if fetch.is_flying(id) => true,
+            Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Fetching { .. }
+            | Link::Switching
+            | Link::Resting(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.number),
+        }
+    }
+
+    /// The hub does not know the session that it gave: it lost history. What is under way in it comes to nothing.
+    fn session_unknown(&mut self, now: Monotonic, out: &mut Effects) {
+        self.session.number = None;
+        if !matches!(self.session.link, Link::Switching | Link::Opening(_)) {
+            self.failed(now, Next::Open, None, out);
+        }
+    }
+
     fn enrolled(&mut self, answer: EnrolAnswer) {
         self.session.succeeded();
         let EnrolAnswer { hub: _, target, name } = answer;
@@ -259,7 +294,11 @@ impl Core {
     }
 
     fn opened(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
-        let SessionAnswer { session, epoch, poll } = *answer;
+        let SessionAnswer { session, outdated, epoch, poll } = *answer;
+        self.session.newest = self.session.newest.max(session);
+        if outdated {
+            return self.open_session(out);
+        }
         self.session.number = Some(session);
         self.session.settings = poll;
         self.session.wait_max = POLL_WAIT_SECONDS_MAX;
@@ -314,7 +353,7 @@ impl Core {
             }
             Step::Again(flaw) => {
                 self.flawed(flaw);
-                self.failed(now, Next::Gather(Box::new(Gather::everything())), None, out);
+                self.failed(now, Next::Gather(Box::new(gather.anew(flaw))), None, out);
             }
             Step::Refuse(flaw) => {
                 // Opening a session shows the hub what was seen of it.
@@ -450,6 +489,7 @@ impl Core {
                     | RefusalKind::TooLarge
                     | RefusalKind::Unknown
                     | RefusalKind::Fenced
+                    | RefusalKind::SessionUnknown
                     | RefusalKind::Quarantined
                     | RefusalKind::TargetGone => usual.max(asked),
                 }
@@ -478,6 +518,7 @@ fn freezes(refusal: &Refusal) -> Option<FreezeReason> {
         | RefusalKind::TokenRefused
         | RefusalKind::TooLarge
         | RefusalKind::Busy
+        | RefusalKind::SessionUnknown
         | RefusalKind::Unknown => None,
     }
 }

@@ -222,6 +222,8 @@ impl Core {
         {
             self.work.retries.pop_first();
             self.enqueue(&key);
+            // A status that could not be read is read again, if it still has to be told.
+            self.reports.dirty(&key, now);
         }
         while let Some((at, tombstone)) = self.work.removal_retries.first().cloned()
             && at <= now

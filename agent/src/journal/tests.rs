@@ -69,6 +69,7 @@ fn applied(n: u32) -> Write {
         resource_version: "5".into(),
         origin: Origin::Created,
         posted: true,
+        implied: false,
     };
     Write::Applied { key: entry(n).key.clone(), record }
 }

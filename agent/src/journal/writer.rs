@@ -18,7 +18,7 @@ pub(super) struct Writer {
     pub(super) engine: Arc<Engine>,
     pub(super) batches: mpsc::Receiver<Batch>,
     /// Dropped, after the engine, when the thread ends.
-    pub(super) on_exit: std::sync::mpsc::Sender<()>,
+    pub(super) on_exit: std::sync::mpsc::SyncSender<()>,
 }
 
 impl Writer {

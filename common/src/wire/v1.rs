@@ -78,12 +78,20 @@ pub struct SessionRequest {
     /// The set the agent last accepted, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Accepted>,
+    /// The newest session that the agent knows of. One is opened only if there is no newer: a request that comes late or
+    /// twice must not fence the session that was opened since.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub last: SessionNumber,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionAnswer {
     pub session: SessionNumber,
+    /// Nothing was opened: `session` is the newest there is, and newer than the one the request named. Who means to open
+    /// one asks again, naming it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outdated: bool,
     /// Higher than the agent's own after lost history.
     pub epoch: Epoch,
     pub poll: PollSettings,
@@ -273,9 +281,10 @@ pub struct TargetCondition {
 #[serde(rename_all = "camelCase")]
 pub struct ReportedAnswer {
     pub seq: u64,
-    /// The hub does not hold all of this target's reports (it was restarted): send every object again.
+    /// Names what the hub remembers of this target's reports. Where it is not what the last answer said, the hub was
+    /// restarted, or has lost some: send every object again. No single answer need arrive for that to be noticed.
     #[serde(default)]
-    pub resend: bool,
+    pub memory: u64,
 }
 
 /// How far one assigned object is at its target.
@@ -360,8 +369,10 @@ pub enum RefusalKind {
     TokenRefused,
     /// 403: this identity is used where it does not belong.
     Quarantined,
-    /// 409: a newer session is open, or this one is not known. Open another only if this process is meant to run.
+    /// 409: a newer session is open. Open another only if this process is meant to run.
     Fenced,
+    /// 409: the hub never gave this session, as far as it knows: it lost history. Open another.
+    SessionUnknown,
     /// 410: the SyncTarget is gone.
     TargetGone,
     /// 413.
@@ -379,12 +390,17 @@ impl RefusalKind {
             Self::Malformed | Self::Unknown => 400,
             Self::Unauthenticated => 401,
             Self::TokenRefused | Self::Quarantined => 403,
-            Self::Fenced => 409,
+            Self::Fenced | Self::SessionUnknown => 409,
             Self::TargetGone => 410,
             Self::TooLarge => 413,
             Self::Busy => 503,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_first(session: &SessionNumber) -> bool {
+    *session == SessionNumber::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

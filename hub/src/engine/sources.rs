@@ -56,9 +56,15 @@ impl Sources {
     }
 
     /// Says whether the status, or where it is, differs from what was known.
-    pub(super) fn put(&mut self, id: SourceId, seen: SourceSeen) -> bool {
-        let former = self.seen.insert(id, seen.clone());
-        former.as_ref() != Some(&seen)
+    pub(super) fn put(&mut self, id: &SourceId, seen: SourceSeen) -> bool {
+        match self.seen.get_mut(id) {
+            Some(former) if *former == seen => return false,
+            Some(former) => *former = seen,
+            None => {
+                self.seen.insert(id.clone(), seen);
+            }
+        }
+        true
     }
 
     pub(super) fn remove(&mut self, id: &SourceId) {

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::ClusterFacts;
-use tideline_common::{Monotonic, SessionNumber, TargetId, Uid};
+use tideline_common::{Reason, SessionNumber, TargetId, Uid};
 
 use crate::placement::Target;
 
@@ -22,12 +22,21 @@ pub struct TargetRecord {
 pub struct TargetOutline {
     pub record: TargetRecord,
     pub facts: ClusterFacts,
-    /// When it was last heard from by this process.
-    pub heard: Option<Monotonic>,
-    pub stale: bool,
-    pub in_sync: bool,
-    pub history_lost: bool,
-    pub quarantined: bool,
+    pub contact: Contact,
+    /// What a person should know of it, until this hub restarts.
+    pub problems: BTreeSet<Reason>,
+}
+
+/// What this process heard of a target last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Contact {
+    #[default]
+    Never,
+    /// Its own view of its cluster is complete and current.
+    InSync,
+    OutOfSync,
+    /// Nothing within its deadline.
+    Silent,
 }
 
 /// All targets of the inventory.
@@ -99,11 +108,8 @@ impl Targets {
         let outline = self.known.entry(target).or_insert_with(|| TargetOutline {
             record: record.clone(),
             facts: ClusterFacts::default(),
-            heard: None,
-            stale: false,
-            in_sync: false,
-            history_lost: false,
-            quarantined: false,
+            contact: Contact::Never,
+            problems: BTreeSet::new(),
         });
         outline.record = record;
         self.sessions.get(&target).copied().unwrap_or_default()
@@ -122,26 +128,17 @@ impl Targets {
         self.with(target, |outline| outline.facts = facts);
     }
 
-    pub(super) fn history_lost(&mut self, target: TargetId) {
-        self.with(target, |outline| outline.history_lost = true);
+    pub(super) fn problem(&mut self, target: TargetId, problem: Reason) {
+        self.with(target, |outline| {
+            outline.problems.insert(problem);
+        });
     }
 
-    pub(super) fn quarantined(&mut self, target: TargetId) {
-        self.with(target, |outline| outline.quarantined = true);
-    }
-
-    /// Says whether it was stale, or never heard from, until now.
-    pub(super) fn heard(&mut self, target: TargetId, now: Monotonic, in_sync: bool) -> bool {
+    /// Says whether that is news.
+    pub(super) fn heard(&mut self, target: TargetId, contact: Contact) -> bool {
         let Some(outline) = self.known.get_mut(&target) else { return false };
-        let news = in_sync && (outline.stale || outline.heard.is_none() || !outline.in_sync);
-        outline.heard = Some(now);
-        outline.in_sync = in_sync;
-        outline.stale &= !in_sync;
-        news
-    }
-
-    pub(super) fn silent(&mut self, target: TargetId) {
-        self.with(target, |outline| outline.stale = true);
+        let former = std::mem::replace(&mut outline.contact, contact);
+        former != contact
     }
 
     fn with(&mut self, target: TargetId, change: impl FnOnce(&mut TargetOutline)) {

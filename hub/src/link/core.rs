@@ -21,8 +21,8 @@ use tideline_common::limits::{
 };
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
-    Accepted, BodiesRequest, BodyWanted, ClusterFacts, DesiredAnswer, DesiredPage, DesiredRequest, PollSettings, Refusal,
-    RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, SessionRequest, TerminalFact,
+    Accepted, BodiesRequest, BodyWanted, ClusterFacts, DesiredAnswer, DesiredPage, DesiredRequest, PollSettings,
+    Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, SessionRequest, TerminalFact,
 };
 use tideline_common::{
     ApplyPolicy, Digest, Entry, Epoch, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid, Version,
@@ -80,14 +80,29 @@ pub enum Request {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A target is known to the inventory, with the cluster it enrolled from and the last session number it was given.
-    TargetKnown { target: TargetId, cluster: Option<Uid>, session: SessionNumber },
+    TargetKnown {
+        target: TargetId,
+        cluster: Option<Uid>,
+        session: SessionNumber,
+    },
     /// Its SyncTarget is gone.
     TargetGone(TargetId),
-    Requested { id: RequestId, target: TargetId, request: Request },
+    Requested {
+        id: RequestId,
+        target: TargetId,
+        request: Request,
+    },
     /// The client of a waiting request went away.
-    Abandoned { target: TargetId, id: RequestId },
+    Abandoned {
+        target: TargetId,
+        id: RequestId,
+    },
     /// [`Effect::StoreSession`] was done, or failed.
-    SessionStored { target: TargetId, session: SessionNumber, result: Result<(), String> },
+    SessionStored {
+        target: TargetId,
+        session: SessionNumber,
+        result: Result<(), String>,
+    },
     /// These targets' sets changed, or their epochs.
     Committed(Vec<TargetId>),
     /// The summary does not hold all reports of this target: ask for them.
@@ -97,22 +112,47 @@ pub enum Event {
 
 #[derive(Clone, Debug)]
 pub enum Effect {
-    Respond { id: RequestId, answer: Result<Answer, Refusal> },
+    Respond {
+        id: RequestId,
+        answer: Result<Answer, Refusal>,
+    },
     /// Persist that this number was given, with what the agent says of its cluster; then tell `SessionStored`.
-    StoreSession { target: TargetId, session: SessionNumber, facts: ClusterFacts },
+    StoreSession {
+        target: TargetId,
+        session: SessionNumber,
+        facts: ClusterFacts,
+    },
     /// The agent proves a history that the hub does not have: make the target's epoch, durably, the one after the higher
     /// of its own and the proven one, and show `HistoryLost`.
-    RaiseEpoch { target: TargetId, proven: Accepted },
+    RaiseEpoch {
+        target: TargetId,
+        proven: Accepted,
+    },
     /// Read, render and send these bodies, as many as fit, in this order.
-    ReadBodies { id: RequestId, target: TargetId, wanted: Vec<BodyWanted>, outdated: Vec<Digest> },
-    /// Take in a report. It is of the present session and not older than what was taken in before.
-    Report { target: TargetId, report: Box<ReportedRequest> },
+    ReadBodies {
+        id: RequestId,
+        target: TargetId,
+        wanted: Vec<BodyWanted>,
+        outdated: Vec<Digest>,
+    },
+    /// Take in a report. It is of the present session and not older than what was taken in before. Where it confirms
+    /// removals, the answer that follows is sent only when that is persisted: the agent forgets them then.
+    Report {
+        target: TargetId,
+        report: Box<ReportedRequest>,
+    },
     /// The target was heard from, now.
-    Heard { target: TargetId, in_sync: bool },
+    Heard {
+        target: TargetId,
+        in_sync: bool,
+    },
     /// No authenticated contact that says "in sync" within the deadline.
     Stale(TargetId),
     /// An identity is used from another cluster than the one that enrolled.
-    Quarantined { target: TargetId, cluster: Option<Uid> },
+    Quarantined {
+        target: TargetId,
+        cluster: Option<Uid>,
+    },
     SetTimer(Monotonic),
 }
 
@@ -130,12 +170,14 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     pub poll: PollSettings,
+    /// Different for every run of the hub: agents notice by it that their reports are not remembered.
+    pub memory: u64,
 }
 
 impl Default for Config {
     /// Stale after two and a half heartbeats: an agent says that it is well every third of the deadline.
     fn default() -> Self {
-        Self { poll: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 120 } }
+        Self { poll: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 120 }, memory: 1 }
     }
 }
 
@@ -144,7 +186,10 @@ enum Session {
     /// No session since this hub started; the number is the last one given, by any run.
     Closed(SessionNumber),
     /// The number is being persisted; nobody was told yet.
-    Opening { number: SessionNumber, request: RequestId },
+    Opening {
+        number: SessionNumber,
+        request: RequestId,
+    },
     Open(SessionNumber),
 }
 
@@ -163,8 +208,8 @@ struct Target {
     waiting: Option<Waiting>,
     /// The sequence number of the newest report of the session that was taken in.
     seq: u64,
-    /// Reports are missing here; the next answer to one says so, once.
-    resend: bool,
+    /// Names what is remembered of its reports.
+    memory: u64,
     /// When it was last fresh, or when the hub began to wait for it.
     fresh_at: Monotonic,
     freshness: Freshness,
@@ -194,7 +239,7 @@ impl Core {
             Event::Requested { id, target, request } => self.on_request(now, sets, id, target, request, out),
             Event::Abandoned { target, id } => self.on_abandoned(target, id),
             Event::SessionStored { target, session, result } => {
-                self.on_session_stored(sets, target, session, result, out);
+                self.on_session_stored(sets, target, session, &result, out);
             }
             Event::Committed(targets) => {
                 for target in targets {
@@ -203,7 +248,7 @@ impl Core {
             }
             Event::ReportsIncomplete(target) => {
                 if let Some(target) = self.targets.get_mut(&target) {
-                    target.resend = true;
+                    target.memory = target.memory.wrapping_add(1);
                 }
             }
             Event::Timer => {
@@ -229,7 +274,7 @@ impl Core {
             session: Session::Closed(session),
             waiting: None,
             seq: 0,
-            resend: true,
+            memory: self.config.memory,
             fresh_at: now,
             freshness: Freshness::Unheard,
         };
@@ -288,15 +333,20 @@ impl Core {
 
     /// Lets only the present session pass.
     fn admit(&self, id: RequestId, target: TargetId, session: SessionNumber, out: &mut Effects) -> bool {
-        let present = match self.targets.get(&target).map(|target| &target.session) {
+        let Some(known) = self.targets.get(&target) else { return false };
+        let (present, open) = match known.session {
             // After a restart of the hub the last session given goes on as if nothing had happened.
-            Some(Session::Open(number) | Session::Closed(number)) => Some(*number),
-            Some(Session::Opening { .. }) | None => None,
+            Session::Open(number) | Session::Closed(number) => (number, true),
+            Session::Opening { number, .. } => (number, false),
         };
-        if present == Some(session) && session != SessionNumber::default() {
+        if open && present == session && session != SessionNumber::default() {
             return true;
         }
-        out.push(refuse(id, RefusalKind::Fenced, "another session of this identity is open, or this one is not known"));
+        out.push(if session > present {
+            refuse(id, RefusalKind::SessionUnknown, "this session is not known here; open another")
+        } else {
+            refuse(id, RefusalKind::Fenced, "a newer session of this identity is open")
+        });
         false
     }
 
@@ -321,6 +371,12 @@ impl Core {
             Session::Closed(number) | Session::Open(number) => (number, None),
             Session::Opening { number, request } => (number, Some(request)),
         };
+        if request.last < last {
+            let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
+            let answer = SessionAnswer { session: last, outdated: true, epoch, poll: self.config.poll };
+            out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
+            return;
+        }
         if let Some(abandoned) = abandoned {
             out.push(refuse(abandoned, RefusalKind::Fenced, "a newer session is being opened"));
         }
@@ -328,7 +384,8 @@ impl Core {
             self.polls.remove(&(waiting.until, key));
             out.push(refuse(waiting.id, RefusalKind::Fenced, "a newer session is being opened"));
         }
-        let number = last.next();
+        // A number that an agent was given in a history that was lost is not given again.
+        let number = request.last.next();
         target.session = Session::Opening { number, request: id };
         if let (Some(proven), Some(present)) = (request.accepted, sets.info(key))
             && proves_lost_history(proven, present)
@@ -343,7 +400,7 @@ impl Core {
         sets: &impl Sets,
         key: TargetId,
         session: SessionNumber,
-        result: Result<(), String>,
+        result: &Result<(), String>,
         out: &mut Effects,
     ) {
         let Some(target) = self.targets.get_mut(&key) else { return };
@@ -359,11 +416,10 @@ impl Core {
         }
         target.session = Session::Open(number);
         target.seq = 0;
-        target.resend = true;
         let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
         out.push(Effect::Respond {
             id: request,
-            answer: Ok(Answer::Session(SessionAnswer { session, epoch, poll: self.config.poll })),
+            answer: Ok(Answer::Session(SessionAnswer { session, outdated: false, epoch, poll: self.config.poll })),
         });
     }
 
@@ -452,8 +508,8 @@ impl Core {
             out.push(Effect::Heard { target: key, in_sync });
             out.push(Effect::Report { target: key, report: request });
         }
-        let resend = std::mem::take(&mut target.resend);
-        out.push(Effect::Respond { id, answer: Ok(Answer::Reported(ReportedAnswer { seq, resend })) });
+        let memory = target.memory;
+        out.push(Effect::Respond { id, answer: Ok(Answer::Reported(ReportedAnswer { seq, memory })) });
     }
 
     fn on_timer(&mut self, now: Monotonic, out: &mut Effects) {

@@ -36,11 +36,7 @@ pub trait Service: Send + Sync + 'static {
     fn enrol(&self, request: EnrolRequest) -> impl Future<Output = Result<EnrolAnswer, Refusal>> + Send;
 
     /// A request signed by that target's key. Dropping the future abandons it.
-    fn handle(
-        &self,
-        target: TargetId,
-        request: core::Request,
-    ) -> impl Future<Output = Result<Reply, Refusal>> + Send;
+    fn handle(&self, target: TargetId, request: core::Request) -> impl Future<Output = Result<Reply, Refusal>> + Send;
 }
 
 /// An answer, ready to be written.
@@ -84,18 +80,11 @@ struct Received {
 
 async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let received = match to_bytes(body, LINK_MESSAGE_BYTES_MAX).await {
-        Ok(content) => Received {
-            method: parts.method,
-            uri: parts.uri,
-            headers: parts.headers,
-            content: content.to_vec(),
-        },
-        Err(_) => {
-            let message = format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes");
-            return link.refuse("", &refusal(RefusalKind::TooLarge, message));
-        }
+    let Ok(content) = to_bytes(body, LINK_MESSAGE_BYTES_MAX).await else {
+        let message = format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes");
+        return link.refuse("", &refusal(RefusalKind::TooLarge, message));
     };
+    let received = Received { method: parts.method, uri: parts.uri, headers: parts.headers, content: content.to_vec() };
     let claims = match signature::claims(received.raw()) {
         Ok(claims) => claims,
         Err(error) => return link.refuse("", &refusal(RefusalKind::Unauthenticated, error.to_string())),

@@ -29,7 +29,7 @@ fn the_defaults_of_the_command_line_are_those_of_new() {
             data_dir: "/d",
             listen: 0.0.0.0:8443,
             public_url: None,
-            health_listen: 127.0.0.1:8081,
+            health_listen: 127.0.0.1:8444,
             stale_after: 120s,
             settle: 10s,
         }
@@ -48,7 +48,7 @@ fn a_public_url_ends_without_a_slash() {
             public_url: Some(
                 "https://hub.example.com/tideline",
             ),
-            health_listen: 127.0.0.1:8081,
+            health_listen: 127.0.0.1:8444,
             stale_after: 300s,
             settle: 0ns,
         }

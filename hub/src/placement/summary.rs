@@ -66,6 +66,11 @@ impl Index {
         Some((location.targets.len(), location.problem.as_deref()))
     }
 
+    /// The names of all Locations.
+    pub fn locations(&self) -> impl Iterator<Item = &str> {
+        self.inventory.locations.keys().map(|name| &**name)
+    }
+
     /// The names of a space's Placements.
     pub fn placements<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = &'a str> + use<'a> {
         self.spaces.get(space).into_iter().flat_map(|space| space.placements.keys().map(|name| &**name))

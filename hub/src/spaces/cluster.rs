@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
 use kube::api::{ApiResource, DynamicObject};
-use kube::discovery::{ApiCapabilities, Discovery, Scope, verbs};
+use kube::discovery::{ApiCapabilities, ApiGroup, Discovery, Scope, verbs};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -28,7 +28,7 @@ impl ClusterSource {
     pub async fn new(space: SpaceName, client: Client) -> Result<Self, kube::Error> {
         let discovery = Discovery::new(client.clone()).run().await?;
         let mut source = Self { watches: SelectAll::new(), types: BTreeMap::new() };
-        for (resource, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
+        for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
             if watchable(&capabilities) {
                 source.watch(&space, &client, resource);
             }

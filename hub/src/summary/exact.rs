@@ -2,12 +2,11 @@ use serde_json::Value;
 use tideline_common::wire::v1::ObjectReport;
 
 /// Fields of a status that no API server lets another writer set back: they only ever rise.
-const LEFT_OUT: &[(&str, &str, &str)] =
-    &[("apps", "Deployment", "collisionCount"), ("apps", "StatefulSet", "collisionCount"), (
-        "apps",
-        "DaemonSet",
-        "collisionCount",
-    )];
+const LEFT_OUT: &[(&str, &str, &str)] = &[
+    ("apps", "Deployment", "collisionCount"),
+    ("apps", "StatefulSet", "collisionCount"),
+    ("apps", "DaemonSet", "collisionCount"),
+];
 
 /// The status of a source that is placed on one target: that target's, whole, with the generations that it speaks of
 /// turned from the local object's into the source's. None where the target reports no status.

@@ -136,7 +136,7 @@ fn what_is_unchanged_is_left_alone() {
                 case.seen().managed = None;
             }),
         ],
-        &expect![[r"
+        &expect![[r#"
             unchanged                                  Nothing(Unchanged)
             another manager changed its fields         Nothing(Unchanged)
             its body is missing                        Nothing(Unchanged)
@@ -146,9 +146,9 @@ fn what_is_unchanged_is_left_alone() {
             a finished job, removed by its TTL         Nothing(Terminal)
             the same, and the journal lost             Nothing(Terminal)
             an implied namespace, somebody else's      Nothing(Unchanged)
-            an implied namespace, ours, changed        Nothing(Unchanged)
+            an implied namespace, ours, changed        Record u1 Created
             changed locally, to be reported only       Nothing(Drifted)
-        "]],
+        "#]],
     );
 }
 

@@ -81,6 +81,7 @@ impl Hub {
                 self.sessions += 1;
                 Answer::Session(SessionAnswer {
                     session: SessionNumber(self.sessions),
+                    outdated: false,
                     epoch: Epoch(self.epoch),
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
                 })
@@ -160,6 +161,6 @@ impl Hub {
                 self.reports.remove(&tombstone.key);
             }
         }
-        ReportedAnswer { seq: request.seq, resend: false }
+        ReportedAnswer { seq: request.seq, memory: 1 }
     }
 }

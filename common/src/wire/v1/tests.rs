@@ -79,9 +79,12 @@ fn enrolment_is_stable() {
 
 #[test]
 fn session_is_stable() {
-    golden("session-request", &SessionRequest { facts: facts(), accepted: Some(accepted()) });
+    golden(
+        "session-request",
+        &SessionRequest { facts: facts(), accepted: Some(accepted()), last: SessionNumber::default() },
+    );
     let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
-    golden("session-answer", &SessionAnswer { session: SessionNumber(7), epoch: Epoch(1), poll });
+    golden("session-answer", &SessionAnswer { session: SessionNumber(7), outdated: false, epoch: Epoch(1), poll });
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn reported_is_stable() {
             removed: vec![Tombstone { key: key("old"), source: uid() }],
         },
     );
-    golden("reported-answer", &ReportedAnswer { seq: 12, resend: false });
+    golden("reported-answer", &ReportedAnswer { seq: 12, memory: 7 });
 }
 
 #[test]

@@ -106,13 +106,20 @@ impl Script {
     }
 
     fn open(&mut self, accepted: Option<Accepted>) -> String {
-        let asked = self.request(Request::Session(SessionRequest { facts: ClusterFacts::default(), accepted }));
+        let last = self.last_session();
+        let asked = self.request(Request::Session(SessionRequest { facts: ClusterFacts::default(), accepted, last }));
         let session = match self.core.targets[&target()].session {
             Session::Opening { number, .. } => number,
             Session::Closed(_) | Session::Open(_) => panic!("no session is being opened: {asked}"),
         };
         let stored = self.event(Event::SessionStored { target: target(), session, result: Ok(()) });
         format!("{asked}\n{stored}")
+    }
+
+    fn last_session(&self) -> SessionNumber {
+        match self.core.targets[&target()].session {
+            Session::Closed(number) | Session::Open(number) | Session::Opening { number, .. } => number,
+        }
     }
 
     fn desired(&mut self, session: u64, since: Option<Accepted>, wait_seconds: u64) -> String {
@@ -147,7 +154,8 @@ impl Script {
 fn print(effect: &Effect) -> String {
     match effect {
         Effect::Respond { id, answer: Ok(Answer::Session(answer)) } => {
-            format!("{}: session {} epoch {}", id.0, answer.session, answer.epoch)
+            let outdated = if answer.outdated { ", outdated" } else { "" };
+            format!("{}: session {} epoch {}{outdated}", id.0, answer.session, answer.epoch)
         }
         Effect::Respond { id, answer: Ok(Answer::Desired(DesiredAnswer::Page(page))) } => {
             let names: Vec<_> = page.entries.iter().map(|entry| &*entry.key.name).collect();
@@ -156,7 +164,7 @@ fn print(effect: &Effect) -> String {
         }
         Effect::Respond { id, answer: Ok(Answer::Desired(answer)) } => format!("{}: {answer:?}", id.0),
         Effect::Respond { id, answer: Ok(Answer::Reported(answer)) } => {
-            format!("{}: reported {} resend {}", id.0, answer.seq, answer.resend)
+            format!("{}: reported {} memory {}", id.0, answer.seq, answer.memory)
         }
         Effect::Respond { id, answer: Err(refusal) } => format!("{}: refused {:?}", id.0, refusal.refusal),
         Effect::StoreSession { session, .. } => format!("store session {session}"),
@@ -194,33 +202,61 @@ fn newer_session_fences_the_older_with_its_poll() {
     script.open(None);
     let accepted = script.accepted();
     script.desired(5, Some(accepted), 45);
-    check(&script.open(None), &expect![[r#"
+    check(
+        &script.open(None),
+        &expect![[r#"
         2: refused Fenced
         store session 6
-        3: session 6 epoch 1"#]]);
+        3: session 6 epoch 1"#]],
+    );
     check(&script.desired(5, None, 0), &expect!["4: refused Fenced"]);
     check(&script.desired(6, None, 0), &expect!["5: snapshot at 1.0 of 0: "]);
 }
 
 #[test]
+fn session_request_that_is_late_or_doubled_fences_nobody() {
+    let mut script = Script::new();
+    script.open(None);
+    check(&script.request(Request::Session(asks_after(4))), &expect!["2: session 5 epoch 1, outdated"]);
+    check(&script.desired(5, None, 0), &expect!["3: snapshot at 1.0 of 0: "]);
+}
+
+#[test]
+fn session_of_a_lost_history_is_to_be_opened_anew_under_a_higher_number() {
+    let mut script = Script::new();
+    check(&script.desired(9, None, 0), &expect!["1: refused SessionUnknown"]);
+    check(&script.request(Request::Session(asks_after(9))), &expect!["store session 10"]);
+}
+
+fn asks_after(last: u64) -> SessionRequest {
+    SessionRequest { facts: ClusterFacts::default(), accepted: None, last: SessionNumber(last) }
+}
+
+#[test]
 fn session_that_cannot_be_stored_is_not_given_and_its_number_is_not_given_again() {
     let mut script = Script::new();
-    script.request(Request::Session(SessionRequest { facts: ClusterFacts::default(), accepted: None }));
+    script.request(Request::Session(asks_after(4)));
     let failed = Event::SessionStored { target: target(), session: SessionNumber(5), result: Err("full".to_owned()) };
     check(&script.event(failed), &expect!["1: refused Busy"]);
-    check(&script.open(None), &expect![[r#"
+    check(
+        &script.open(None),
+        &expect![[r#"
         store session 6
-        2: session 6 epoch 1"#]]);
+        2: session 6 epoch 1"#]],
+    );
 }
 
 #[test]
 fn session_goes_on_over_a_restart_of_the_hub() {
     let mut script = Script::new();
     check(&script.desired(4, None, 0), &expect!["1: snapshot at 1.0 of 0: "]);
-    check(&script.report(4, 120, true), &expect![[r#"
+    check(
+        &script.report(4, 120, true),
+        &expect![[r#"
         heard, in sync true
         report 120
-        2: reported 120 resend true"#]]);
+        2: reported 120 memory 1"#]],
+    );
     check(&script.report(3, 121, true), &expect!["3: refused Fenced"]);
 }
 
@@ -242,9 +278,12 @@ fn poll_ends_with_nothing_new_after_its_time() {
     let accepted = script.accepted();
     script.desired(5, Some(accepted), 1000);
     script.now = 45;
-    check(&script.event(Event::Timer), &expect![[r#"
+    check(
+        &script.event(Event::Timer),
+        &expect![[r#"
         2: NothingNew
-        timer 120"#]]);
+        timer 120"#]],
+    );
 }
 
 #[test]
@@ -263,16 +302,25 @@ fn history_that_the_hub_lost_raises_the_epoch() {
     let accepted = script.accepted();
     let ahead = Accepted { version: Version { revision: Revision(9), ..accepted.version }, ..accepted };
     let other = Accepted { digest: Digest::of(b"another set"), ..accepted };
-    check(&script.open(Some(ahead)), &expect![[r#"
+    check(
+        &script.open(Some(ahead)),
+        &expect![[r#"
         raise epoch, proven 1.9
         store session 5
-        1: session 5 epoch 1"#]]);
-    check(&script.desired(5, Some(other), 45), &expect![[r#"
+        1: session 5 epoch 1"#]],
+    );
+    check(
+        &script.desired(5, Some(other), 45),
+        &expect![[r#"
         raise epoch, proven 1.1
-        2: SnapshotRequired { epoch: Epoch(2) }"#]]);
-    check(&script.open(Some(accepted)), &expect![[r#"
+        2: SnapshotRequired { epoch: Epoch(2) }"#]],
+    );
+    check(
+        &script.open(Some(accepted)),
+        &expect![[r#"
         store session 6
-        3: session 6 epoch 1"#]]);
+        3: session 6 epoch 1"#]],
+    );
 }
 
 #[test]
@@ -316,12 +364,15 @@ fn agent_whose_own_view_is_not_in_sync_is_stale_however_often_it_calls() {
 fn report_that_comes_late_or_twice_is_answered_and_not_taken_in() {
     let mut script = Script::new();
     script.open(None);
-    check(&script.report(5, 2, true), &expect![[r#"
+    check(
+        &script.report(5, 2, true),
+        &expect![[r#"
         heard, in sync true
         report 2
-        2: reported 2 resend true"#]]);
-    check(&script.report(5, 2, true), &expect!["3: reported 2 resend false"]);
-    check(&script.report(5, 1, true), &expect!["4: reported 1 resend false"]);
+        2: reported 2 memory 1"#]],
+    );
+    check(&script.report(5, 2, true), &expect!["3: reported 2 memory 1"]);
+    check(&script.report(5, 1, true), &expect!["4: reported 1 memory 1"]);
 }
 
 #[test]
@@ -340,12 +391,15 @@ fn identity_used_from_another_cluster_is_quarantined() {
     let mut script = Script::new();
     let from = |uid: &str| SessionRequest {
         facts: ClusterFacts { cluster: uid.parse().ok(), ..ClusterFacts::default() },
-        accepted: None,
+        ..asks_after(4)
     };
     script.request(Request::Session(from("first")));
-    check(&script.request(Request::Session(from("second"))), &expect![[r#"
+    check(
+        &script.request(Request::Session(from("second"))),
+        &expect![[r#"
         quarantined
-        2: refused Quarantined"#]]);
+        2: refused Quarantined"#]],
+    );
 }
 
 #[test]
