@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tideline_common::rollup::Freshness;
 use tideline_common::{FIELD_MANAGER_HUB, Reason, SpaceName, TargetId};
 use tideline_runtime::{Backoff, exit};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -32,7 +33,8 @@ pub(crate) async fn run(
     clients: Clients,
     shutdown: CancellationToken,
 ) -> Result<(), std::convert::Infallible> {
-    let mut writer = Writer { shared, clients, targets: BTreeMap::new(), described: BTreeMap::new() };
+    let mut writer =
+        Writer { shared, clients, targets: BTreeMap::new(), contacts_at: Instant::now(), described: BTreeMap::new() };
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     loop {
         let all_written = writer.pass().await;
@@ -55,6 +57,8 @@ struct Writer {
     clients: Clients,
     /// What was last written of each target, without the time of contact.
     targets: BTreeMap<TargetId, Value>,
+    /// When the times of contact were last looked at.
+    contacts_at: Instant,
     /// What was last written of each Placement and Location.
     described: BTreeMap<Described, Value>,
 }
@@ -76,7 +80,11 @@ struct SourceWrite {
 impl Writer {
     /// Looks at everything dirty once; what fails is dirty again. Says whether nothing failed.
     async fn pass(&mut self) -> bool {
-        let (sources, targets) = self.shared.read_mut(Engine::take_dirty);
+        let (sources, mut targets) = self.shared.read_mut(Engine::take_dirty);
+        if self.contacts_at.elapsed() >= CONTACT_PERIOD {
+            self.contacts_at = Instant::now();
+            targets.extend(std::mem::take(&mut self.targets).into_keys());
+        }
         let mut failed_sources = Vec::new();
         for id in sources {
             let Some(write) = self.shared.read(|engine| plan(engine, &id)) else { continue };
@@ -178,13 +186,21 @@ async fn describe(client: &Client, what: &Described, status: &Value) -> Result<(
         }
     }
     let same = |(field, value): (&String, &Value)| present["status"].get(field) == Some(value);
-    if status.as_object().is_some_and(|status| status.iter().all(same)) {
+    let in_contact = status["phase"] == "Ready";
+    let aged = in_contact && is_aged(&present["status"]["lastContact"]);
+    if !aged && status.as_object().is_some_and(|status| status.iter().all(same)) {
         return Ok(());
     }
-    if status["phase"] == "Ready" {
+    if in_contact {
         status["lastContact"] = json!(now());
     }
     patch(client, &format!("{path}/status"), "application/merge-patch+json", &json!({"status": status})).await
+}
+
+/// Whether a time of contact is so old that it misleads.
+fn is_aged(contact: &Value) -> bool {
+    let at = contact.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    at.is_none_or(|at| now().duration_since(at).unsigned_abs() >= CONTACT_PERIOD)
 }
 
 /// Gives a condition the time since when it is so.
