@@ -184,10 +184,11 @@ impl Agent {
         info!(data_dir = ?data_dir.path(), "the agent runs");
         // Its own token: an agent that fails ends alone, not the process around it.
         let run = Shutdown::with_token(shutdown.child_token());
+        // Before its health is served: until it has said what it waits for, nothing seems to be missing.
+        let driver = Driver::new(core, parts, run.token().clone());
         if let Some(listener) = listener {
             run.spawn("health", health::serve(listener, health, registry, run.token().clone()));
         }
-        let driver = Driver::new(core, parts, run.token().clone());
         run.spawn::<driver::Error>("core", driver.run());
         run.finished().await?;
         info!(data_dir = ?data_dir.path(), "the agent has stopped");

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
 use tideline_common::Uid;
 use tideline_common::wire::v1::ClusterFacts;
@@ -15,7 +15,10 @@ const FACT_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read the kubeconfig {path:?}; give a readable one with --kubeconfig")]
-    Kubeconfig { path: PathBuf, source: kube::config::KubeconfigError },
+    Kubeconfig { path: PathBuf, source: KubeconfigError },
+    /// Without the cause: that quotes the file, and the file may be a token.
+    #[error("{path:?} is no kubeconfig; give that of the cluster to keep with --kubeconfig")]
+    NotAKubeconfig { path: PathBuf },
     #[error("this is not running inside a cluster; give --kubeconfig")]
     InCluster(#[source] kube::config::InClusterError),
     #[error("cannot set up the client of the API server {server}")]
@@ -28,7 +31,10 @@ pub enum Error {
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
-            let unreadable = |source| Error::Kubeconfig { path: path.to_owned(), source };
+            let unreadable = |error| match error {
+                KubeconfigError::Parse(_) => Error::NotAKubeconfig { path: path.to_owned() },
+                source => Error::Kubeconfig { path: path.to_owned(), source },
+            };
             let kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(unreadable)?
         }
