@@ -1,0 +1,279 @@
+//! A hub and agents as processes, each of which a test may end and begin again.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{from_value, json};
+use tideline_tests::{Binaries, EmbeddedCluster, Finished, Process, Scratch, eventually_ok, free_port, run_to_end};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// For what takes a second or two on a machine that has nothing else to do.
+pub(crate) const SOON: Duration = Duration::from_secs(40);
+/// For a command that is bound to fail: it must not try for long.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(20);
+
+/// What every namespaced object of these tests is in.
+const NAMESPACE: &str = "shop";
+
+/// A command without the environment of whoever runs the tests, which these binaries take options from.
+pub(crate) fn command(binary: PathBuf, args: &[&str]) -> Command {
+    let mut command = Command::new(binary);
+    command.env_clear().args(args);
+    command
+}
+
+/// Runs a command that must fail with `code`, say nothing on standard output, and say one line that has all of `parts`.
+pub(crate) async fn fails(command: &mut Command, code: i32, parts: &[&str]) -> Result<String> {
+    // What is left is the message; a start that fails has nothing to warn of.
+    let Finished { status, stdout, stderr } = run_to_end(command.env("TIDELINE_LOG", "warn"), "", AT_ONCE).await?;
+    ensure!(status.code() == Some(code), "it ended with {status}, not {code}: {stderr}");
+    ensure!(stdout.is_empty(), "a failure has no output: {stdout}");
+    ensure!(stderr.trim_end().lines().count() == 1, "it should say one line: {stderr}");
+    ensure!(stderr.starts_with("tideline-"), "it should say who speaks: {stderr}");
+    for part in parts {
+        ensure!(stderr.contains(part), "it should say {part:?}: {stderr}");
+    }
+    Ok(stderr)
+}
+
+/// Asks a health port of this machine, and returns the status code and the body.
+pub(crate) async fn get(port: u16, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.context("connecting to the health port")?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    let (head, body) = response.split_once("\r\n\r\n").context("the response has no end of its head")?;
+    let code = head.split(' ').nth(1).context("the response has no status code")?;
+    Ok((code.parse()?, body.to_owned()))
+}
+
+/// A SyncTarget.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) phase: String,
+}
+
+/// A hub whose ports stay its own over restarts.
+pub(crate) struct Hub {
+    pub(crate) process: Process,
+    pub(crate) health: u16,
+    binaries: Binaries,
+    listen: SocketAddr,
+    /// Last, so that the log is there when the process shows it.
+    dir: Scratch,
+}
+
+impl Hub {
+    /// Starts a hub with an empty data directory and waits until it serves.
+    pub(crate) async fn start(binaries: &Binaries) -> Result<Self> {
+        let dir = Scratch::new("hub")?;
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let health = free_port()?;
+        let process = Self::spawn(binaries, &dir, listen, health)?;
+        let mut hub = Self { binaries: binaries.clone(), dir, listen, health, process };
+        hub.serves().await?;
+        Ok(hub)
+    }
+
+    fn spawn(binaries: &Binaries, dir: &Scratch, listen: SocketAddr, health: u16) -> Result<Process> {
+        let mut command = command(binaries.hub(), &["serve", "--settle", "1s", "--log-format", "text"]);
+        command.arg("--data-dir").arg(dir.join("data")).args(["--listen", &listen.to_string()]);
+        command.args(["--health-listen", &format!("127.0.0.1:{health}")]);
+        Ok(Process::spawn("hub", &mut command, &dir.join("log"))?.with_log_shown())
+    }
+
+    /// Begins another run on the same data directory and the same ports.
+    pub(crate) async fn resume(&mut self) -> Result<()> {
+        self.process = Self::spawn(&self.binaries, &self.dir, self.listen, self.health)?;
+        self.serves().await
+    }
+
+    /// Waits until it serves its spaces and is ready.
+    pub(crate) async fn serves(&mut self) -> Result<()> {
+        let (health, kubeconfig) = (self.health, self.kubeconfig());
+        let serves = eventually_ok(SOON, "the hub to serve", async || {
+            client(&kubeconfig, "root").await?.apiserver_version().await?;
+            ready(health).await
+        });
+        serves.await.with_context(|| self.process.log_tail())?;
+        ensure!(self.process.exit_status()?.is_none(), "somebody else serves at the hub's ports");
+        Ok(())
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("data/admin.kubeconfig")
+    }
+
+    /// A client of one space, over the network, as the administrator.
+    pub(crate) async fn client(&self, space: &str) -> Result<Client> {
+        client(&self.kubeconfig(), space).await
+    }
+
+    /// A command of `tideline-hub` that speaks to this hub.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(self.binaries.hub(), args);
+        command.arg("--kubeconfig").arg(self.kubeconfig());
+        command
+    }
+
+    /// Makes a token with the command line and writes it, as a shell would, to a file.
+    pub(crate) async fn token_file(&self, name: &str) -> Result<PathBuf> {
+        let mut command = self.command(&["token", "create", name, "--labels", "tier=shop,region=eu"]);
+        let made = run_to_end(&mut command, "", SOON).await?;
+        ensure!(made.code()? == 0 && made.stderr.is_empty(), "the token is made without a word: {}", made.stderr);
+        let path = self.dir.join(format!("{name}.token"));
+        fs::write(&path, made.stdout)?;
+        Ok(path)
+    }
+
+    /// Makes a token, starts an agent with it in `cluster`, and waits until it is ready.
+    pub(crate) async fn agent(&self, name: &str, cluster: &EmbeddedCluster) -> Result<Agent> {
+        let token_file = self.token_file(name).await?;
+        let mut agent = Agent::start(&self.binaries, cluster.kubeconfig(), &token_file)?;
+        agent.is_ready().await?;
+        Ok(agent)
+    }
+
+    /// All SyncTargets, in the order of names.
+    pub(crate) async fn targets(&self) -> Result<Vec<Target>> {
+        let list = dynamic(&self.client("root").await?, "SyncTarget").list(&ListParams::default()).await?;
+        let target = |object: DynamicObject| Target {
+            phase: object.data["status"]["phase"].as_str().unwrap_or_default().to_owned(),
+            name: object.metadata.name.unwrap_or_default(),
+            uid: object.metadata.uid.unwrap_or_default(),
+        };
+        Ok(list.items.into_iter().map(target).collect())
+    }
+
+    /// The names and UIDs of all SyncTargets: who the agents are to the hub.
+    pub(crate) async fn identities(&self) -> Result<Vec<(String, String)>> {
+        Ok(self.targets().await?.into_iter().map(|target| (target.name, target.uid)).collect())
+    }
+
+    /// Makes what every cluster is to have from now on: all ConfigMaps.
+    pub(crate) async fn place_config_maps(&self) -> Result<()> {
+        let space = self.client("default").await?;
+        let namespace = from_value(json!({"metadata": {"name": NAMESPACE}}))?;
+        Api::<Namespace>::all(space.clone()).create(&PostParams::default(), &namespace).await?;
+        let placement = from_value(json!({
+            "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement",
+            "metadata": {"name": "everywhere"},
+            "spec": {
+                "targets": [{"matchLabels": {"tier": "shop"}}],
+                "objects": [{
+                    "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
+                }],
+            },
+        }))?;
+        dynamic(&space, "Placement").create(&PostParams::default(), &placement).await?;
+        Ok(())
+    }
+
+    /// Makes a ConfigMap here and waits for it in `cluster`.
+    pub(crate) async fn delivers(&self, name: &str, cluster: &EmbeddedCluster) -> Result<()> {
+        let api = |client: Client| Api::<ConfigMap>::namespaced(client, NAMESPACE);
+        let object =
+            from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}, "data": {"from": "hub"}}))?;
+        api(self.client("default").await?).create(&PostParams::default(), &object).await?;
+        let there = api(cluster.client());
+        eventually_ok(SOON, &format!("{name} in the cluster"), async || there.get(name).await).await?;
+        Ok(())
+    }
+}
+
+/// An agent whose health port stays its own over restarts.
+pub(crate) struct Agent {
+    pub(crate) process: Process,
+    pub(crate) health: u16,
+    binaries: Binaries,
+    kubeconfig: PathBuf,
+    token_file: PathBuf,
+    /// Last, so that the log is there when the process shows it.
+    dir: Scratch,
+}
+
+impl Agent {
+    /// Starts an agent with an empty data directory.
+    pub(crate) fn start(binaries: &Binaries, kubeconfig: &Path, token_file: &Path) -> Result<Self> {
+        let dir = Scratch::new("agent")?;
+        let health = free_port()?;
+        let process = Self::spawn(binaries, &dir, kubeconfig, token_file, health)?;
+        let (kubeconfig, token_file) = (kubeconfig.to_owned(), token_file.to_owned());
+        Ok(Self { binaries: binaries.clone(), dir, kubeconfig, token_file, health, process })
+    }
+
+    fn spawn(binaries: &Binaries, dir: &Scratch, kubeconfig: &Path, token: &Path, health: u16) -> Result<Process> {
+        let mut command = run_agent(binaries, &dir.join("data"), kubeconfig);
+        command.arg("--token-file").arg(token).args(["--listen", &format!("127.0.0.1:{health}")]);
+        Ok(Process::spawn("agent", command.args(["--log-format", "text"]), &dir.join("log"))?.with_log_shown())
+    }
+
+    /// Begins another run on the same data directory and port. What the log says of the former is kept.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.process = Self::spawn(&self.binaries, &self.dir, &self.kubeconfig, &self.token_file, self.health)?;
+        Ok(())
+    }
+
+    /// Waits until it knows what to keep.
+    pub(crate) async fn is_ready(&mut self) -> Result<()> {
+        let health = self.health;
+        let ready = eventually_ok(SOON, "the agent to be ready", async || ready(health).await);
+        ready.await.with_context(|| self.process.log_tail())?;
+        ensure!(self.process.exit_status()?.is_none(), "somebody else serves at the agent's port");
+        Ok(())
+    }
+
+    /// Waits until the log says `text`.
+    pub(crate) async fn says(&self, text: &str) -> Result<()> {
+        let what = format!("the agent to say {text:?}");
+        eventually_ok(SOON, &what, async || {
+            let log = self.process.log();
+            ensure!(log.contains(text), "its log: {log}");
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+}
+
+/// `tideline-agent run`, to which the token and the health port are to be added.
+pub(crate) fn run_agent(binaries: &Binaries, data_dir: &Path, kubeconfig: &Path) -> Command {
+    let mut command = command(binaries.agent(), &["run"]);
+    command.arg("--data-dir").arg(data_dir).arg("--kubeconfig").arg(kubeconfig);
+    command
+}
+
+async fn ready(port: u16) -> Result<()> {
+    let (code, body) = get(port, "/readyz").await?;
+    ensure!(code == 200, "/readyz says {code}: {body}");
+    Ok(())
+}
+
+async fn client(kubeconfig: &Path, space: &str) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let options = KubeConfigOptions { context: Some(space.to_owned()), ..KubeConfigOptions::default() };
+    Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await?)?)
+}
+
+fn dynamic(client: &Client, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("tideline.dev", "v1alpha1", kind));
+    Api::all_with(client.clone(), &resource)
+}

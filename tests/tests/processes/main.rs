@@ -1,0 +1,7 @@
+//! The binaries as processes: what only a process has. What they say and how they end when something is wrong, that
+//! nothing else stops with them, and what survives kill −9.
+
+mod bad_input;
+mod harness;
+mod life;
+mod usage;
