@@ -1,7 +1,7 @@
 //! The agent's hands and eyes at a real API server: what its operations do, and what its watches tell.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -29,9 +29,15 @@ const SOON: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Texts(Mutex<BTreeMap<Digest, Arc<str>>>);
 
+impl Texts {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<str>>> {
+        self.0.lock().expect("no holder panics")
+    }
+}
+
 impl Bodies for Texts {
     fn body(&self, input: Digest) -> Result<Arc<str>, String> {
-        self.0.lock().unwrap().get(&input).cloned().ok_or_else(|| "no such body".to_owned())
+        self.lock().get(&input).cloned().ok_or_else(|| "no such body".to_owned())
     }
 }
 
@@ -69,7 +75,7 @@ impl Bench {
     fn entry(&self, body: &Value) -> Arc<Entry> {
         let text = body.to_string();
         let input = Digest::of(text.as_bytes());
-        self.texts.0.lock().unwrap().insert(input, text.into());
+        self.texts.lock().insert(input, text.into());
         let field = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (group, version) = field("/apiVersion").split_once('/').unwrap_or(("", field("/apiVersion")));
         let kind = GroupKind::new(group, field("/kind"));
@@ -126,7 +132,7 @@ fn mark(entry: &Entry) -> Arc<Mark> {
     })
 }
 
-fn config_map(name: &str, data: Value) -> Value {
+fn config_map(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
 }
 
@@ -165,17 +171,17 @@ async fn operations_touch_only_the_object_they_are_pinned_to() -> Result<()> {
     let config_maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "default");
     let default = ApplyPolicy::default;
 
-    let created = bench.written(bench.create(&config_map("a", json!({"x": "1", "y": "1"})))).await?;
+    let created = bench.written(bench.create(&config_map("a", &json!({"x": "1", "y": "1"})))).await?;
     assert!(created.labelled && created.managed.is_some() && created.mark.is_some(), "{created:?}");
-    let again = bench.execute(bench.create(&config_map("a", json!({})))).await;
+    let again = bench.execute(bench.create(&config_map("a", &json!({})))).await;
     assert!(matches!(&again, OpResult::Exists(found) if found.uid == created.uid), "{again:?}");
 
     let other = uid("00000000-0000-4000-8000-000000000000");
-    let body = config_map("a", json!({"x": "2"}));
+    let body = config_map("a", &json!({"x": "2"}));
     let wrong = bench.execute(bench.apply(&body, &other, ApplyTakeover::None, default())).await;
     assert!(matches!(wrong, OpResult::PreconditionFailed), "{wrong:?}");
     assert_eq!(config_maps.get("a").await?.data.context("data")?["x"], "1");
-    let absent = config_map("absent", json!({}));
+    let absent = config_map("absent", &json!({}));
     let nothing = bench.execute(bench.apply(&absent, &other, ApplyTakeover::None, default())).await;
     assert!(matches!(nothing, OpResult::PreconditionFailed), "{nothing:?}");
     assert!(config_maps.get_opt("absent").await?.is_none(), "an apply pinned to a UID created");
@@ -202,7 +208,7 @@ async fn operations_touch_only_the_object_they_are_pinned_to() -> Result<()> {
     let get = bench.execute(Op::Get { key: key.clone(), version: "v1".into() }).await;
     assert!(matches!(get, OpResult::Gone), "{get:?}");
 
-    let mut elsewhere = config_map("a", json!({}));
+    let mut elsewhere = config_map("a", &json!({}));
     elsewhere["metadata"]["namespace"] = json!("absent");
     failed_with(&bench.execute(bench.create(&elsewhere)).await, Reason::NamespaceUnavailable);
     let unknown =
@@ -231,14 +237,14 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
         async |name: &str| -> Result<Option<i32>> { Ok(deployments.get(name).await?.spec.context("spec")?.replicas) };
 
     // Adopted: what we applied and drop goes, what we never applied stays.
-    let foreign: ConfigMap = from_value(config_map("adopted", json!({"ours": "1", "theirs": "1"})))?;
+    let foreign: ConfigMap = from_value(config_map("adopted", &json!({"ours": "1", "theirs": "1"})))?;
     let foreign = config_maps
         .create(&PostParams { field_manager: Some("helper".to_owned()), ..PostParams::default() }, &foreign)
         .await?;
     let adopted = uid(foreign.metadata.uid.as_deref().unwrap_or_default());
-    let with = config_map("adopted", json!({"ours": "1"}));
+    let with = config_map("adopted", &json!({"ours": "1"}));
     bench.written(bench.apply(&with, &adopted, ApplyTakeover::Adopt, ApplyPolicy::default())).await?;
-    let without = config_map("adopted", json!({}));
+    let without = config_map("adopted", &json!({}));
     let kept = bench.written(bench.apply(&without, &adopted, ApplyTakeover::None, ApplyPolicy::default())).await?;
     let data = config_maps.get("adopted").await?.data.context("data")?;
     assert_eq!(data, BTreeMap::from([("theirs".to_owned(), "1".to_owned())]));
@@ -253,7 +259,7 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
     assert_eq!(left.data.context("data")?.len(), 1);
 
     // An object that only we wrote keeps its data too, and loses its managedFields for good.
-    let only_ours = bench.written(bench.create(&config_map("only", json!({"a": "1"})))).await?;
+    let only_ours = bench.written(bench.create(&config_map("only", &json!({"a": "1"})))).await?;
     let orphan = Op::Orphan { key: only_ours.key.clone(), version: "v1".into(), uid: only_ours.uid.clone() };
     let orphaned = bench.written(orphan).await?;
     assert!(orphaned.managed.is_none() && !orphaned.labelled, "{orphaned:?}");
@@ -311,7 +317,7 @@ async fn a_look_into_a_namespace_or_definition_counts_what_is_foreign() -> Resul
     };
     assert_eq!(look(&shop.key).await?, (0, None, 0));
 
-    let mut ours = config_map("ours", json!({}));
+    let mut ours = config_map("ours", &json!({}));
     ours["metadata"]["namespace"] = json!("shop");
     let ours = bench.written(bench.create(&ours)).await?;
     let config_maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "shop");
@@ -341,7 +347,7 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     let tasks = TaskTracker::new();
     let mut watches = Watches::new(bench.client.clone(), Arc::clone(&bench.kinds), sender, tasks.clone(), stop.clone());
 
-    let created = bench.written(bench.create(&config_map("a", json!({"x": "1"})))).await?;
+    let created = bench.written(bench.create(&config_map("a", &json!({"x": "1"})))).await?;
     let unmarked: ConfigMap = from_value(json!({"metadata": {"name": "unmarked"}}))?;
     Api::<ConfigMap>::namespaced(bench.client.clone(), "default").create(&PostParams::default(), &unmarked).await?;
     let config_map_kind = GroupKind::new("", "ConfigMap");
@@ -359,12 +365,13 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     let facts = |it: &Observed| (it.uid.clone(), it.resource_version.clone(), it.managed, it.mark.clone());
     assert_eq!(listed.iter().map(facts).collect::<Vec<_>>(), [facts(&created)]);
 
-    let body = config_map("a", json!({"x": "2"}));
+    let body = config_map("a", &json!({"x": "2"}));
     let op = bench.apply(&body, &created.uid, ApplyTakeover::Posted, ApplyPolicy::default());
     let applied = bench.written(op).await?;
     until(&mut events, |event| match event {
         Event::Observed(it) if it.resource_version == applied.resource_version => {
-            Some(assert_eq!(facts(it), facts(&applied)))
+            assert_eq!(facts(it), facts(&applied));
+            Some(())
         }
         _ => None,
     })
