@@ -3,3 +3,6 @@
 mod agent_cluster;
 mod harness;
 mod main_job;
+mod objects;
+mod scenarios;
+mod spaces;

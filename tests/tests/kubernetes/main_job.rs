@@ -1,80 +1,19 @@
 //! The main job on two real clusters: objects out, state back, through loss, restart, drift and removal.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use anyhow::Result;
+use kube::api::{Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::kubernetes::{Cluster, ClusterOptions};
-use tideline_tests::{eventually_ok, require_kubernetes};
+use tideline_tests::require_kubernetes;
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::objects::{CONFIG, DEPLOYMENT, ROLLUP, api, api_cluster, apply, config, deployment, gone, placement, shows};
 
 struct World {
     hub: Hub,
     clusters: [Cluster; 2],
     agents: [Agent; 2],
-}
-
-fn resource(api_version: &str, kind: &str) -> ApiResource {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
-}
-
-fn api(client: &Client, api_version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
-    let resource = resource(api_version, kind);
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    }
-}
-
-async fn apply(client: &Client, object: Value) -> Result<()> {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str);
-    let (api_version, kind) = (text("/apiVersion").context("a version")?, text("/kind").context("a kind")?);
-    let name = text("/metadata/name").context("a name")?.to_owned();
-    let api = api(client, api_version, kind, text("/metadata/namespace"));
-    api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await.with_context(|| name.clone())?;
-    Ok(())
-}
-
-fn deployment(name: &str, replicas: i64) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"app": name}},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "web", "image": "registry.example/web:1", "resources": {"requests": {"cpu": "0.5"}}}]},
-            },
-        },
-    })
-}
-
-fn config(name: &str, value: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"app": name}},
-        "data": {"value": value},
-    })
-}
-
-fn placement(name: &str, targets: Value, app: &str, resources: &[(&str, &str)]) -> Value {
-    let clauses: Vec<_> = resources
-        .iter()
-        .map(|(group, resource)| {
-            json!({"apiGroup": group, "resources": [resource], "objectSelectors": [{"matchLabels": {"app": app}}]})
-        })
-        .collect();
-    json!({
-        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement",
-        "metadata": {"name": name},
-        "spec": {"targets": [targets], "objects": clauses},
-    })
 }
 
 impl World {
@@ -84,8 +23,11 @@ impl World {
             controller_manager: true,
             ..ClusterOptions::default()
         };
-        let (east, west, hub) =
-            tokio::try_join!(Cluster::start(assets, options("east")), Cluster::start(assets, options("west")), Hub::start())?;
+        let (east, west, hub) = tokio::try_join!(
+            Cluster::start(assets, options("east")),
+            Cluster::start(assets, options("west")),
+            Hub::start()
+        )?;
         let first = hub.agent("east", &[("side", "east"), ("tier", "shop")], east.kubeconfig_path(), None).await?;
         let second = hub.agent("west", &[("side", "west"), ("tier", "shop")], west.kubeconfig_path(), None).await?;
         let space = hub.client("default").await?;
@@ -106,43 +48,14 @@ impl World {
     }
 }
 
-async fn shows(
-    client: &Client,
-    (api_version, kind): (&str, &str),
-    name: &str,
-    what: &str,
-    look: impl Fn(&Value) -> bool,
-) -> Result<()> {
-    let api = api(client, api_version, kind, Some("shop"));
-    eventually_ok(SOON, what, async || {
-        let object = serde_json::to_value(api.get(name).await?)?;
-        ensure!(look(&object), "{object}");
-        anyhow::Ok(())
-    })
-    .await
-}
-
-async fn gone(client: &Client, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
-    let api = api(client, api_version, kind, Some("shop"));
-    eventually_ok(SOON, &format!("{kind} {name} to be gone"), async || {
-        ensure!(api.get_opt(name).await?.is_none(), "it is there");
-        anyhow::Ok(())
-    })
-    .await
-}
-
-const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
-const CONFIG: (&str, &str) = ("v1", "ConfigMap");
-const ROLLUP: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Rollup");
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_go_out_and_state_comes_back() -> Result<()> {
     let assets = require_kubernetes!();
     let world = World::start(&assets).await?;
     let space = world.space().await?;
     let everywhere = [("apps", "deployments"), ("", "configmaps")];
-    apply(&space, placement("everywhere", json!({"matchLabels": {"tier": "shop"}}), "web", &everywhere)).await?;
-    apply(&space, placement("single", json!({"matchLabels": {"side": "east"}}), "one", &everywhere)).await?;
+    apply(&space, placement("everywhere", &json!({"matchLabels": {"tier": "shop"}}), "web", &everywhere)).await?;
+    apply(&space, placement("single", &json!({"matchLabels": {"side": "east"}}), "one", &everywhere)).await?;
     apply(&space, config("web", "1")).await?;
     apply(&space, deployment("web", 1)).await?;
     apply(&space, deployment("one", 2)).await?;
@@ -159,8 +72,7 @@ async fn objects_go_out_and_state_comes_back() -> Result<()> {
 
     // What is on one target has that target's status, in terms of the source's generation.
     shows(&space, DEPLOYMENT, "one", "the exact status", |object| {
-        object["status"]["replicas"] == 2
-            && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        object["status"]["replicas"] == 2 && object["status"]["observedGeneration"] == object["metadata"]["generation"]
     })
     .await?;
     // What is on many has a rollup.
@@ -176,7 +88,8 @@ async fn drift_is_reverted_and_removal_follows() -> Result<()> {
     let assets = require_kubernetes!();
     let world = World::start(&assets).await?;
     let space = world.space().await?;
-    apply(&space, placement("everywhere", json!({"matchLabels": {"tier": "shop"}}), "web", &[("", "configmaps")])).await?;
+    apply(&space, placement("everywhere", &json!({"matchLabels": {"tier": "shop"}}), "web", &[("", "configmaps")]))
+        .await?;
     apply(&space, config("web", "1")).await?;
     world.both(CONFIG, "web", "the ConfigMap on both clusters", |object| object["data"]["value"] == "1").await?;
 
@@ -208,16 +121,13 @@ async fn drift_is_reverted_and_removal_follows() -> Result<()> {
     Ok(())
 }
 
-fn api_cluster(client: &Client, api_version: &str, kind: &str) -> Api<DynamicObject> {
-    api(client, api_version, kind, None)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agent_restarted_without_its_hub_keeps_the_cluster_converged() -> Result<()> {
     let assets = require_kubernetes!();
     let mut world = World::start(&assets).await?;
     let space = world.space().await?;
-    apply(&space, placement("everywhere", json!({"matchLabels": {"tier": "shop"}}), "web", &[("", "configmaps")])).await?;
+    apply(&space, placement("everywhere", &json!({"matchLabels": {"tier": "shop"}}), "web", &[("", "configmaps")]))
+        .await?;
     apply(&space, config("web", "1")).await?;
     world.both(CONFIG, "web", "the ConfigMap on both clusters", |object| object["data"]["value"] == "1").await?;
 
