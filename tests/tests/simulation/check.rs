@@ -1,0 +1,147 @@
+//! What must hold at rest.
+
+use tideline_common::rollup::Freshness;
+use tideline_common::wire::v1::{ObjectReport, Progress};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, ObjectKey, Ownership, Reason};
+
+use crate::ids::{TARGET, parse};
+use crate::world::World;
+
+/// How an assigned object stands.
+enum Standing {
+    AsAssigned,
+    /// What else there is, or why there is nothing.
+    Otherwise(&'static str),
+}
+
+impl World {
+    fn standing(&self, entry: &Entry, policy: &ApplyPolicy) -> Standing {
+        let Some(local) = self.cluster.objects.get(&entry.key) else { return Standing::Otherwise("is missing") };
+        if entry.implied {
+            return Standing::AsAssigned;
+        }
+        if local.deleting {
+            return Standing::Otherwise("is being deleted");
+        }
+        let ours = self.cluster.ownership(&entry.key) == Some(Ownership::Ours);
+        let source = local.mark.as_ref().is_some_and(|mark| mark.source.uid == entry.source.uid);
+        if policy.mode == ApplyMode::CreateOnly {
+            return if local.created || ours { Standing::AsAssigned } else { Standing::Otherwise("is another's") };
+        }
+        // Whoever has lost the journal cannot tell what was changed meanwhile from what it wrote.
+        let unknown = self.lost_journal && local.input.is_none();
+        match (ours && local.label, source, local.input == Some(entry.input) || unknown) {
+            (false, _, _) => Standing::Otherwise("is not marked as ours"),
+            (true, false, _) => Standing::Otherwise("carries another source's identity"),
+            (true, true, false) => Standing::Otherwise("has another input"),
+            (true, true, true) => Standing::AsAssigned,
+        }
+    }
+
+    fn report(&self, key: &ObjectKey) -> Option<&ObjectReport> {
+        let reports = self.hub.summary.target(parse(TARGET))?;
+        reports.objects().find(|report| report.key == *key).map(|report| &**report)
+    }
+
+    /// Whether something stands in the way, so that a failure is right.
+    fn explains(&self, key: &ObjectKey, reason: Reason) -> bool {
+        let there = self.cluster.objects.get(key);
+        match reason {
+            Reason::Conflict => self.cluster.ownership(key) == Some(Ownership::Foreign),
+            Reason::Copy => self.cluster.ownership(key) == Some(Ownership::Copy),
+            Reason::Unmanaged => there.is_some_and(|local| local.owner.is_none()),
+            Reason::KindMissing => {
+                matches!(self.cluster.served(&key.kind), tideline_agent::core::Served::No)
+            }
+            Reason::NamespaceUnavailable => !self.cluster.has_namespace(&key.namespace),
+            _ => false,
+        }
+    }
+
+    /// Invariants 1 and 4, and that the hub knows of everything.
+    pub(crate) fn check_converged(&self) {
+        let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        let accepted = self.journal().accepted.map(|accepted| (accepted.version, accepted.digest));
+        assert_eq!(accepted, Some((view.version(), view.digest())), "the agent keeps another set than the hub's");
+        assert_eq!(self.hub.freshness(), Some(Freshness::Fresh));
+        for entry in view.entries() {
+            let key = &entry.key;
+            let report = self.report(key).unwrap_or_else(|| panic!("{key} is not reported"));
+            assert_eq!(report.source_uid, entry.source.uid, "{key} is reported for another source");
+            let policy = &self.journal().policies[&entry.policy];
+            match self.standing(entry, policy) {
+                Standing::AsAssigned => {
+                    assert_eq!(report.progress, Progress::Applied, "{key}: {report:?}");
+                    let free = entry.implied || policy.mode == ApplyMode::CreateOnly;
+                    assert!(free || report.input == Some(entry.input), "{key}: {report:?}");
+                    self.check_status(key, report);
+                }
+                Standing::Otherwise(how) => {
+                    // It was created, and what became of it since is the target's affair.
+                    let once = policy.mode == ApplyMode::CreateOnly && report.progress == Progress::Applied;
+                    let explained = report.reason.is_some_and(|reason| self.explains(key, reason));
+                    let failed = report.progress != Progress::Applied;
+                    assert!(once || (failed && explained), "{key} {how}, and the report is {report:?}");
+                }
+            }
+        }
+        self.check_leftovers();
+    }
+
+    fn check_status(&self, key: &ObjectKey, report: &ObjectReport) {
+        if !self.cluster.objects[key].label {
+            // Created once and then left alone, even without its label: it is not looked at.
+            return;
+        }
+        let status = report.status.as_ref().map(|status| status.get().to_owned());
+        let local = &self.cluster.objects[key];
+        let expected = local.observed(key).status.map(|_| local.status_text());
+        assert_eq!(status, expected, "the status of {key} is not what the hub was told");
+    }
+
+    /// What is not assigned is gone, or it is said why not.
+    fn check_leftovers(&self) {
+        let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        let held = |key: &ObjectKey| {
+            self.report(key).is_some_and(|report| report.progress == Progress::DeletionHeld && report.reason.is_some())
+        };
+        for (key, local) in &self.cluster.objects {
+            let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;
+            assert!(!ours || view.entry(key).is_some() || held(key), "{key} is left over, and nothing says why");
+        }
+        for tombstone in self.hub.tombstones() {
+            // What was confirmed since the backup is not confirmed again, if the set is still the same.
+            let ours = self.cluster.ownership(&tombstone.key) == Some(Ownership::Ours);
+            if self.restored && !ours {
+                continue;
+            }
+            assert!(held(&tombstone.key), "the removal of {} is neither done nor held", tombstone.key);
+        }
+    }
+
+    /// Invariant 5: what was accepted stands, without anybody to ask.
+    pub(crate) fn check_kept(&self) {
+        for entry in self.journal().entries.values() {
+            let policy = &self.journal().policies[&entry.policy];
+            if let Standing::Otherwise(how) = self.standing(entry, policy) {
+                let stranger = self.cluster.objects.get(&entry.key).is_some_and(|local| local.owner.is_none());
+                let homeless = self.explains(&entry.key, Reason::NamespaceUnavailable);
+                let unserved = self.explains(&entry.key, Reason::KindMissing);
+                let once = policy.mode == ApplyMode::CreateOnly;
+                let excused = stranger || (entry.key.is_namespaced() && homeless) || unserved || once;
+                assert!(excused, "{} {how}, with the hub gone", entry.key);
+            }
+        }
+    }
+
+    /// Invariant 6: at rest nothing is written anywhere, and nothing piles up.
+    pub(crate) fn check_at_rest(&mut self, hub: bool) {
+        let before = self.writes();
+        self.sleep(self.scenario.rest);
+        assert_eq!(self.writes(), before, "at rest something is written: cluster, journal, hub");
+        let (writing, _retries, requests, at_hub) = self.under_way();
+        assert_eq!(writing, 0);
+        assert!(requests <= 2 && at_hub <= 2, "requests pile up: {requests} at the agent, {at_hub} at the hub");
+        assert!(!hub || self.hub.is_idle());
+    }
+}

@@ -1,0 +1,343 @@
+//! A cluster: as much of an API server, its controllers and its users as an agent can tell from one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_agent::core::{Observed, Op, OpResult, Served};
+use tideline_common::health::Health;
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Ownership, Reason, Uid};
+
+use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
+
+/// What makes an object what it is.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "an object's properties are independent of each other")]
+pub(crate) struct Local {
+    pub(crate) uid: Uid,
+    version: u64,
+    generation: i64,
+    /// What its fields say, if they say what an input says; none once somebody changed them.
+    pub(crate) input: Option<Digest>,
+    /// Our managedFields entry.
+    managed: Option<Digest>,
+    pub(crate) mark: Option<Arc<Mark>>,
+    pub(crate) label: bool,
+    pub(crate) deleting: bool,
+    finalizer: bool,
+    /// Somebody manages it declaratively.
+    declarative: bool,
+    observed_generation: i64,
+    pub(crate) status: u64,
+    /// The source for which an agent of ours wrote it last, whatever its mark says by now.
+    pub(crate) owner: Option<Uid>,
+    /// It stands because an agent of ours created it.
+    pub(crate) created: bool,
+}
+
+/// What watches are told.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    Put(Box<Observed>),
+    Gone(ObjectKey, Uid),
+    /// The kind is served, or is not any more.
+    Served(GroupKind),
+}
+
+/// What a controller does in its own time.
+#[derive(Clone, Debug)]
+pub(crate) enum Chore {
+    /// Observes the present generation.
+    Observe(ObjectKey),
+    /// Lets go of what is being deleted, and of what is in it.
+    Finalize(ObjectKey),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    pub(crate) objects: BTreeMap<ObjectKey, Local>,
+    /// Counts every write that changed anything.
+    pub(crate) versions: u64,
+    pub(crate) outage: Option<Reason>,
+    pub(crate) news: Vec<News>,
+    pub(crate) chores: Vec<Chore>,
+}
+
+impl Cluster {
+    pub(crate) fn served(&self, kind: &GroupKind) -> Served {
+        let defined = |key: &ObjectKey, local: &Local| is_definition(&key.kind) && !local.deleting;
+        if *kind == widget() && !self.objects.iter().any(|(key, local)| defined(key, local)) {
+            return Served::No;
+        }
+        Served::Yes { namespaced: !is_namespace(kind) && !is_definition(kind), status: has_generation(kind) }
+    }
+
+    /// Everything of a kind that carries our label.
+    pub(crate) fn list(&self, kind: &GroupKind) -> Vec<Observed> {
+        let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.label);
+        labelled.map(|(key, local)| local.observed(key)).collect()
+    }
+
+    pub(crate) fn execute(&mut self, op: &Op) -> OpResult {
+        if let Some(reason) = self.outage {
+            return OpResult::Failed { reason, message: "an outage".to_owned(), retry_after: None };
+        }
+        match op {
+            Op::Create { entry, mark, .. } => {
+                if let Some(refusal) = self.refusal(&entry.key) {
+                    return refusal;
+                }
+                if let Some(local) = self.objects.get(&entry.key) {
+                    return OpResult::Exists(Box::new(local.observed(&entry.key)));
+                }
+                let local = Local {
+                    input: Some(entry.input),
+                    managed: Some(Digest::of(format!("post {}", entry.input).as_bytes())),
+                    mark: Some(Arc::clone(mark)),
+                    label: true,
+                    owner: Some(entry.source.uid.clone()),
+                    created: true,
+                    ..self.new_object(&entry.key)
+                };
+                self.put(&entry.key, local)
+            }
+            Op::Apply { entry, mark, uid, .. } => {
+                if let Some(refusal) = self.refusal(&entry.key) {
+                    return refusal;
+                }
+                let Some(local) = self.objects.get(&entry.key).filter(|local| local.uid == *uid) else {
+                    return OpResult::PreconditionFailed;
+                };
+                let mut applied = local.clone();
+                applied.generation += i64::from(local.input != Some(entry.input));
+                applied.input = Some(entry.input);
+                applied.managed = Some(Digest::of(format!("apply {}", entry.input).as_bytes()));
+                applied.mark = Some(Arc::clone(mark));
+                applied.label = true;
+                applied.owner = Some(entry.source.uid.clone());
+                let same = local.input == applied.input
+                    && local.managed == applied.managed
+                    && local.mark == applied.mark
+                    && local.label;
+                if same {
+                    return OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() };
+                }
+                self.put(&entry.key, applied)
+            }
+            Op::Delete { key, uid, .. } => match self.objects.get(key) {
+                None => OpResult::Gone,
+                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(_) => self.delete(key),
+            },
+            Op::Orphan { key, uid, .. } => match self.objects.get(key) {
+                None => OpResult::Gone,
+                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(local) => {
+                    let orphan =
+                        Local { mark: None, label: false, managed: None, owner: None, created: false, ..local.clone() };
+                    self.put(key, orphan)
+                }
+            },
+            Op::Inspect { key, .. } => self.inspect(key),
+            Op::Get { key, .. } => match self.objects.get(key) {
+                None => OpResult::Gone,
+                Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },
+            },
+        }
+    }
+
+    /// Why nothing can be written in this place.
+    fn refusal(&self, key: &ObjectKey) -> Option<OpResult> {
+        let failed = |reason| OpResult::Failed { reason, message: "refused".to_owned(), retry_after: None };
+        if self.served(&key.kind) == Served::No {
+            return Some(failed(Reason::KindMissing));
+        }
+        let homeless = key.is_namespaced() && !self.has_namespace(&key.namespace);
+        homeless.then(|| failed(Reason::NamespaceUnavailable))
+    }
+
+    pub(crate) fn has_namespace(&self, name: &str) -> bool {
+        self.objects.iter().any(|(key, local)| is_namespace(&key.kind) && &*key.name == name && !local.deleting)
+    }
+
+    fn contents(&self, key: &ObjectKey) -> Vec<ObjectKey> {
+        let holds = |inner: &ObjectKey| {
+            if is_namespace(&key.kind) { inner.namespace == key.name } else { inner.kind == widget() }
+        };
+        self.objects.keys().filter(|inner| holds(inner)).cloned().collect()
+    }
+
+    fn inspect(&self, key: &ObjectKey) -> OpResult {
+        let contents = self.contents(key);
+        let ours = contents.iter().filter(|key| self.ownership(key) == Some(Ownership::Ours)).count() as u64;
+        OpResult::Emptiness { foreign: contents.len() as u64 - ours, example: None, ours }
+    }
+
+    pub(crate) fn ownership(&self, key: &ObjectKey) -> Option<Ownership> {
+        let mark = self.objects.get(key)?.mark.as_ref()?;
+        Some(mark.ownership(parse(HUB), parse(TARGET), key))
+    }
+
+    /// A request to delete an object: by an agent, or by anybody.
+    pub(crate) fn delete(&mut self, key: &ObjectKey) -> OpResult {
+        let Some(local) = self.objects.get(key) else { return OpResult::Gone };
+        let waits = local.finalizer || is_namespace(&key.kind) || is_definition(&key.kind);
+        if waits {
+            if !local.deleting {
+                let deleting = Local { deleting: true, ..local.clone() };
+                self.put(key, deleting);
+                self.chores.push(Chore::Finalize(key.clone()));
+            }
+            return OpResult::Finalizing;
+        }
+        self.remove(key);
+        OpResult::Gone
+    }
+
+    pub(crate) fn do_chore(&mut self, chore: &Chore) {
+        match chore {
+            Chore::Observe(key) => {
+                if let Some(local) = self.objects.get(key)
+                    && local.observed_generation != local.generation
+                {
+                    let status = local.status + 1;
+                    let observed = Local { observed_generation: local.generation, status, ..local.clone() };
+                    self.put(key, observed);
+                }
+            }
+            Chore::Finalize(key) => {
+                if self.objects.get(key).is_some_and(|local| local.deleting) {
+                    if is_namespace(&key.kind) || is_definition(&key.kind) {
+                        self.contents(key).iter().for_each(|inner| self.remove(inner));
+                    }
+                    self.remove(key);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let Some(local) = self.objects.remove(key) else { return };
+        self.versions += 1;
+        if is_definition(&key.kind) {
+            self.news.push(News::Served(widget()));
+        }
+        if local.label {
+            self.news.push(News::Gone(key.clone(), local.uid));
+        }
+    }
+
+    /// Somebody changes a field of ours.
+    pub(crate) fn edit(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            let managed = local.managed.map(|_| Digest::of(format!("edited {}", self.versions).as_bytes()));
+            let generation = local.generation + 1;
+            self.put(key, Local { input: None, managed, generation, ..local });
+        }
+    }
+
+    /// Somebody takes the mark off, or the label, or both.
+    pub(crate) fn strip(&mut self, key: &ObjectKey, mark: bool, label: bool) {
+        if let Some(mut local) = self.objects.get(key).cloned() {
+            if mark {
+                local.mark = None;
+            }
+            local.label &= !label;
+            local.managed = local.managed.map(|_| Digest::of(format!("stripped {}", self.versions).as_bytes()));
+            self.put(key, local);
+        }
+    }
+
+    pub(crate) fn progress(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            let status = local.status + 1;
+            self.put(key, Local { status, ..local });
+        }
+    }
+
+    /// Somebody else's object, perhaps with a mark that was written for another.
+    pub(crate) fn intrude(&mut self, key: &ObjectKey, mark: Option<Arc<Mark>>, declarative: bool) {
+        if self.refusal(key).is_none() && !self.objects.contains_key(key) {
+            let label = mark.is_some();
+            let local = Local { mark, label, declarative, ..self.new_object(key) };
+            self.put(key, local);
+        }
+    }
+
+    /// A controller of somebody's holds on to it.
+    pub(crate) fn hold(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { finalizer: true, ..local });
+        }
+    }
+
+    fn new_object(&mut self, _key: &ObjectKey) -> Local {
+        self.versions += 1;
+        Local {
+            uid: parse(&format!("local-{}", self.versions)),
+            version: 0,
+            generation: 1,
+            input: None,
+            managed: None,
+            mark: None,
+            label: false,
+            deleting: false,
+            finalizer: false,
+            declarative: false,
+            observed_generation: 0,
+            status: 0,
+            owner: None,
+            created: false,
+        }
+    }
+
+    fn put(&mut self, key: &ObjectKey, mut local: Local) -> OpResult {
+        self.versions += 1;
+        local.version = self.versions;
+        if has_generation(&key.kind) && local.observed_generation != local.generation {
+            self.chores.push(Chore::Observe(key.clone()));
+        }
+        let observed = Box::new(local.observed(key));
+        let former = self.objects.insert(key.clone(), local);
+        if is_definition(&key.kind) {
+            self.news.push(News::Served(widget()));
+        }
+        if observed.labelled {
+            self.news.push(News::Put(observed.clone()));
+        } else if former.is_some_and(|former| former.label) {
+            self.news.push(News::Gone(key.clone(), observed.uid.clone()));
+        }
+        OpResult::Written { observed, conflicts: Vec::new() }
+    }
+}
+
+fn has_generation(kind: &GroupKind) -> bool {
+    kind.is("apps", "Deployment")
+}
+
+impl Local {
+    pub(crate) fn status_text(&self) -> String {
+        format!("{{\"n\":{}}}", self.status)
+    }
+
+    pub(crate) fn observed(&self, key: &ObjectKey) -> Observed {
+        let has_generation = has_generation(&key.kind);
+        let status = has_generation.then(|| RawValue::from_string(self.status_text()).expect("it is JSON").into());
+        Observed {
+            key: key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.version.to_string().into(),
+            generation: if has_generation { self.generation } else { 0 },
+            managed: self.managed,
+            mark: self.mark.clone(),
+            labelled: self.label,
+            deleting: self.deleting,
+            health: Health::Ready,
+            health_message: String::new(),
+            observed_generation: has_generation.then_some(self.observed_generation),
+            terminal: None,
+            status,
+            managed_elsewhere: self.declarative,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+/// How often things go wrong, of a thousand times each; durations in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Faults {
+    /// A message is lost.
+    pub(crate) lose: u64,
+    /// A message arrives twice.
+    pub(crate) double: u64,
+    /// A message takes up to a minute.
+    pub(crate) delay: u64,
+    /// The agent ends before an effect is begun.
+    pub(crate) agent_crash: u64,
+    /// The hub ends before an effect is carried out, or a chunk is written.
+    pub(crate) hub_crash: u64,
+    /// A write to a disk fails.
+    pub(crate) disk: u64,
+    /// An operation fails, having done its work or not.
+    pub(crate) operation: u64,
+}
+
+pub(crate) const CHAOS: Faults =
+    Faults { lose: 60, double: 80, delay: 50, agent_crash: 4, hub_crash: 3, disk: 60, operation: 80 };
+
+pub(crate) const NONE: Faults =
+    Faults { lose: 0, double: 0, delay: 0, agent_crash: 0, hub_crash: 0, disk: 0, operation: 0 };
+
+/// What a message takes where all is well.
+pub(crate) const TRANSIT: (u64, u64) = (1, 40);
+/// What a delayed message takes.
+pub(crate) const DELAYED: (u64, u64) = (40, 60_000);
+/// After how long an agent gives up on an answer, beyond what the hub was asked to wait.
+pub(crate) const PATIENCE: u64 = 15_000;
+/// A commit, of a journal or of a store.
+pub(crate) const COMMIT: (u64, u64) = (1, 30);
+/// Until an operation takes effect, and from then until its end is known.
+pub(crate) const OPERATION: (u64, u64) = (1, 50);
+/// Until a watch says what happened.
+pub(crate) const WATCH: (u64, u64) = (1, 300);
+/// From a watch's loss until it is listed anew, and from a process's end until its start.
+pub(crate) const ABSENCE: (u64, u64) = (100, 20_000);

@@ -1,0 +1,309 @@
+//! The hub's process around the ledger and the link's core: what its edges do, in virtual time, on a disk that a crash
+//! leaves as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted, PollSettings};
+use tideline_common::{Digest, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid};
+use tideline_hub::ledger::{Batch, Committed, Ledger};
+use tideline_hub::link::core::{self as link, SetInfo, SetPage, Sets};
+use tideline_hub::placement::Change;
+use tideline_hub::summary::Summary;
+
+use crate::ids::{CLUSTER, OTHER_TARGET, TARGET, parse};
+
+/// Entries on a page, and bytes in an answer with bodies: little, so that sets and bodies come in parts.
+const PAGE: usize = 3;
+const BODIES: usize = 100;
+
+/// What outlives the process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    session: SessionNumber,
+}
+
+/// What was ever so, for the one target with an agent: what deletions are judged by. Not the hub's own memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    assigned: BTreeMap<ObjectKey, Uid>,
+    /// Sources that were taken from their places, in this line of history or in one that was lost.
+    pub(crate) unassigned: BTreeSet<(ObjectKey, Uid)>,
+}
+
+impl History {
+    /// Compares the set as it is with what it was.
+    fn follow(&mut self, ledger: &Ledger) {
+        let view = ledger.target(parse(TARGET)).expect("the target is registered");
+        let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
+        for (key, uid) in std::mem::replace(&mut self.assigned, now) {
+            if self.assigned.get(&key) != Some(&uid) {
+                self.unassigned.insert((key, uid));
+            }
+        }
+    }
+
+    /// The hub was set back: what it does not know any more was not unassigned.
+    fn jump(&mut self, ledger: &Ledger) {
+        let view = ledger.target(parse(TARGET)).expect("the target is registered");
+        self.assigned = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
+    }
+}
+
+/// What is being written.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    batch: Option<Batch>,
+    written: usize,
+    session: Option<SessionNumber>,
+    answers: Vec<Demand>,
+}
+
+/// What the world must do for the hub.
+#[derive(Debug)]
+pub(crate) enum Demand {
+    Respond(link::RequestId, Result<link::Answer, tideline_common::wire::v1::Refusal>),
+    RespondBodies(link::RequestId, BodiesAnswer),
+    Timer(Monotonic),
+}
+
+pub(crate) struct Hub {
+    /// Of a process that ended nothing arrives at the next one.
+    pub(crate) run: u64,
+    pub(crate) up: bool,
+    pub(crate) disk: Disk,
+    pub(crate) ledger: Ledger,
+    link: link::Core,
+    pub(crate) summary: Summary,
+    changes: Vec<Change>,
+    session: Option<SessionNumber>,
+    /// Answers that acknowledge what is not written yet.
+    answers: Vec<Demand>,
+    pub(crate) writing: Option<Writing>,
+    pub(crate) history: History,
+    pub(crate) writes: u64,
+    pub(crate) epochs_raised: u64,
+}
+
+/// The ledger with pages that are as small as a simulated set.
+struct Small<'a>(&'a Ledger);
+
+impl Sets for Small<'_> {
+    fn info(&self, target: TargetId) -> Option<SetInfo> {
+        Sets::info(self.0, target)
+    }
+
+    fn page(
+        &self,
+        target: TargetId,
+        since: Option<Revision>,
+        after: Option<&ObjectKey>,
+        limit: usize,
+    ) -> Option<SetPage> {
+        Sets::page(self.0, target, since, after, limit.min(PAGE))
+    }
+
+    fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {
+        Sets::names(self.0, target, key, input)
+    }
+}
+
+fn config(run: u64) -> link::Config {
+    link::Config { poll: PollSettings { wait_seconds: 45, stale_after_seconds: 1800 }, memory: run }
+}
+
+impl Hub {
+    pub(crate) fn new() -> Self {
+        let mut hub = Self {
+            run: 0,
+            up: false,
+            disk: Disk::default(),
+            ledger: Ledger::default(),
+            link: link::Core::new(config(0)),
+            summary: Summary::default(),
+            changes: Vec::new(),
+            session: None,
+            answers: Vec::new(),
+            writing: None,
+            history: History::default(),
+            writes: 0,
+            epochs_raised: 0,
+        };
+        let batch = hub.ledger.plan([Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
+        hub.write_chunks(&batch, batch.chunks().len());
+        hub
+    }
+
+    fn write_chunks(&mut self, batch: &Batch, until: usize) {
+        for write in batch.chunks()[..until].iter().flatten() {
+            match &write.value {
+                Some(value) => self.disk.records.insert(write.key.clone(), value.clone()),
+                None => self.disk.records.remove(&write.key),
+            };
+        }
+    }
+
+    /// The process ends; what is on the disk stays.
+    pub(crate) fn crash(&mut self) {
+        self.up = false;
+        self.run += 1;
+        self.changes.clear();
+        self.session = None;
+        self.answers.clear();
+        self.writing = None;
+    }
+
+    /// The disk is an older one.
+    pub(crate) fn set_back(&mut self) {
+        let ledger = Ledger::load(&self.disk.records).expect("it was whole when it was copied");
+        self.history.jump(&ledger);
+    }
+
+    pub(crate) fn start(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
+        self.up = true;
+        self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
+        self.summary = Summary::default();
+        self.link = link::Core::new(config(self.run));
+        self.history.follow(&self.ledger);
+        for (target, cluster) in [(TARGET, Some(parse(CLUSTER))), (OTHER_TARGET, None)] {
+            let session = if target == TARGET { self.disk.session } else { SessionNumber::default() };
+            self.step(now, link::Event::TargetKnown { target: parse(target), cluster, session }, out);
+        }
+    }
+
+    pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.changes.extend(changes);
+    }
+
+    /// Begins to write, if there is something to write and nothing is being written. True if so.
+    pub(crate) fn begin_write(&mut self) -> bool {
+        if self.writing.is_some() || !self.up {
+            return false;
+        }
+        let changes = std::mem::take(&mut self.changes);
+        let batch = Some(self.ledger.plan(changes)).filter(|batch| !batch.is_empty());
+        let session = self.session.take();
+        let answers = std::mem::take(&mut self.answers);
+        if batch.is_none() && session.is_none() && answers.is_empty() {
+            return false;
+        }
+        self.writing = Some(Writing { batch, written: 0, session, answers });
+        true
+    }
+
+    /// Writes one more piece. True if that was not the last.
+    pub(crate) fn go_on_writing(&mut self, now: Monotonic, out: &mut Vec<Demand>) -> bool {
+        let Some(mut writing) = self.writing.take() else { return false };
+        self.writes += u64::from(writing.batch.is_some() || writing.session.is_some());
+        let chunks = writing.batch.as_ref().map_or(0, |batch| batch.chunks().len());
+        if writing.written < chunks {
+            let batch = writing.batch.take().expect("it has chunks");
+            writing.written += 1;
+            self.write_chunks(&batch, writing.written);
+            writing.batch = Some(batch);
+        } else if let Some(session) = writing.session {
+            self.disk.session = session;
+        }
+        let left = writing.written < chunks || (writing.session.is_some_and(|session| self.disk.session != session));
+        if left {
+            self.writing = Some(writing);
+            return true;
+        }
+        self.written(now, writing, out);
+        false
+    }
+
+    /// The write failed part of the way, and is begun anew.
+    pub(crate) fn write_again(&mut self) {
+        if let Some(writing) = &mut self.writing {
+            writing.written = 0;
+        }
+    }
+
+    fn written(&mut self, now: Monotonic, writing: Writing, out: &mut Vec<Demand>) {
+        out.extend(writing.answers);
+        if let Some(batch) = writing.batch {
+            let Committed { affected, .. } = self.ledger.commit(batch).expect("there is one writer");
+            self.history.follow(&self.ledger);
+            let affected = affected.iter().filter_map(|index| self.ledger.target_at(index)).collect();
+            self.step(now, link::Event::Committed(affected), out);
+        }
+        if let Some(session) = writing.session {
+            let event = link::Event::SessionStored { target: parse(TARGET), session, result: Ok(()) };
+            self.step(now, event, out);
+        }
+    }
+
+    pub(crate) fn step(&mut self, now: Monotonic, event: link::Event, out: &mut Vec<Demand>) {
+        let mut effects = link::Effects::new();
+        self.link.step(now, &Small(&self.ledger), event, &mut effects);
+        // A report that comes twice is not acknowledged by its second copy before the first is persisted.
+        let mut confirms =
+            !self.answers.is_empty() || self.writing.as_ref().is_some_and(|writing| !writing.answers.is_empty());
+        for effect in effects {
+            match effect {
+                link::Effect::Respond { id, answer: answer @ Ok(link::Answer::Reported(_)) } if confirms => {
+                    self.answers.push(Demand::Respond(id, answer));
+                }
+                link::Effect::Respond { id, answer } => out.push(Demand::Respond(id, answer)),
+                link::Effect::StoreSession { session, .. } => self.session = Some(session),
+                link::Effect::RaiseEpoch { target, proven } => {
+                    self.epochs_raised += 1;
+                    self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
+                }
+                link::Effect::ReadBodies { id, target, wanted, outdated } => {
+                    out.push(Demand::RespondBodies(id, self.bodies(target, &wanted, outdated)));
+                }
+                link::Effect::Report { target, report } => {
+                    let taken = self.summary.take(target, *report);
+                    confirms |= !taken.confirmed.is_empty();
+                    let confirm = |tombstone| Change::Confirm(target, tombstone);
+                    self.changes.extend(taken.confirmed.into_iter().map(confirm));
+                }
+                link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
+                link::Effect::Quarantined { .. } => panic!("there is one cluster"),
+                link::Effect::Heard { .. } | link::Effect::Stale(_) => {}
+            }
+        }
+    }
+
+    fn bodies(&self, target: TargetId, wanted: &[BodyWanted], outdated: Vec<Digest>) -> BodiesAnswer {
+        let view = self.ledger.target(target).expect("the target is registered");
+        let mut answer = BodiesAnswer { bodies: Vec::new(), outdated };
+        let mut room = BODIES;
+        for wanted in wanted {
+            let Some(body) = view.body(&wanted.key, wanted.input) else {
+                answer.outdated.push(wanted.input);
+                continue;
+            };
+            let from = usize::try_from(wanted.offset).expect("it is an offset of a short text").min(body.text.len());
+            let to = (from + room).min(body.text.len());
+            room -= to - from;
+            answer.bodies.push(Body {
+                input: body.input,
+                sha256: body.sha256,
+                size: body.text.len() as u64,
+                offset: wanted.offset,
+                text: body.text[from..to].to_owned(),
+            });
+            if room == 0 {
+                break;
+            }
+        }
+        answer
+    }
+
+    pub(crate) fn freshness(&self) -> Option<tideline_common::rollup::Freshness> {
+        self.link.freshness(parse(TARGET))
+    }
+
+    /// Removals that the agent has not confirmed.
+    pub(crate) fn tombstones(&self) -> Vec<Tombstone> {
+        self.ledger.target(parse(TARGET)).expect("the target is registered").tombstones().collect()
+    }
+
+    /// Whether nothing waits for anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.writing.is_none() && self.changes.is_empty() && self.session.is_none()
+    }
+}

@@ -1,0 +1,34 @@
+use std::str::FromStr;
+
+use tideline_common::{GroupKind, ObjectKey};
+
+pub(crate) const HUB: &str = "11111111-1111-4111-8111-111111111111";
+pub(crate) const OTHER_HUB: &str = "99999999-9999-4999-8999-999999999999";
+pub(crate) const TARGET: &str = "22222222-2222-4222-8222-222222222222";
+/// Another target of the same hub. Its agent is not there.
+pub(crate) const OTHER_TARGET: &str = "33333333-3333-4333-8333-333333333333";
+/// The identity of the cluster.
+pub(crate) const CLUSTER: &str = "kube-system-uid";
+
+/// Reads what is known to be right.
+pub(crate) fn parse<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().expect("it is written here")
+}
+
+/// An object of a namespace, or of none.
+pub(crate) fn key(group: &str, kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(GroupKind::new(group, kind), namespace, name)
+}
+
+/// The kind that the one definition defines.
+pub(crate) fn widget() -> GroupKind {
+    GroupKind::new("example.com", "Widget")
+}
+
+pub(crate) fn is_namespace(kind: &GroupKind) -> bool {
+    kind.is("", "Namespace")
+}
+
+pub(crate) fn is_definition(kind: &GroupKind) -> bool {
+    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}

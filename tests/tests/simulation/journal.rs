@@ -1,0 +1,93 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, Write};
+use tideline_common::wire::v1::{Accepted, ObjectReport};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, Tombstone};
+
+/// What the agent's disk holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal {
+    enrolled: Option<Enrolled>,
+    pub(crate) accepted: Option<Accepted>,
+    pub(crate) entries: BTreeMap<ObjectKey, Arc<Entry>>,
+    pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
+    applied: BTreeMap<ObjectKey, AppliedRecord>,
+    removing: BTreeSet<Tombstone>,
+    unsent: BTreeMap<ObjectKey, ObjectReport>,
+}
+
+impl Journal {
+    /// Writes a batch, all of it.
+    pub(crate) fn write(&mut self, writes: &[Write]) {
+        for write in writes.iter().cloned() {
+            match write {
+                Write::Enrolled(enrolled) => self.enrolled = Some(enrolled),
+                Write::Body { input, text } => {
+                    self.bodies.insert(input, text);
+                }
+                Write::Accept { accepted, put, remove, policies } => {
+                    for key in &remove {
+                        self.entries.remove(key);
+                    }
+                    self.entries.extend(put.into_iter().map(|entry| (entry.key.clone(), entry)));
+                    self.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
+                    self.accepted = Some(accepted);
+                }
+                Write::Applied { key, record } => {
+                    self.applied.insert(key, record);
+                }
+                Write::Forgotten { key } => {
+                    self.applied.remove(&key);
+                }
+                Write::Removing(tombstone) => {
+                    self.removing.insert(tombstone);
+                }
+                Write::Removed(tombstone) => {
+                    self.removing.remove(&tombstone);
+                }
+                Write::Unsent(report) => {
+                    self.unsent.insert(report.key.clone(), *report);
+                }
+                Write::Sent { key } => {
+                    self.unsent.remove(&key);
+                }
+                Write::DropBodies(bodies) => bodies.iter().for_each(|input| drop(self.bodies.remove(input))),
+            }
+        }
+        // Nothing else touches what is checked, and hashing whole sets takes time.
+        if writes.iter().any(|write| matches!(write, Write::Accept { .. } | Write::DropBodies(_))) {
+            self.check();
+        }
+    }
+
+    /// The process may end here, so what is here must be a whole set with its bodies and policies.
+    fn check(&self) {
+        let Some(accepted) = self.accepted else { return };
+        let set: DesiredSet = self.entries.values().cloned().collect();
+        assert_eq!(set.digest(), accepted.digest, "the journal's entries are not the set it names");
+        for entry in self.entries.values() {
+            assert!(self.bodies.contains_key(&entry.input), "the set is accepted without the body of {}", entry.key);
+            assert!(self.policies.contains_key(&entry.policy), "the set is accepted without a policy of {}", entry.key);
+        }
+    }
+
+    /// All is lost but the identity, which is kept elsewhere.
+    pub(crate) fn lose(&mut self) {
+        *self = Self { enrolled: self.enrolled.take(), ..Self::default() };
+    }
+
+    pub(crate) fn load(&self) -> Loaded {
+        Loaded {
+            enrolled: self.enrolled.clone(),
+            accepted: self.accepted,
+            entries: self.entries.values().cloned().collect(),
+            policies: self.policies.clone(),
+            bodies: self.bodies.keys().copied().collect(),
+            applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
+            removing: self.removing.iter().cloned().collect(),
+            unsent: self.unsent.values().cloned().collect(),
+        }
+    }
+}

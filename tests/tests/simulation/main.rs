@@ -1,0 +1,118 @@
+//! One hub and one agent, their real cores and their real messages, in virtual time: over a wire that loses, delays,
+//! doubles and reorders, with crashes between any two effects, failing disks, an API server that fails, and people who
+//! interfere. What happens is decided by a seed; what must hold are the invariants of DESIGN §9.
+//!
+//! `TIDELINE_SEED=n` runs one seed, `TIDELINE_SEEDS=n` so many of each test instead of the usual number. The first seed
+//! that fails is run again with a trace, of which the last `TIDELINE_TRACE` events (or sixty) are shown.
+
+mod check;
+mod cluster;
+mod faults;
+mod hub;
+mod ids;
+mod journal;
+mod random;
+mod wire;
+mod workload;
+mod world;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tideline_agent::core::FuseLimits;
+
+use world::{Scenario, World};
+
+/// No fuse: what it holds is left to people, of whom there are none here.
+const UNFUSED: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
+const PLAIN: Scenario = Scenario { config_maps: 6, fuse: UNFUSED, rest: REST, restores: false, loses_journal: true };
+
+/// Longer than every retry, of any of them.
+const SETTLING: Duration = Duration::from_mins(16);
+/// Longer than what comes round in both processes.
+const REST: Duration = Duration::from_mins(12);
+const LONG_REST: Duration = Duration::from_hours(5);
+
+#[test]
+fn every_assigned_object_exists_or_its_absence_is_explained_and_at_rest_nothing_writes() {
+    each_seed(1000, scenario, |world| {
+        world.rage(22);
+        world.heal();
+        world.sleep(SETTLING);
+        world.check_converged();
+        world.check_at_rest(true);
+    });
+}
+
+#[test]
+fn without_the_hub_the_accepted_set_is_kept_across_restarts() {
+    each_seed(
+        1000,
+        |_| Scenario { loses_journal: false, ..PLAIN },
+        |world| {
+            world.rage(8);
+            world.heal();
+            world.sleep(SETTLING);
+            world.lose_hub();
+            world.rage_alone(12);
+            world.heal();
+            world.sleep(SETTLING);
+            world.check_kept();
+            world.check_at_rest(false);
+        },
+    );
+}
+
+#[test]
+fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
+    // With its journal too the agent would not know what there is of kinds that nobody places any more.
+    each_seed(
+        250,
+        |_| Scenario { restores: true, loses_journal: false, ..PLAIN },
+        |world| {
+            world.rage(40);
+            world.heal();
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+/// Some seeds have what is rare: a set that takes several commits, the fuse, or a long rest.
+fn scenario(seed: u64) -> Scenario {
+    match seed % 20 {
+        7 => Scenario { config_maps: 60, ..PLAIN },
+        8 => Scenario { rest: LONG_REST, ..PLAIN },
+        0..=4 => Scenario { fuse: FuseLimits::default(), ..PLAIN },
+        _ => PLAIN,
+    }
+}
+
+/// Runs every seed, and tells of all that failed: one fault often shows in many ways.
+fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut World)) {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("it is a number"));
+    let seeds = match number("TIDELINE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TIDELINE_SEEDS").unwrap_or(usually),
+    };
+    let mut failed = BTreeMap::new();
+    for seed in seeds {
+        let attempt = catch_unwind(AssertUnwindSafe(|| run(&mut World::new(seed, scenario(seed), false))));
+        if let Err(panic) = attempt {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned();
+            failed.insert(seed, text);
+        }
+    }
+    let Some((&first, _)) = failed.first_key_value() else { return };
+    let mut world = World::new(first, scenario(first), true);
+    let _same = catch_unwind(AssertUnwindSafe(|| run(&mut world)));
+    for line in world.trace.iter().flatten() {
+        eprintln!("{line}");
+    }
+    eprintln!("this was TIDELINE_SEED={first}");
+    let list: Vec<_> = failed.iter().map(|(seed, text)| format!("seed {seed}: {text}")).collect();
+    panic!("{} seeds failed:\n  {}", failed.len(), list.join("\n  "));
+}

@@ -1,0 +1,197 @@
+//! What people do at the hub: objects come, change, go and come again, in two spaces that may want the same place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::{ApplyMode, ApplyPolicy, ObjectKey, Prune, SourceRef, SpaceName, Takeover};
+use tideline_hub::ledger::Ledger;
+use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
+
+use crate::ids::{OTHER_TARGET, TARGET, is_definition, is_namespace, key, parse, widget};
+use crate::random::Random;
+
+/// One object of one space.
+type Place = (SpaceName, ObjectKey);
+
+#[derive(Clone, Debug)]
+struct Source {
+    uid: u64,
+    generation: i64,
+    text: u64,
+    policy: Arc<ApplyPolicy>,
+    /// The other target has it too.
+    both: bool,
+}
+
+/// What is placed, as the spaces and their Placements say it. It outlives the hub's process.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    sources: BTreeMap<Place, Source>,
+    /// Explicitly placed namespaces.
+    namespaces: BTreeMap<Arc<str>, bool>,
+    places: Vec<Place>,
+    pub(crate) keys: Vec<ObjectKey>,
+    policies: Vec<Arc<ApplyPolicy>>,
+    /// Never given twice, by any line of history.
+    last: u64,
+}
+
+impl Workload {
+    pub(crate) fn new(size: u64) -> Self {
+        let mut keys = Vec::new();
+        for i in 0..size {
+            let namespace = if i % 3 == 2 { "yard" } else { "shop" };
+            keys.push(key("", "ConfigMap", namespace, &format!("c{i}")));
+        }
+        keys.push(key("apps", "Deployment", "shop", "d0"));
+        keys.push(key("apps", "Deployment", "yard", "d1"));
+        keys.push(key("example.com", "Widget", "shop", "w0"));
+        keys.push(key("apiextensions.k8s.io", "CustomResourceDefinition", "", "widgets.example.com"));
+        let mut places: Vec<Place> = keys.iter().map(|key| (SpaceName::root(), key.clone())).collect();
+        places.extend(keys.iter().take(3).map(|key| (parse("retail"), key.clone())));
+        let default = Arc::new(ApplyPolicy::default());
+        let policies = vec![
+            Arc::clone(&default),
+            Arc::clone(&default),
+            Arc::clone(&default),
+            Arc::clone(&default),
+            Arc::new(ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() }),
+            Arc::new(ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() }),
+            Arc::new(ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() }),
+            Arc::new(ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() }),
+        ];
+        for name in ["shop", "yard"] {
+            keys.push(key("", "Namespace", "", name));
+        }
+        let namespaces = [("shop".into(), true), ("yard".into(), false)].into();
+        Self { sources: BTreeMap::new(), namespaces, places, keys, policies, last: 0 }
+    }
+
+    /// The spaces are set back with the hub; numbers given since are not given again.
+    pub(crate) fn restore(&mut self, backup: Self) {
+        let last = self.last;
+        *self = Self { last, ..backup };
+    }
+
+    /// Something changes. Returns a word for the trace.
+    pub(crate) fn mutate(&mut self, random: &mut Random) -> String {
+        match random.below(12) {
+            0..=6 => {
+                let place = random.pick(&self.places).clone();
+                self.mutate_one(&place, random)
+            }
+            7 => {
+                let namespace = if random.chance(500) { "shop" } else { "yard" };
+                let placed = self.namespaces.entry(namespace.into()).or_default();
+                *placed = !*placed;
+                format!("namespace {namespace} placed: {placed}")
+            }
+            8 => {
+                let share = 100 + random.below(500);
+                self.sources.retain(|_, _| !random.chance(share));
+                "mass deletion".to_owned()
+            }
+            _ => {
+                for place in self.places.clone() {
+                    if random.chance(300) {
+                        self.mutate_one(&place, random);
+                    }
+                }
+                "many changes".to_owned()
+            }
+        }
+    }
+
+    fn mutate_one(&mut self, place: &Place, random: &mut Random) -> String {
+        self.last += 1;
+        let last = self.last;
+        let policy =
+            if is_definition(&place.1.kind) { self.policies[0].clone() } else { random.pick(&self.policies).clone() };
+        let fresh = Source { uid: last, generation: 1, text: last, policy, both: random.chance(300) };
+        let what = match self.sources.get_mut(place) {
+            None => {
+                self.sources.insert(place.clone(), fresh);
+                "created"
+            }
+            Some(source) => match random.below(8) {
+                0..=3 => {
+                    source.generation += 1;
+                    source.text = last;
+                    "updated"
+                }
+                4 => {
+                    source.policy = fresh.policy;
+                    "policy of"
+                }
+                5 => {
+                    *source = fresh;
+                    "recreated"
+                }
+                _ => {
+                    self.sources.remove(place);
+                    "deleted"
+                }
+            },
+        };
+        format!("{what} {}/{}", place.0, place.1)
+    }
+
+    /// Everything as it should be, whatever the ledger has by now.
+    pub(crate) fn changes(&self, ledger: &Ledger) -> Vec<Change> {
+        let index = |target| ledger.index_of(parse(target)).expect("targets are registered");
+        let (only, both) = ([index(TARGET)], [index(TARGET), index(OTHER_TARGET)]);
+        let mut assignments: Vec<Assignment> = Vec::new();
+        for ((space, key), source) in &self.sources {
+            let targets = if source.both { both.iter().collect() } else { only.iter().collect() };
+            assignments.push(assignment(space, key, source, false, targets));
+        }
+        for (namespace, placed) in &self.namespaces {
+            let inside = self.sources.keys().any(|(_, key)| key.namespace == *namespace);
+            if *placed || inside {
+                let place = key("", "Namespace", "", namespace);
+                let policy = Arc::clone(&self.policies[0]);
+                let source = Source { uid: 0, generation: 0, text: 0, policy, both: false };
+                let mut made = assignment(&SpaceName::root(), &place, &source, !placed, both.iter().collect());
+                made.source.uid = parse(&format!("source-{namespace}"));
+                made.id.uid = made.source.uid.clone();
+                assignments.push(made);
+            }
+        }
+        let gone = ledger.sources().map(|source| source.id().clone());
+        let gone = gone.filter(|id| !assignments.iter().any(|assignment| assignment.id == *id)).map(Change::Remove);
+        let mut changes: Vec<Change> = gone.collect();
+        changes.extend(assignments.into_iter().map(|assignment| Change::Assign(Box::new(assignment))));
+        changes
+    }
+}
+
+fn assignment(
+    space: &SpaceName,
+    key: &ObjectKey,
+    source: &Source,
+    implied: bool,
+    targets: roaring::RoaringBitmap,
+) -> Assignment {
+    let uid = parse(&format!("source-{}", source.uid));
+    let resource = key.kind.kind.to_lowercase() + "s";
+    let text = format!(r#"{{"kind":"{}","name":"{}","text":{}}}"#, key.kind.kind, key.name, source.text);
+    Assignment {
+        id: SourceId { space: space.clone(), resource: GroupResource::new(Arc::clone(&key.kind.group), resource), uid },
+        source: SourceRef {
+            space: space.clone(),
+            uid: parse(&format!("source-{}", source.uid)),
+            namespace: Arc::clone(&key.namespace),
+            name: Arc::clone(&key.name),
+        },
+        key: key.clone(),
+        version: "v1".into(),
+        generation: source.generation,
+        wave: match &key.kind {
+            kind if is_namespace(kind) || is_definition(kind) => -10,
+            kind if *kind == widget() => 10,
+            _ => 0,
+        },
+        impersonate: None,
+        variants: vec![Variant { policy: Arc::clone(&source.policy), input: Input::new(text), implied, targets }],
+    }
+}

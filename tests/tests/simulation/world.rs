@@ -1,0 +1,352 @@
+//! One hub, one agent, one cluster and the wire between them, in virtual time. Everything that happens is in one queue;
+//! the seed decides when.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use tideline_agent::core::{
+    Core, Event, FuseLimits, LinkFailure, Op, OpId, OpResult, PersistId, RequestId, Timer, Write,
+};
+use tideline_common::{GroupKind, Monotonic, ObjectKey, Uid};
+use tideline_hub::link::core as link;
+
+use crate::cluster::{Chore, Cluster};
+use crate::faults::{CHAOS, Faults, NONE};
+use crate::hub::{Disk, Hub};
+use crate::journal::Journal;
+use crate::random::Random;
+use crate::wire::{Packet, Reply};
+use crate::workload::Workload;
+
+mod agent;
+mod hub;
+mod mishaps;
+mod watches;
+
+/// Things that happen before a seed is given up as one that never comes to rest.
+const HAPPENINGS_MAX: u64 = 200_000;
+
+/// What may happen in a seed beyond what happens in all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) config_maps: u64,
+    pub(crate) fuse: FuseLimits,
+    /// How long nothing may be written at the end.
+    pub(crate) rest: Duration,
+    /// The hub is set back to a backup, once.
+    pub(crate) restores: bool,
+    /// The agent loses its data directory now and then.
+    pub(crate) loses_journal: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    /// A request arrives at the hub; `run` is the agent's.
+    Request {
+        run: u64,
+        id: RequestId,
+        packet: Packet,
+    },
+    Reply {
+        run: u64,
+        id: RequestId,
+        reply: Reply,
+    },
+    GiveUp {
+        run: u64,
+        id: RequestId,
+    },
+    AgentTimer {
+        run: u64,
+        timer: Timer,
+        at: Monotonic,
+    },
+    Written {
+        run: u64,
+    },
+    /// An operation takes effect.
+    Lands {
+        run: u64,
+        id: OpId,
+    },
+    Ends {
+        run: u64,
+        id: OpId,
+        result: Box<OpResult>,
+    },
+    Watch {
+        run: u64,
+        kind: GroupKind,
+        stream: u64,
+        event: Box<Event>,
+    },
+    Relist {
+        run: u64,
+        kind: GroupKind,
+        stream: u64,
+    },
+    AgentStarts,
+    HubStarts,
+    HubWrites {
+        run: u64,
+    },
+    HubTimer {
+        run: u64,
+        at: Monotonic,
+    },
+    Chore(Chore),
+    OutageEnds,
+    PartitionEnds,
+}
+
+struct Stream {
+    number: u64,
+    /// When it said the last thing; nothing is said before that.
+    last: u64,
+    lost: bool,
+}
+
+struct Agent {
+    run: u64,
+    core: Option<Core>,
+    journal: Journal,
+    writing: VecDeque<(PersistId, Vec<Write>)>,
+    operations: BTreeMap<OpId, Op>,
+    requests: BTreeMap<RequestId, u64>,
+    timers: BTreeMap<Timer, Monotonic>,
+    streams: BTreeMap<GroupKind, Stream>,
+    writes: u64,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    random: Random,
+    now: u64,
+    sequence: u64,
+    happened: u64,
+    queue: BTreeMap<(u64, u64), Happening>,
+    faults: Faults,
+    partitioned: bool,
+    /// The hub is gone for good.
+    hub_gone: bool,
+    agent: Agent,
+    pub(crate) hub: Hub,
+    pub(crate) cluster: Cluster,
+    workload: Workload,
+    /// Which agent's run and request each request at the hub is.
+    requests: BTreeMap<link::RequestId, (u64, RequestId)>,
+    last_request: u64,
+    streams: u64,
+    backup: Option<(Disk, Workload)>,
+    /// A restore takes longer than any message.
+    restoring_until: u64,
+    pub(crate) restored: bool,
+    pub(crate) lost_journal: bool,
+    /// The newest input of each source that was written to its place.
+    applied: BTreeMap<(ObjectKey, Uid), i64>,
+    pub(crate) trace: Option<VecDeque<String>>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, scenario: Scenario, traced: bool) -> Self {
+        let mut world = Self {
+            scenario,
+            random: Random::new(seed),
+            now: 0,
+            sequence: 0,
+            happened: 0,
+            queue: BTreeMap::new(),
+            faults: NONE,
+            partitioned: false,
+            hub_gone: false,
+            agent: Agent {
+                run: 0,
+                core: None,
+                journal: Journal::default(),
+                writing: VecDeque::new(),
+                operations: BTreeMap::new(),
+                requests: BTreeMap::new(),
+                timers: BTreeMap::new(),
+                streams: BTreeMap::new(),
+                writes: 0,
+            },
+            hub: Hub::new(),
+            cluster: Cluster::default(),
+            workload: Workload::new(scenario.config_maps),
+            requests: BTreeMap::new(),
+            last_request: 0,
+            streams: 0,
+            backup: None,
+            restoring_until: 0,
+            restored: false,
+            lost_journal: false,
+            applied: BTreeMap::new(),
+            trace: traced.then(VecDeque::new),
+        };
+        world.schedule(0, Happening::HubStarts);
+        world.schedule(1, Happening::AgentStarts);
+        world
+    }
+
+    fn schedule(&mut self, after: u64, happening: Happening) {
+        self.sequence += 1;
+        self.queue.insert((self.now + after, self.sequence), happening);
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic::from_millis(self.now)
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            if trace.len() == trace_length() {
+                trace.pop_front();
+            }
+            trace.push_back(format!("{:>9} {}", self.now, what()));
+        }
+    }
+    /// Everything goes wrong, over and over.
+    pub(crate) fn rage(&mut self, mishaps: u64) {
+        self.faults = CHAOS;
+        for _ in 0..mishaps {
+            self.mishap();
+            let pause = if self.random.chance(50) { 600_000 } else { 8_000 };
+            let pause = self.random.below(pause);
+            self.pass(pause);
+        }
+    }
+
+    /// Nothing goes wrong any more, and whoever is down comes up.
+    pub(crate) fn heal(&mut self) {
+        self.note(|| "HEALED".to_owned());
+        self.faults = NONE;
+        self.partitioned = self.hub_gone;
+        self.cluster.outage = None;
+        if self.agent.core.is_none() {
+            self.agent_starts();
+        }
+        if !self.hub.up && !self.hub_gone {
+            self.hub_starts();
+        }
+    }
+
+    pub(crate) fn lose_hub(&mut self) {
+        self.note(|| "the hub is gone for ever".to_owned());
+        self.hub.crash();
+        self.hub_gone = true;
+        self.partitioned = true;
+    }
+
+    /// The agent alone, with what it has, against everybody at the cluster.
+    pub(crate) fn rage_alone(&mut self, mishaps: u64) {
+        self.faults = CHAOS;
+        for _ in 0..mishaps {
+            match self.random.below(6) {
+                0 => self.agent_crashes(),
+                1 => self.lose_watch(),
+                2 => self.cluster_outage(),
+                _ => self.disturb(false),
+            }
+            let pause = self.random.below(20_000);
+            self.pass(pause);
+        }
+    }
+
+    /// Lets time pass, and all that happens in it.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        let until = self.now + millis;
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until) {
+            let ((at, _), happening) = entry.remove_entry();
+            self.now = self.now.max(at);
+            self.happened += 1;
+            assert!(self.happened < HAPPENINGS_MAX, "it does not come to rest");
+            self.happens(happening);
+        }
+        self.now = until;
+    }
+
+    /// Counts of everything that is written anywhere.
+    pub(crate) fn writes(&self) -> (u64, u64, u64) {
+        (self.cluster.versions, self.agent.writes, self.hub.writes)
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.agent.journal
+    }
+
+    /// What is under way: it must not grow without bound, and at rest there is one poll.
+    pub(crate) fn under_way(&self) -> (usize, usize, usize, usize) {
+        let Agent { writing, operations, requests, .. } = &self.agent;
+        (writing.len(), operations.len(), requests.len(), self.requests.len())
+    }
+
+    pub(crate) fn sleep(&mut self, duration: Duration) {
+        self.pass(u64::try_from(duration.as_millis()).expect("it is hours"));
+    }
+
+    fn happens(&mut self, happening: Happening) {
+        match happening {
+            Happening::Request { run, id, packet } => self.request_arrives(run, id, &packet),
+            Happening::Reply { run, id, reply } if run == self.agent.run => {
+                self.agent.requests.remove(&id);
+                self.note(|| format!("agent ◀ {id:?} {:?}", reply.result()));
+                self.agent_steps(Event::Answered { id, result: reply.result() });
+            }
+            Happening::GiveUp { run, id } if run == self.agent.run && self.agent.requests.contains_key(&id) => {
+                self.agent.requests.remove(&id);
+                self.note(|| format!("agent gives up {id:?}"));
+                let result = Err(LinkFailure::Unreachable { message: "no answer".into(), retry_after: None });
+                self.agent_steps(Event::Answered { id, result });
+            }
+            Happening::AgentTimer { run, timer, at } if run == self.agent.run => {
+                if self.agent.timers.get(&timer) == Some(&at) {
+                    self.agent.timers.remove(&timer);
+                    self.agent_steps(Event::Timer(timer));
+                }
+            }
+            Happening::Written { run } if run == self.agent.run => self.written(),
+            Happening::Lands { run, id } if run == self.agent.run => self.operation_lands(id),
+            Happening::Ends { run, id, result } if run == self.agent.run => {
+                self.agent.operations.remove(&id);
+                self.note(|| format!("agent: {id:?} ended: {result:?}"));
+                self.agent_steps(Event::Executed { id, result: *result });
+            }
+            Happening::Watch { run, kind, stream, event } if run == self.agent.run => {
+                if self.agent.streams.get(&kind).is_some_and(|known| known.number == stream) {
+                    self.note(|| format!("watch: {event:?}"));
+                    self.agent_steps(*event);
+                }
+            }
+            Happening::Relist { run, kind, stream } if run == self.agent.run => self.relist(&kind, stream),
+            Happening::AgentStarts => self.agent_starts(),
+            Happening::HubStarts => self.hub_starts(),
+            Happening::HubWrites { run } if run == self.hub.run => self.hub_writes(),
+            Happening::HubTimer { run, at } if run == self.hub.run && self.hub.up && at.as_millis() <= self.now => {
+                self.hub_steps(link::Event::Timer);
+            }
+            Happening::Chore(chore) => {
+                self.cluster.do_chore(&chore);
+                self.cluster_changed();
+            }
+            Happening::OutageEnds => self.cluster.outage = None,
+            Happening::PartitionEnds => self.partitioned = self.hub_gone,
+            // Of a run that is over.
+            Happening::Reply { .. }
+            | Happening::GiveUp { .. }
+            | Happening::AgentTimer { .. }
+            | Happening::Written { .. }
+            | Happening::Lands { .. }
+            | Happening::Ends { .. }
+            | Happening::Watch { .. }
+            | Happening::Relist { .. }
+            | Happening::HubWrites { .. }
+            | Happening::HubTimer { .. } => {}
+        }
+    }
+}
+
+/// Events that are kept to be shown when an invariant does not hold: `TIDELINE_TRACE`, or sixty.
+fn trace_length() -> usize {
+    std::env::var("TIDELINE_TRACE").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}

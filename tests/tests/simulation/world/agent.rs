@@ -1,0 +1,147 @@
+//! The agent's process: what its edges do.
+
+use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult};
+use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
+use tideline_common::{Monotonic, Reason};
+
+use super::{Happening, World};
+use crate::faults::{COMMIT, OPERATION};
+use crate::ids::{CLUSTER, HUB, parse};
+
+impl World {
+    pub(super) fn agent_starts(&mut self) {
+        if self.agent.core.is_some() {
+            return;
+        }
+        self.note(|| "the agent starts".to_owned());
+        let facts = ClusterFacts { cluster: Some(parse(CLUSTER)), ..ClusterFacts::default() };
+        let enrolment =
+            EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: parse(HUB), facts: facts.clone() };
+        let config = Config {
+            hub: parse(HUB),
+            facts,
+            enrolment: Some(enrolment),
+            seed: self.random.next(),
+            fuse: self.scenario.fuse,
+        };
+        self.agent.core = Some(Core::new(config, self.agent.journal.load()));
+        self.agent_steps(Event::Started);
+    }
+
+    pub(super) fn agent_steps(&mut self, event: Event) {
+        let Some(core) = &mut self.agent.core else { return };
+        let mut effects = Vec::new();
+        core.step(Monotonic::from_millis(self.now), event, &mut effects);
+        for effect in effects {
+            if self.random.chance(self.faults.agent_crash) {
+                return self.agent_crashes();
+            }
+            self.carry_out(effect);
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, effect: Effect) {
+        let run = self.agent.run;
+        match effect {
+            Effect::Send { id, request } => self.send(id, &request),
+            Effect::Persist { id, writes } => {
+                self.note(|| format!("agent: writes {id:?} {writes:?}"));
+                self.agent.writing.push_back((id, writes));
+                let after = self.random.within(COMMIT);
+                self.schedule(after, Happening::Written { run });
+            }
+            Effect::Execute { id, op } => {
+                self.note(|| format!("agent: {id:?} {op:?}"));
+                self.check_removal_is_authorised(&op);
+                self.agent.operations.insert(id, op);
+                let after = self.random.within(OPERATION);
+                self.schedule(after, Happening::Lands { run, id });
+            }
+            Effect::SetTimer { timer, at } => {
+                self.agent.timers.insert(timer, at);
+                let after = at.as_millis().saturating_sub(self.now);
+                self.schedule(after, Happening::AgentTimer { run, timer, at });
+            }
+            Effect::Watch(kinds) => {
+                self.agent.streams.retain(|kind, _| kinds.contains_key(kind));
+                for kind in kinds.keys() {
+                    if !self.agent.streams.contains_key(kind) {
+                        self.watch(kind);
+                    }
+                }
+            }
+            Effect::Relist(kinds) => {
+                for kind in kinds {
+                    let objects = self.cluster.list(&kind);
+                    let well = self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost);
+                    if well && self.is_served(&kind) {
+                        self.tell(&kind, Event::Listed { kind: kind.clone(), objects });
+                    }
+                }
+            }
+            Effect::Stopped => panic!("nobody asked it to stop"),
+            Effect::Freeze(reason) => panic!("the only agent freezes: {reason:?}"),
+        }
+    }
+
+    pub(super) fn written(&mut self) {
+        let Some((id, writes)) = self.agent.writing.pop_front() else { return };
+        self.agent.writes += 1;
+        let result = if self.random.chance(self.faults.disk) {
+            Err("full".to_owned())
+        } else {
+            self.agent.journal.write(&writes);
+            Ok(())
+        };
+        self.agent_steps(Event::Persisted { id, result });
+    }
+
+    pub(super) fn operation_lands(&mut self, id: OpId) {
+        let Some(op) = self.agent.operations.get(&id).cloned() else { return };
+        let fails = self.random.chance(self.faults.operation);
+        let result = if fails && self.random.chance(500) { None } else { Some(self.lands(&op)).filter(|_| !fails) };
+        let result = result.unwrap_or_else(|| OpResult::Failed {
+            reason: Reason::Unavailable,
+            message: "timeout".to_owned(),
+            retry_after: None,
+        });
+        let run = self.agent.run;
+        let after = self.random.within(OPERATION);
+        self.schedule(after, Happening::Ends { run, id, result: Box::new(result) });
+    }
+
+    pub(super) fn lands(&mut self, op: &Op) -> OpResult {
+        self.check_deletion(op);
+        if let Op::Create { entry, .. } | Op::Apply { entry, .. } = op
+            && !self.agent.journal.bodies.contains_key(&entry.input)
+        {
+            let message = "not there".to_owned();
+            return OpResult::Failed { reason: Reason::BodyMissing, message, retry_after: None };
+        }
+        let result = self.cluster.execute(op);
+        if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { .. }) = (op, &result) {
+            let place = (entry.key.clone(), entry.source.uid.clone());
+            let newest = self.applied.entry(place).or_default();
+            assert!(self.restored || *newest <= entry.generation, "{} goes back to an older input", entry.key);
+            *newest = entry.generation;
+        }
+        self.cluster_changed();
+        result
+    }
+
+    /// Nothing is removed that the accepted set assigns.
+    pub(super) fn check_removal_is_authorised(&self, op: &Op) {
+        if let Op::Delete { key, .. } | Op::Orphan { key, .. } = op {
+            assert!(!self.agent.journal.entries.contains_key(key), "{key} is removed though the accepted set has it");
+        }
+    }
+
+    pub(super) fn check_deletion(&self, op: &Op) {
+        let Op::Delete { key, uid, .. } = op else { return };
+        let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
+        let owner = local.owner.as_ref().unwrap_or_else(|| panic!("{key} is deleted and is not ours"));
+        assert!(local.created, "{key} is deleted though it was adopted");
+        let place = (key.clone(), owner.clone());
+        assert!(self.hub.history.unassigned.contains(&place), "{key} of {owner} is deleted and was never unassigned");
+    }
+}

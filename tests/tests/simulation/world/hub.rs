@@ -1,0 +1,142 @@
+//! The wire, and the hub's process at its end.
+
+use tideline_agent::core::{Request, RequestId};
+use tideline_common::wire::v1::EnrolAnswer;
+use tideline_hub::link::core as link;
+
+use super::{Happening, World};
+use crate::faults::{COMMIT, DELAYED, PATIENCE, TRANSIT};
+use crate::hub::Demand;
+use crate::ids::{HUB, TARGET, parse};
+use crate::wire::{Packet, Reply};
+
+impl World {
+    pub(super) fn send(&mut self, id: RequestId, request: &Request) {
+        self.note(|| format!("agent ▶ {id:?} {request:?}"));
+        let run = self.agent.run;
+        self.agent.requests.insert(id, run);
+        let packet = Packet::of(request);
+        let waits = match request {
+            Request::Desired(request) => request.wait_seconds * 1000,
+            Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => 0,
+        };
+        self.schedule(waits + PATIENCE, Happening::GiveUp { run, id });
+        for _ in 0..self.copies() {
+            let after = self.transit();
+            self.schedule(after, Happening::Request { run, id, packet: packet.clone() });
+        }
+    }
+
+    /// How many of a message arrive.
+    pub(super) fn copies(&mut self) -> u64 {
+        if self.partitioned || self.random.chance(self.faults.lose) {
+            0
+        } else {
+            1 + u64::from(self.random.chance(self.faults.double))
+        }
+    }
+
+    pub(super) fn transit(&mut self) -> u64 {
+        let late = self.random.chance(self.faults.delay);
+        self.random.within(if late { DELAYED } else { TRANSIT })
+    }
+
+    pub(super) fn request_arrives(&mut self, run: u64, id: RequestId, packet: &Packet) {
+        if !self.hub.up || self.partitioned {
+            return;
+        }
+        let Some(request) = packet.request() else {
+            let answer = EnrolAnswer { hub: parse(HUB), target: parse(TARGET), name: "store".to_owned() };
+            return self.reply(run, id, &Reply::enrolled(&answer));
+        };
+        self.last_request += 1;
+        let at_hub = link::RequestId(self.last_request);
+        self.requests.insert(at_hub, (run, id));
+        self.hub_steps(link::Event::Requested { id: at_hub, target: parse(TARGET), request });
+    }
+
+    pub(super) fn reply(&mut self, run: u64, id: RequestId, reply: &Reply) {
+        for _ in 0..self.copies() {
+            let after = self.transit();
+            self.schedule(after, Happening::Reply { run, id, reply: reply.clone() });
+        }
+    }
+
+    pub(super) fn hub_starts(&mut self) {
+        if self.hub.up || self.hub_gone {
+            return;
+        }
+        if self.now < self.restoring_until {
+            return self.schedule(self.restoring_until - self.now, Happening::HubStarts);
+        }
+        self.note(|| "the hub starts".to_owned());
+        let mut demands = Vec::new();
+        self.hub.start(self.monotonic(), &mut demands);
+        self.satisfy(demands);
+        let changes = self.workload.changes(&self.hub.ledger);
+        self.hub.change(changes);
+        self.hub_writes_if_needed();
+    }
+
+    pub(super) fn hub_steps(&mut self, event: link::Event) {
+        let mut demands = Vec::new();
+        self.hub.step(self.monotonic(), event, &mut demands);
+        self.satisfy(demands);
+        self.hub_writes_if_needed();
+    }
+
+    pub(super) fn satisfy(&mut self, demands: Vec<Demand>) {
+        for demand in demands {
+            if self.random.chance(self.faults.hub_crash) {
+                return self.hub_crashes();
+            }
+            match demand {
+                Demand::Timer(at) => {
+                    let run = self.hub.run;
+                    let after = at.as_millis().saturating_sub(self.now);
+                    self.schedule(after, Happening::HubTimer { run, at });
+                }
+                Demand::Respond(id, answer) => {
+                    if let Some((run, request)) = self.requests.remove(&id) {
+                        self.note(|| format!("hub answers {request:?}"));
+                        self.reply(run, request, &Reply::of(&answer));
+                    }
+                }
+                Demand::RespondBodies(id, answer) => {
+                    if let Some((run, request)) = self.requests.remove(&id) {
+                        self.reply(run, request, &Reply::bodies(&answer));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn hub_writes_if_needed(&mut self) {
+        if self.hub.begin_write() {
+            self.schedule_hub_write();
+        }
+    }
+
+    pub(super) fn schedule_hub_write(&mut self) {
+        let run = self.hub.run;
+        let after = self.random.within(COMMIT);
+        self.schedule(after, Happening::HubWrites { run });
+    }
+
+    pub(super) fn hub_writes(&mut self) {
+        if self.random.chance(self.faults.hub_crash) {
+            return self.hub_crashes();
+        }
+        if self.random.chance(self.faults.disk) {
+            self.hub.write_again();
+            return self.schedule_hub_write();
+        }
+        let mut demands = Vec::new();
+        if self.hub.go_on_writing(self.monotonic(), &mut demands) {
+            self.schedule_hub_write();
+        }
+        self.note(|| "hub wrote".to_owned());
+        self.satisfy(demands);
+        self.hub_writes_if_needed();
+    }
+}

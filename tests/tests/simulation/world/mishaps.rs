@@ -1,0 +1,179 @@
+//! What goes wrong, and what people do.
+
+use std::sync::Arc;
+
+use tideline_agent::core::Event;
+use tideline_common::Reason;
+
+use super::{Happening, Stream, World};
+use crate::faults::{ABSENCE, DELAYED};
+use crate::ids::{OTHER_HUB, parse};
+
+impl World {
+    pub(super) fn mishap(&mut self) {
+        match self.random.below(100) {
+            0..=44 => self.mutate(),
+            45..=69 => self.disturb(true),
+            70..=76 => self.agent_crashes(),
+            77..=81 => self.hub_crashes(),
+            82..=87 => self.lose_watch(),
+            88..=91 => {
+                self.note(|| "PARTITION".to_owned());
+                self.partitioned = true;
+                let after = self.random.below(120_000);
+                self.schedule(after, Happening::PartitionEnds);
+            }
+            92..=95 => self.cluster_outage(),
+            96 => {
+                if self.scenario.loses_journal {
+                    self.note(|| "the agent's data directory is lost".to_owned());
+                    self.agent_crashes();
+                    self.agent.journal.lose();
+                    self.lost_journal = true;
+                }
+            }
+            _ => self.back_up_or_restore(),
+        }
+    }
+
+    pub(super) fn mutate(&mut self) {
+        let what = self.workload.mutate(&mut self.random);
+        self.note(|| format!("hub: {what}"));
+        if self.hub.up {
+            let changes = self.workload.changes(&self.hub.ledger);
+            self.hub.change(changes);
+            self.hub_writes_if_needed();
+        }
+    }
+
+    pub(super) fn back_up_or_restore(&mut self) {
+        if !self.scenario.restores || self.restored {
+            return;
+        }
+        match self.backup.take() {
+            None => self.backup = Some((self.hub.disk.clone(), self.workload.clone())),
+            Some((disk, workload)) => {
+                self.note(|| "the hub is RESTORED from a backup".to_owned());
+                self.hub_crashes();
+                self.hub.disk = disk;
+                self.workload.restore(workload);
+                self.hub.set_back();
+                self.restoring_until = self.now + DELAYED.1;
+                self.restored = true;
+            }
+        }
+    }
+
+    /// Somebody does something at the cluster.
+    pub(super) fn disturb(&mut self, strangers: bool) {
+        let key = self.random.pick(&self.workload.keys).clone();
+        let what = match self.random.below(if strangers { 10 } else { 7 }) {
+            0 | 1 => {
+                self.cluster.delete(&key);
+                "deletes"
+            }
+            2 => {
+                self.cluster.edit(&key);
+                "edits"
+            }
+            3 => {
+                let (mark, label) = *self.random.pick(&[(true, true), (true, false), (false, true)]);
+                self.cluster.strip(&key, mark, label);
+                "strips"
+            }
+            4 => {
+                self.cluster.hold(&key);
+                "holds"
+            }
+            5 | 6 => {
+                self.cluster.progress(&key);
+                "progresses"
+            }
+            7 => {
+                let declarative = self.random.chance(500);
+                self.cluster.intrude(&key, None, declarative);
+                "intrudes at"
+            }
+            8 => {
+                let marks: Vec<_> = self.cluster.objects.values().filter_map(|local| local.mark.clone()).collect();
+                if !marks.is_empty() {
+                    let mark = self.random.pick(&marks).clone();
+                    self.cluster.intrude(&key, Some(mark), false);
+                }
+                "copies to"
+            }
+            _ => {
+                let marks: Vec<_> = self.cluster.objects.values().filter_map(|local| local.mark.clone()).collect();
+                if !marks.is_empty() {
+                    let mut mark = (**self.random.pick(&marks)).clone();
+                    mark.hub = parse(OTHER_HUB);
+                    mark.local = key.clone();
+                    self.cluster.intrude(&key, Some(Arc::new(mark)), false);
+                }
+                "another hub takes"
+            }
+        };
+        self.note(|| format!("cluster: somebody {what} {key}"));
+        self.cluster_changed();
+    }
+
+    pub(super) fn cluster_outage(&mut self) {
+        let reasons = [Reason::Unavailable, Reason::Throttled, Reason::Forbidden];
+        self.cluster.outage = Some(*self.random.pick(&reasons));
+        self.note(|| "cluster: OUTAGE".to_owned());
+        let after = self.random.below(60_000);
+        self.schedule(after, Happening::OutageEnds);
+    }
+
+    pub(super) fn lose_watch(&mut self) {
+        let kinds: Vec<_> = self.agent.streams.keys().cloned().collect();
+        if kinds.is_empty() {
+            return;
+        }
+        let kind = self.random.pick(&kinds).clone();
+        self.note(|| format!("watch of {kind} is lost"));
+        self.streams += 1;
+        let (run, stream) = (self.agent.run, self.streams);
+        self.agent.streams.insert(kind.clone(), Stream { number: stream, last: self.now, lost: true });
+        let message = "cut".to_owned();
+        let event = Event::WatchLost { kind: kind.clone(), reason: Reason::Unavailable, message };
+        self.tell(&kind, event);
+        let after = self.random.within(ABSENCE);
+        self.schedule(after, Happening::Relist { run, kind, stream });
+    }
+
+    pub(super) fn agent_crashes(&mut self) {
+        if self.agent.core.take().is_none() {
+            return;
+        }
+        self.note(|| "the agent CRASHES".to_owned());
+        self.agent.run += 1;
+        // Of what was under way each thing was done or was not; what was not written before is not written after.
+        for (_, writes) in std::mem::take(&mut self.agent.writing) {
+            if self.random.chance(500) {
+                break;
+            }
+            self.agent.journal.write(&writes);
+        }
+        for op in std::mem::take(&mut self.agent.operations).into_values() {
+            if self.random.chance(500) {
+                self.lands(&op);
+            }
+        }
+        self.agent.requests.clear();
+        self.agent.timers.clear();
+        self.agent.streams.clear();
+        let after = self.random.within(ABSENCE);
+        self.schedule(after, Happening::AgentStarts);
+    }
+
+    pub(super) fn hub_crashes(&mut self) {
+        if self.hub.up {
+            self.note(|| "the hub CRASHES".to_owned());
+            self.hub.crash();
+            self.requests.clear();
+            let after = self.random.within(ABSENCE);
+            self.schedule(after, Happening::HubStarts);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the watches of the cluster say, and when.
+
+use tideline_agent::core::{Event, Served};
+use tideline_common::GroupKind;
+
+use super::{Happening, Stream, World};
+use crate::cluster::{Chore, News};
+use crate::faults::WATCH;
+
+impl World {
+    pub(super) fn is_served(&self, kind: &GroupKind) -> bool {
+        !matches!(self.cluster.served(kind), Served::No)
+    }
+
+    pub(super) fn watch(&mut self, kind: &GroupKind) {
+        self.streams += 1;
+        self.agent.streams.insert(kind.clone(), Stream { number: self.streams, last: self.now, lost: false });
+        self.tell_served(kind);
+    }
+
+    /// What discovery says, and what is there if there is something.
+    pub(super) fn tell_served(&mut self, kind: &GroupKind) {
+        let served = self.cluster.served(kind);
+        self.tell(kind, Event::Kind { kind: kind.clone(), served });
+        if self.is_served(kind) {
+            let objects = self.cluster.list(kind);
+            self.tell(kind, Event::Listed { kind: kind.clone(), objects });
+        }
+    }
+
+    pub(super) fn relist(&mut self, kind: &GroupKind, number: u64) {
+        if let Some(stream) = self.agent.streams.get_mut(kind)
+            && stream.number == number
+        {
+            stream.lost = false;
+            self.tell_served(kind);
+        }
+    }
+
+    /// Puts an event into the stream of a watch.
+    pub(super) fn tell(&mut self, kind: &GroupKind, event: Event) {
+        let delay = self.random.within(WATCH);
+        let Some(stream) = self.agent.streams.get_mut(kind) else { return };
+        stream.last = stream.last.max(self.now + delay);
+        let (number, after) = (stream.number, stream.last - self.now);
+        let run = self.agent.run;
+        let happening = Happening::Watch { run, kind: kind.clone(), stream: number, event: Box::new(event) };
+        self.schedule(after, happening);
+    }
+
+    pub(super) fn cluster_changed(&mut self) {
+        for chore in std::mem::take(&mut self.cluster.chores) {
+            let slow = if matches!(chore, Chore::Finalize(_)) { 20_000 } else { 2_000 };
+            let after = 50 + self.random.below(slow);
+            self.schedule(after, Happening::Chore(chore));
+        }
+        for news in std::mem::take(&mut self.cluster.news) {
+            let (kind, event) = match news {
+                News::Served(kind) => {
+                    if self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {
+                        self.tell_served(&kind);
+                    }
+                    continue;
+                }
+                News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed)),
+                News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key, uid }),
+            };
+            if self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {
+                self.tell(&kind, event);
+            }
+        }
+    }
+}
