@@ -108,13 +108,23 @@ impl Controller {
         }
     }
 
-    /// Finds what was left undone: one pass over namespaces and definitions of every space.
+    /// Finds what was left undone, and what nobody told of: the list of spaces, their catalogs, and one pass over the
+    /// namespaces and definitions of each. The watch tells only what comes after `at`.
     async fn survey(&mut self, at: Revision) -> Result<(), tideline_store::Error> {
         self.duties.clear();
+        for open in self.inner.all_spaces() {
+            if self.inner.store.get(keys::space_record(&open.name)).await?.is_none() {
+                self.inner.forget(&open.name);
+            }
+        }
         for (space, deleting) in self.inner.spaces_at(Some(at)).await? {
             if deleting {
                 self.duties.insert(Duty::EraseSpace(space), State::Due);
                 continue;
+            }
+            match self.inner.space(&space) {
+                Some(open) => self.inner.refresh(&open).await?,
+                None => self.inner.adopt(&space).await?,
             }
             for (group, plural) in [("", NAMESPACES), (CRD_GROUP, CRDS)] {
                 let mut range = keys::resource(&space, group, plural, None);

@@ -170,6 +170,11 @@ impl Inner {
         self.spaces.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(name).cloned()
     }
 
+    /// Every open space, those included that are being deleted.
+    pub(crate) fn all_spaces(&self) -> Vec<Arc<Space>> {
+        self.spaces.read().unwrap_or_else(std::sync::PoisonError::into_inner).values().cloned().collect()
+    }
+
     fn spaces_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Arc<str>, Arc<Space>>> {
         self.spaces.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
