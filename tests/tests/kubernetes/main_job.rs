@@ -1,14 +1,16 @@
 //! The main job on two real clusters: objects out, state back, through loss, restart, drift and removal.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use kube::api::{Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::kubernetes::{Cluster, ClusterOptions};
-use tideline_tests::require_kubernetes;
+use tideline_tests::{eventually_ok, require_kubernetes};
 
-use crate::objects::{CONFIG, DEPLOYMENT, ROLLUP, api, api_cluster, apply, config, deployment, gone, placement, shows};
+use crate::objects::{
+    CONFIG, DEPLOYMENT, ROLLUP, SOON, api, api_cluster, apply, config, deployment, gone, placement, shows,
+};
 
 struct World {
     hub: Hub,
@@ -81,6 +83,54 @@ async fn objects_go_out_and_state_comes_back() -> Result<()> {
     })
     .await?;
     shows(&space, ROLLUP, "deployment.apps.web", "a rollup of two", |rollup| rollup["counts"]["applied"] == 2).await
+}
+
+/// Waits until an object without a namespace has a status as `look` wants it.
+async fn described(client: &Client, kind: &str, name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
+    let api = api_cluster(client, "tideline.dev/v1alpha1", kind);
+    eventually_ok(SOON, what, async || {
+        let object = serde_json::to_value(api.get(name).await?)?;
+        ensure!(look(&object["status"]), "{object}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_is_exact_for_one_target_and_never_blended_for_two() -> Result<()> {
+    let assets = require_kubernetes!();
+    let world = World::start(&assets).await?;
+    let (root, space) = (world.hub.client("root").await?, world.space().await?);
+    let resources = [("apps", "deployments")];
+    let (one, both) = (json!({"matchLabels": {"side": "west"}}), json!({"matchLabels": {"tier": "shop"}}));
+    let exact = |object: &Value| {
+        object["status"]["replicas"] == 2 && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+    };
+    apply(&space, deployment("web", 2)).await?;
+    apply(&space, placement("web", &one, "web", &resources)).await?;
+    shows(&space, DEPLOYMENT, "web", "the exact status", exact).await?;
+    described(&space, "Placement", "web", "one target and one object", |status| {
+        status["targets"] == 1 && status["objects"] == 1 && status["conditions"][0]["status"] == "True"
+    })
+    .await?;
+
+    apply(&space, placement("web", &both, "web", &resources)).await?;
+    shows(&space, ROLLUP, "deployment.apps.web", "a rollup of two", |rollup| rollup["counts"]["applied"] == 2).await?;
+    let cleared = |object: &Value| object["status"]["replicas"].is_null();
+    shows(&space, DEPLOYMENT, "web", "no status of one among two", cleared).await?;
+    described(&space, "Placement", "web", "two targets", |status| status["targets"] == 2).await?;
+
+    apply(&space, placement("web", &one, "web", &resources)).await?;
+    shows(&space, DEPLOYMENT, "web", "the exact status of the one that is left", exact).await?;
+    gone(&world.clusters[0].client(), DEPLOYMENT, "web").await?;
+
+    let location = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Location",
+        "metadata": {"name": "shops"},
+        "spec": {"instanceSelector": {"matchLabels": {"tier": "shop"}}},
+    });
+    apply(&root, location).await?;
+    described(&root, "Location", "shops", "two targets", |status| status["targets"] == 2).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
