@@ -86,7 +86,9 @@ async fn measure(Arguments { agents, changes, rate }: Arguments) -> Result<()> {
 
     // A connection of its own, so that the watcher waits for nobody.
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
-    let watching = tokio::spawn(watch(own_client(&cluster).await?, sender));
+    let watcher = own_client(&cluster).await?;
+    let since = config_maps(&watcher).list(&ListParams::default()).await?.metadata.resource_version;
+    let watching = tokio::spawn(watch(watcher, since.context("a list has a version")?, sender));
     let (mut through_hub, mut direct) = (Vec::new(), Vec::new());
     let mut ticks = interval(Duration::from_secs(1) / (2 * rate.max(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -127,9 +129,8 @@ async fn latency(api: &Api<ConfigMap>, name: &str, change: usize, events: &mut m
     Ok((late - early) * 1_000.0)
 }
 
-async fn watch(client: Client, events: mpsc::Sender<Seen>) -> Result<()> {
+async fn watch(client: Client, mut version: String, events: mpsc::Sender<Seen>) -> Result<()> {
     let api = config_maps(&client);
-    let mut version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
     loop {
         let mut stream = pin!(api.watch(&WatchParams::default(), &version).await?);
         while let Some(event) = stream.try_next().await? {
