@@ -98,7 +98,7 @@ impl SqliteStore {
             thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run()).map_err(|error| {
                 Error::Io { operation: "start a thread for", path: opened.path.clone(), reason: error.to_string() }
             })?;
-        tracing::info!(path = opened.path, revision = opened.position.revision.0, "store opened");
+        tracing::debug!(path = opened.path, revision = opened.position.revision.0, "store opened");
         Ok(Arc::new(Self {
             path: opened.path,
             queue,

@@ -4,7 +4,9 @@ use super::limits::{CACHE_KIB, READERS, WAL_BYTES};
 use super::rows::{self, CACHED_STATEMENTS, Position};
 use crate::Error;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use std::fs::{self, File, TryLockError};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +16,12 @@ const SCHEMA: i64 = 1;
 
 const DATABASE: &str = "store.db";
 const LOCK: &str = "store.lock";
+/// What SQLite keeps beside the database, with the same content in it.
+const COMPANIONS: [&str; 2] = ["store.db-wal", "store.db-shm"];
+
+/// The store holds Secrets: its files are their owner's alone, whatever directory they are in.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
 
 /// A connection; the memory engine has only one, which readers and writer take in turn.
 pub(super) type Shared = Arc<Mutex<Connection>>;
@@ -31,9 +39,14 @@ pub(super) struct Opened {
 
 /// Opens, and if need be creates, the store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Opened, Error> {
-    fs::create_dir_all(dir).map_err(|error| io("create", dir, &error))?;
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
     let lock = lock(&dir.join(LOCK))?;
     let file = dir.join(DATABASE);
+    // SQLite gives its companions the permissions of the database, and would give that what the umask leaves.
+    private(&file).map_err(|error| failed("protect", &file, &error))?;
+    for companion in COMPANIONS.map(|name| dir.join(name)).iter().filter(|file| file.exists()) {
+        private(companion).map_err(|error| failed("protect", companion, &error))?;
+    }
     let path = file.display().to_string();
     let writer = connect(&file).map_err(|error| from_sqlite("open", &path, &error))?;
     writer
@@ -43,7 +56,7 @@ pub(super) fn open(dir: &Path) -> Result<Opened, Error> {
     check(&writer, &path)?;
     let position = migrate(&writer, &path)?;
     // SQLite syncs the files; that they are found after a power cut is the directory's matter.
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| io("sync", dir, &error))?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| failed("sync", dir, &error))?;
     let readers = (0..READERS)
         .map(|_| {
             let reader = connect(&file)?;
@@ -93,20 +106,24 @@ pub(super) fn is_fatal(error: &rusqlite::Error) -> bool {
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
-        .map_err(|error| io("open", path, &error))?;
+    let file = private(path).map_err(|error| failed("open", path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let dir = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
             Err(Error::Locked { path: dir.display().to_string() })
         }
-        Err(TryLockError::Error(error)) => Err(io("lock", path, &error)),
+        Err(TryLockError::Error(error)) => Err(failed("lock", path, &error)),
     }
+}
+
+/// Opens a file that only its owner may read, making it if it is not there.
+fn private(path: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).mode(FILE_MODE).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o777 != FILE_MODE {
+        file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    }
+    Ok(file)
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -158,6 +175,14 @@ fn migrate(conn: &Connection, path: &str) -> Result<Position, Error> {
     rows::position(conn).map_err(failed)
 }
 
-fn io(operation: &'static str, path: &Path, error: &std::io::Error) -> Error {
-    Error::Io { operation, path: path.display().to_string(), reason: error.to_string() }
+fn failed(operation: &'static str, path: &Path, error: &io::Error) -> Error {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; check owner and permissions of the data dir"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",
+        // The system's kinds are not our enum; the rest has no advice of its own.
+        _ => "",
+    };
+    Error::Io { operation, path: path.display().to_string(), reason: format!("{error}{advice}") }
 }

@@ -3,7 +3,9 @@ mod oracle;
 use super::*;
 use crate::Event;
 use futures::StreamExt;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -329,6 +331,29 @@ async fn a_data_dir_in_use_is_refused_until_it_is_free() {
     assert!(refused.to_string().contains("in use by another process"), "{refused}");
     drop(store);
     SqliteStore::open(dir.path()).unwrap();
+}
+
+#[tokio::test]
+async fn the_files_are_their_owners_alone_also_those_that_were_not() {
+    let dir = TempDir::new().unwrap();
+    let files = ["store.db", "store.db-shm", "store.db-wal", "store.lock"];
+    let set = |mode: u32| {
+        for file in files.map(|name| dir.path().join(name)).iter().filter(|file| file.exists()) {
+            std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let modes = || files.map(|name| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777);
+
+    let store = SqliteStore::open(dir.path()).unwrap();
+    write(&store, vec![put("a", "secret")]).await;
+    assert_eq!(modes(), [0o600; 4], "{files:?}");
+    drop(store);
+
+    // As an earlier version, or a careless copy, left them.
+    set(0o644);
+    let store = SqliteStore::open(dir.path()).unwrap();
+    write(&store, vec![put("a", "another secret")]).await;
+    assert_eq!(modes(), [0o600; 4], "{files:?}");
 }
 
 #[tokio::test]
