@@ -86,6 +86,21 @@ pub(crate) enum Shape {
     /// Any JSON value.
     #[default]
     Any,
+    Scalar(ScalarType),
+    List {
+        items: NodeId,
+    },
+    Object {
+        /// Sorted by name.
+        fields: Box<[Field]>,
+        /// Type of the values under keys that are not fields.
+        additional: Option<NodeId>,
+    },
+}
+
+/// A value that holds no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScalarType {
     String,
     /// Base64 text.
     Bytes,
@@ -98,15 +113,6 @@ pub(crate) enum Shape {
     Int64,
     Number,
     Boolean,
-    List {
-        items: NodeId,
-    },
-    Object {
-        /// Sorted by name.
-        fields: Box<[Field]>,
-        /// Type of the values under keys that are not fields.
-        additional: Option<NodeId>,
-    },
 }
 
 /// A declared field of an object.
@@ -205,17 +211,7 @@ impl<'a> TypeRef<'a> {
     pub(crate) fn fields(self) -> &'a [Field] {
         match self.shape() {
             Shape::Object { fields, .. } => fields,
-            Shape::Any
-            | Shape::String
-            | Shape::Bytes
-            | Shape::Time
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Int32
-            | Shape::Int64
-            | Shape::Number
-            | Shape::Boolean
-            | Shape::List { .. } => &[],
+            Shape::Any | Shape::Scalar(_) | Shape::List { .. } => &[],
         }
     }
 
@@ -240,16 +236,7 @@ impl<'a> TypeRef<'a> {
         match self.shape() {
             Shape::Any => Some(self.sibling(NodeId::ANY)),
             Shape::Object { additional, .. } => additional.map(|id| self.sibling(id)),
-            Shape::String
-            | Shape::Bytes
-            | Shape::Time
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Int32
-            | Shape::Int64
-            | Shape::Number
-            | Shape::Boolean
-            | Shape::List { .. } => None,
+            Shape::Scalar(_) | Shape::List { .. } => None,
         }
     }
 
@@ -258,17 +245,7 @@ impl<'a> TypeRef<'a> {
     pub(crate) fn items(self) -> TypeRef<'a> {
         match self.shape() {
             Shape::List { items } => self.sibling(*items),
-            Shape::Any
-            | Shape::String
-            | Shape::Bytes
-            | Shape::Time
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Int32
-            | Shape::Int64
-            | Shape::Number
-            | Shape::Boolean
-            | Shape::Object { .. } => self.sibling(NodeId::ANY),
+            Shape::Any | Shape::Scalar(_) | Shape::Object { .. } => self.sibling(NodeId::ANY),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::constraint::Constraint;
 use crate::schema::validate::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, join};
-use crate::schema::{ListType, NodeId, Schema, Shape, TypeRef, builtin};
+use crate::schema::{ListType, NodeId, ScalarType, Schema, Shape, TypeRef, builtin};
 
 /// The compiled schema of one version of a custom resource.
 #[derive(Debug)]
@@ -217,12 +217,14 @@ fn validate_unique(ty: TypeRef<'_>, items: &[Value], path: &str, out: &mut Vec<F
 fn fits(shape: &Shape, value: &Value) -> bool {
     match shape {
         Shape::Any => true,
-        Shape::String | Shape::Bytes | Shape::Time => value.is_string(),
-        Shape::Quantity => value.is_string() || value.is_number(),
-        Shape::IntOrString => value.is_string() || is_integer(value),
-        Shape::Int32 | Shape::Int64 => is_integer(value),
-        Shape::Number => value.is_number(),
-        Shape::Boolean => value.is_boolean(),
+        Shape::Scalar(scalar) => match scalar {
+            ScalarType::String | ScalarType::Bytes | ScalarType::Time => value.is_string(),
+            ScalarType::Quantity => value.is_string() || value.is_number(),
+            ScalarType::IntOrString => value.is_string() || is_integer(value),
+            ScalarType::Int32 | ScalarType::Int64 => is_integer(value),
+            ScalarType::Number => value.is_number(),
+            ScalarType::Boolean => value.is_boolean(),
+        },
         Shape::List { .. } => value.is_array(),
         Shape::Object { .. } => value.is_object(),
     }
@@ -235,11 +237,13 @@ fn is_integer(value: &Value) -> bool {
 fn expected(shape: &Shape) -> &'static str {
     match shape {
         Shape::Any => "any",
-        Shape::String | Shape::Bytes | Shape::Time | Shape::Quantity => "string",
-        Shape::IntOrString => "integer,string",
-        Shape::Int32 | Shape::Int64 => "integer",
-        Shape::Number => "number",
-        Shape::Boolean => "boolean",
+        Shape::Scalar(scalar) => match scalar {
+            ScalarType::String | ScalarType::Bytes | ScalarType::Time | ScalarType::Quantity => "string",
+            ScalarType::IntOrString => "integer,string",
+            ScalarType::Int32 | ScalarType::Int64 => "integer",
+            ScalarType::Number => "number",
+            ScalarType::Boolean => "boolean",
+        },
         Shape::List { .. } => "array",
         Shape::Object { .. } => "object",
     }

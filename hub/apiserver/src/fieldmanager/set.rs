@@ -141,16 +141,7 @@ impl Set {
             let atomic = child.is_some_and(|child| match child.shape() {
                 Shape::Object { .. } => child.node().atomic,
                 Shape::List { .. } => child.node().list == ListType::Atomic,
-                Shape::Any
-                | Shape::String
-                | Shape::Bytes
-                | Shape::Time
-                | Shape::Quantity
-                | Shape::IntOrString
-                | Shape::Int32
-                | Shape::Int64
-                | Shape::Number
-                | Shape::Boolean => false,
+                Shape::Any | Shape::Scalar(_) => false,
             });
             if atomic {
                 out.members.insert(element.clone());

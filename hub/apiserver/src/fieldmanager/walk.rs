@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::path::{PathElement, Scalar, equal};
 use super::set::Set;
-use crate::schema::{ListType, NodeId, Shape, TypeRef};
+use crate::schema::{ListType, NodeId, ScalarType, Shape, TypeRef};
 
 /// A value that does not fit its type, with the path to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,16 +48,7 @@ fn atom<'a>(ty: TypeRef<'a>, left: Option<&Value>, right: Option<&Value>) -> Ato
             let mut present = values.iter().flatten().filter(|value| !value.is_null()).peekable();
             if present.peek().is_some() && present.all(|value| value.is_object()) { Atom::Map(ty) } else { Atom::Leaf }
         }
-        Shape::Any
-        | Shape::String
-        | Shape::Bytes
-        | Shape::Time
-        | Shape::Quantity
-        | Shape::IntOrString
-        | Shape::Int32
-        | Shape::Int64
-        | Shape::Number
-        | Shape::Boolean => Atom::Leaf,
+        Shape::Any | Shape::Scalar(_) => Atom::Leaf,
     }
 }
 
@@ -131,26 +122,19 @@ pub(super) fn check(ty: TypeRef<'_>, value: &Value, duplicates: Duplicates) -> R
         (Shape::List { .. }, Value::Array(items)) => check_items(ty, items, duplicates),
         (Shape::Object { .. }, _) => expected("map"),
         (Shape::List { .. }, _) => expected("list"),
-        (Shape::String | Shape::Bytes, value) if !value.is_string() => expected("string"),
-        (Shape::Int32 | Shape::Int64 | Shape::Number, value) if !value.is_number() => {
-            expected("numeric (int or float)")
+        (Shape::Scalar(scalar), value) => {
+            let (fits, what) = match scalar {
+                ScalarType::String | ScalarType::Bytes => (value.is_string(), "string"),
+                ScalarType::Int32 | ScalarType::Int64 | ScalarType::Number => {
+                    (value.is_number(), "numeric (int or float)")
+                }
+                ScalarType::Boolean => (value.is_boolean(), "boolean"),
+                ScalarType::Time | ScalarType::Quantity | ScalarType::IntOrString => {
+                    (!value.is_object() && !value.is_array(), "any scalar")
+                }
+            };
+            if fits { Ok(()) } else { expected(what) }
         }
-        (Shape::Boolean, value) if !value.is_boolean() => expected("boolean"),
-        (Shape::Time | Shape::Quantity | Shape::IntOrString, Value::Object(_) | Value::Array(_)) => {
-            expected("any scalar")
-        }
-        (
-            Shape::String
-            | Shape::Bytes
-            | Shape::Time
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Int32
-            | Shape::Int64
-            | Shape::Number
-            | Shape::Boolean,
-            _fits,
-        ) => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Endpoint, Source};
-use crate::schema::{ListType, NodeId, Resource, Shape, TypeRef, builtin};
+use crate::schema::{ListType, NodeId, Resource, ScalarType, Shape, TypeRef, builtin};
 
 /// The two versions differ in where schemas live and in what they may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,25 +103,27 @@ impl Components {
         match ty.shape() {
             Shape::Any if ty.node().atomic => typed("object", ""),
             Shape::Any => {}
-            Shape::String => typed("string", ""),
-            Shape::Bytes => typed("string", "byte"),
-            Shape::Time => typed("string", "date-time"),
-            Shape::Int32 => typed("integer", "int32"),
-            Shape::Int64 => typed("integer", "int64"),
-            Shape::Number => typed("number", "double"),
-            Shape::Boolean => typed("boolean", ""),
-            Shape::Quantity => match self.dialect {
-                Dialect::V2 => typed("string", ""),
-                Dialect::V3 => {
-                    out.insert("oneOf".to_owned(), json!([{"type": "string"}, {"type": "number"}]));
-                }
-            },
-            Shape::IntOrString => match self.dialect {
-                Dialect::V2 => typed("string", "int-or-string"),
-                Dialect::V3 => {
-                    out.insert("format".to_owned(), json!("int-or-string"));
-                    out.insert("oneOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
-                }
+            Shape::Scalar(scalar) => match scalar {
+                ScalarType::String => typed("string", ""),
+                ScalarType::Bytes => typed("string", "byte"),
+                ScalarType::Time => typed("string", "date-time"),
+                ScalarType::Int32 => typed("integer", "int32"),
+                ScalarType::Int64 => typed("integer", "int64"),
+                ScalarType::Number => typed("number", "double"),
+                ScalarType::Boolean => typed("boolean", ""),
+                ScalarType::Quantity => match self.dialect {
+                    Dialect::V2 => typed("string", ""),
+                    Dialect::V3 => {
+                        out.insert("oneOf".to_owned(), json!([{"type": "string"}, {"type": "number"}]));
+                    }
+                },
+                ScalarType::IntOrString => match self.dialect {
+                    Dialect::V2 => typed("string", "int-or-string"),
+                    Dialect::V3 => {
+                        out.insert("format".to_owned(), json!("int-or-string"));
+                        out.insert("oneOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+                    }
+                },
             },
             Shape::List { items } => {
                 typed("array", "");

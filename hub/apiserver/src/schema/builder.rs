@@ -47,16 +47,7 @@ impl SchemaBuilder {
                     *additional = self.import_node(from.sibling(*additional), seen);
                 }
             }
-            Shape::Any
-            | Shape::String
-            | Shape::Bytes
-            | Shape::Time
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Int32
-            | Shape::Int64
-            | Shape::Number
-            | Shape::Boolean => {}
+            Shape::Any | Shape::Scalar(_) => {}
         }
         self.nodes[id.index()] = node;
         id

@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Field, ListType, Node, NodeId, PatchStrategy, Schema, Shape, TypeRef};
+use super::{Field, ListType, Node, NodeId, PatchStrategy, ScalarType, Schema, Shape, TypeRef};
 
 /// The built-in kinds of the pinned Kubernetes version; parsed at first use.
 pub(crate) fn builtin() -> &'static Table {
@@ -208,15 +208,15 @@ impl RawNode {
 
     fn shape(&self) -> Shape {
         match self.shape.as_str() {
-            "s" => Shape::String,
-            "y" => Shape::Bytes,
-            "T" => Shape::Time,
-            "q" => Shape::Quantity,
-            "x" => Shape::IntOrString,
-            "j" => Shape::Int32,
-            "i" => Shape::Int64,
-            "n" => Shape::Number,
-            "b" => Shape::Boolean,
+            "s" => Shape::Scalar(ScalarType::String),
+            "y" => Shape::Scalar(ScalarType::Bytes),
+            "T" => Shape::Scalar(ScalarType::Time),
+            "q" => Shape::Scalar(ScalarType::Quantity),
+            "x" => Shape::Scalar(ScalarType::IntOrString),
+            "j" => Shape::Scalar(ScalarType::Int32),
+            "i" => Shape::Scalar(ScalarType::Int64),
+            "n" => Shape::Scalar(ScalarType::Number),
+            "b" => Shape::Scalar(ScalarType::Boolean),
             "l" => Shape::List { items: NodeId(self.items) },
             "o" => Shape::Object { fields: self.fields(), additional: self.additional.map(NodeId) },
             _any => Shape::Any,

@@ -59,7 +59,10 @@ fn merge_semantics_are_those_of_the_go_types() {
     assert_eq!(at(deployment(), "spec.strategy").node().patch_strategy, PatchStrategy::RetainKeys);
     assert!(at(deployment(), "spec.selector").node().atomic);
     assert!(at(deployment(), "spec.template.spec.nodeSelector").node().atomic);
-    assert_eq!(*at(deployment(), "spec.template.spec.containers.[].resources.limits.cpu").shape(), Shape::Quantity);
+    assert_eq!(
+        *at(deployment(), "spec.template.spec.containers.[].resources.limits.cpu").shape(),
+        Shape::Scalar(ScalarType::Quantity)
+    );
     assert_eq!(at(deployment(), "metadata.finalizers").node().list, ListType::Set);
 }
 

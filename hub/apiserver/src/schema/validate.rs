@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::decode::decode;
 pub(crate) use self::metadata::{NameRule, is_dns_label, is_dns_subdomain, validate_metadata};
-use super::{Field, Shape, TypeRef};
+use super::{Field, ScalarType, Shape, TypeRef};
 use crate::structural;
 
 /// One thing wrong with an object; a cause of a 422 `Status`.
@@ -206,7 +206,6 @@ pub(crate) fn check_types(ty: TypeRef<'_>, value: &Value) -> Result<(), TypeMism
 
 fn check_types_at(ty: TypeRef<'_>, value: &Value, path: &str) -> Result<(), TypeMismatch> {
     let mismatch = |expected| Err(TypeMismatch { path: path.to_owned(), found: json_type(value), expected });
-    let int32 = |value: &Value| value.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
     match (ty.shape(), value) {
         (Shape::Any, _) | (_, Value::Null) => Ok(()),
         (Shape::Object { .. }, Value::Object(fields)) => fields.iter().try_for_each(|(name, value)| {
@@ -218,28 +217,25 @@ fn check_types_at(ty: TypeRef<'_>, value: &Value, path: &str) -> Result<(), Type
             .try_for_each(|(at, item)| check_types_at(ty.items(), item, &format!("{path}[{at}]"))),
         (Shape::Object { .. }, _) => mismatch("object"),
         (Shape::List { .. }, _) => mismatch("array"),
-        (Shape::String, value) if !value.is_string() => mismatch("string"),
-        (Shape::Bytes, value) if !value.as_str().is_some_and(is_base64) => mismatch("base64 string"),
-        (Shape::Time, value) if !value.as_str().is_some_and(is_time) => mismatch("RFC 3339 time"),
-        (Shape::Quantity, value) if !is_quantity_value(value) => mismatch("quantity"),
-        (Shape::IntOrString, value) if !value.is_string() && !int32(value) => mismatch("int or string"),
-        (Shape::Int32, value) if !int32(value) => mismatch("int32"),
-        (Shape::Int64, value) if value.as_i64().is_none() => mismatch("int64"),
-        (Shape::Number, value) if !value.is_number() => mismatch("number"),
-        (Shape::Boolean, value) if !value.is_boolean() => mismatch("bool"),
-        (
-            Shape::String
-            | Shape::Bytes
-            | Shape::Time
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Int32
-            | Shape::Int64
-            | Shape::Number
-            | Shape::Boolean,
-            _fits,
-        ) => Ok(()),
+        (Shape::Scalar(scalar), value) => misfit(*scalar, value).map_or(Ok(()), mismatch),
     }
+}
+
+/// What a value should be that is not what its type asks.
+fn misfit(scalar: ScalarType, value: &Value) -> Option<&'static str> {
+    let int32 = value.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+    let (fits, expected) = match scalar {
+        ScalarType::String => (value.is_string(), "string"),
+        ScalarType::Bytes => (value.as_str().is_some_and(is_base64), "base64 string"),
+        ScalarType::Time => (value.as_str().is_some_and(is_time), "RFC 3339 time"),
+        ScalarType::Quantity => (is_quantity_value(value), "quantity"),
+        ScalarType::IntOrString => (value.is_string() || int32, "int or string"),
+        ScalarType::Int32 => (int32, "int32"),
+        ScalarType::Int64 => (value.as_i64().is_some(), "int64"),
+        ScalarType::Number => (value.is_number(), "number"),
+        ScalarType::Boolean => (value.is_boolean(), "bool"),
+    };
+    (!fits).then_some(expected)
 }
 
 pub(crate) fn json_type(value: &Value) -> &'static str {

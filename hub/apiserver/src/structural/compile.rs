@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 use super::constraint::{Bound, Constraint, Format, Pattern};
 use super::object_meta;
 use crate::schema::validate::{FieldError, FieldErrorKind, join};
-use crate::schema::{Field, ListType, Node, NodeId, Schema, SchemaBuilder, Shape};
+use crate::schema::{Field, ListType, Node, NodeId, ScalarType, Schema, SchemaBuilder, Shape};
 
 /// Nested schemas in one another; JSON that deep is refused when it is decoded.
 const DEPTH_MAX: usize = 100;
@@ -21,7 +21,7 @@ pub(super) fn compile(schema: Option<&Value>, path: &str) -> Result<(Schema, Nod
         text: NodeId::ANY,
     };
     compiler.metadata = compiler.builder.import(object_meta());
-    compiler.text = compiler.builder.add(Node { shape: Shape::String, ..Node::default() });
+    compiler.text = compiler.builder.add(Node { shape: Shape::Scalar(ScalarType::String), ..Node::default() });
     let open = Value::Object(Map::from_iter([
         ("type".to_owned(), Value::from("object")),
         ("x-kubernetes-preserve-unknown-fields".to_owned(), Value::from(true)),
@@ -129,11 +129,11 @@ impl Compiler {
                 self.errors.push(FieldError::new(&path, FieldErrorKind::Required, "must be specified"));
                 Shape::Any
             }
-            "string" => Shape::String,
-            "integer" => Shape::Int64,
-            "number" => Shape::Number,
-            "boolean" => Shape::Boolean,
-            "" if flag("x-kubernetes-int-or-string") => Shape::IntOrString,
+            "string" => Shape::Scalar(ScalarType::String),
+            "integer" => Shape::Scalar(ScalarType::Int64),
+            "number" => Shape::Scalar(ScalarType::Number),
+            "boolean" => Shape::Scalar(ScalarType::Boolean),
+            "" if flag("x-kubernetes-int-or-string") => Shape::Scalar(ScalarType::IntOrString),
             "" if flag("x-kubernetes-preserve-unknown-fields") && schema.get("properties").is_some() => {
                 self.object(schema, path, place, depth, lenient)
             }
