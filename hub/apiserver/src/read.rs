@@ -16,7 +16,7 @@ use crate::render::{Renderer, join, list_tail};
 use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::virtual_resource::complete;
-use crate::{fields, keys, object};
+use crate::{fields, keys, object, virtual_resource};
 
 /// Objects read from the store at once while a list is written; with objects of 1 MiB that is 128 MiB at the very
 /// worst, and with those of 3 KiB one read is half a MiB.
@@ -96,7 +96,8 @@ pub(crate) async fn list(call: &Call, place: &Place, options: ListOptions) -> Re
     if let Source::Virtual(source) = &place.served.source {
         let version = call.inner.store.revision().0;
         let renderer = Renderer::new(call, &place.served, shape);
-        let all = source.list(&call.space.name, place.namespace.as_deref());
+        let (space, namespace) = (&call.space.name, place.namespace.as_deref());
+        let all = virtual_resource::read(source.as_ref(), &place.served, space, namespace, &options);
         let items: Vec<Value> = all
             .into_iter()
             .map(|one| complete(&place.served, one, version))

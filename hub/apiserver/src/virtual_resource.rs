@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::catalog::{ResourceKind, Served, Source};
+use crate::query::ListOptions;
 
 /// A column of a virtual resource in `kubectl get`.
 #[derive(Clone, Debug)]
@@ -63,6 +64,22 @@ pub(crate) fn served(source: &Arc<dyn VirtualResource>) -> Arc<Served> {
         resource: Arc::new(resource),
         source: Source::Virtual(Arc::clone(source)),
     })
+}
+
+/// What a list or a watch may mean: the one object that it names, or all.
+pub(crate) fn read(
+    source: &dyn VirtualResource,
+    served: &Served,
+    space: &str,
+    namespace: Option<&str>,
+    options: &ListOptions,
+) -> Vec<Value> {
+    match options.fields.exact("metadata.name") {
+        Some(name) if namespace.is_some() || !served.resource.namespaced => {
+            source.get(space, namespace, name).into_iter().collect()
+        }
+        Some(_) | None => source.list(space, namespace),
+    }
 }
 
 /// Fills in what the embedder may leave out.

@@ -19,7 +19,7 @@ use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::table::Include;
 use crate::virtual_resource::{VirtualResource, complete};
-use crate::{fields, keys, object, read};
+use crate::{fields, keys, object, read, virtual_resource};
 
 /// How long a watch lives that names no timeout; real servers take between 30 and 60 minutes.
 const LIFETIME: Duration = Duration::from_mins(45);
@@ -27,6 +27,8 @@ const LIFETIME: Duration = Duration::from_mins(45);
 const LIFETIME_MAX: Duration = Duration::from_hours(24);
 /// Objects read at once for the initial state.
 const PAGE: usize = 128;
+/// Shortest time from one computation of virtual objects to the next: what changes all the time is told ten times a second.
+const PACE: Duration = Duration::from_millis(100);
 
 pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
@@ -276,7 +278,8 @@ struct VirtualWatch {
     deadline: Instant,
     known: BTreeMap<(String, String), Value>,
     ready: VecDeque<Bytes>,
-    started: bool,
+    /// When the objects were computed last; none before the first time.
+    computed: Option<Instant>,
 }
 
 fn watch_virtual(
@@ -299,7 +302,7 @@ fn watch_virtual(
         deadline,
         known: BTreeMap::new(),
         ready: VecDeque::new(),
-        started: false,
+        computed: None,
     };
     Ok(Reply::stream(Body::from_stream(stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
@@ -313,12 +316,14 @@ impl VirtualWatch {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
             }
-            if std::mem::replace(&mut self.started, true) {
+            if let Some(computed) = self.computed {
                 tokio::select! {
                     biased;
                     () = sleep_until(self.deadline) => return None,
                     changed = self.changes.changed() => changed.ok()?,
                 }
+                sleep_until(computed + PACE).await;
+                self.changes.mark_unchanged();
                 self.refresh(false);
             } else {
                 let asked = self.view.options.resource_version.unwrap_or(0);
@@ -333,9 +338,11 @@ impl VirtualWatch {
     }
 
     fn refresh(&mut self, silent: bool) {
+        self.computed = Some(Instant::now());
         let version = self.store.revision().0;
         let mut fresh = BTreeMap::new();
-        for object in self.source.list(&self.space, self.namespace.as_deref()) {
+        let (served, namespace) = (&self.view.served, self.namespace.as_deref());
+        for object in virtual_resource::read(self.source.as_ref(), served, &self.space, namespace, &self.view.options) {
             let id = (object::namespace(&object).unwrap_or_default().to_owned(), object::name(&object).to_owned());
             let whole = complete(&self.view.served, object.clone(), version);
             if self.view.matches(&whole) {

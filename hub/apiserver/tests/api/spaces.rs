@@ -1,4 +1,6 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Value, json};
 use tideline_apiserver::{ApiServer, Column, Config, Error, ResourceKind, SpaceConfig, VirtualResource};
@@ -10,6 +12,19 @@ use super::harness::*;
 /// Counts what it is told.
 struct Tallies {
     count: watch::Sender<u64>,
+    /// How often all of them were computed.
+    lists: AtomicU64,
+}
+
+impl Tallies {
+    fn tally(&self, name: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "default"}, "count": *self.count.borrow()})
+    }
+
+    /// The second one is there while the count is odd.
+    fn names(&self) -> &'static [&'static str] {
+        if *self.count.borrow() % 2 == 1 { &["a", "b"] } else { &["a"] }
+    }
 }
 
 impl VirtualResource for Tallies {
@@ -32,15 +47,14 @@ impl VirtualResource for Tallies {
     }
 
     fn list(&self, space: &str, namespace: Option<&str>) -> Vec<Value> {
-        let count = *self.count.borrow();
-        let all = ["a", "b"].map(|name| json!({"metadata": {"name": name, "namespace": "default"}, "count": count}));
+        self.lists.fetch_add(1, Relaxed);
         let wanted = space == "test" && namespace.is_none_or(|namespace| namespace == "default");
-        // The second one is there while the count is odd.
-        all.into_iter().take(if count % 2 == 1 { 2 } else { 1 }).filter(|_| wanted).collect()
+        self.names().iter().filter(|_| wanted).map(|name| self.tally(name)).collect()
     }
 
     fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.list(space, namespace).into_iter().find(|one| one["metadata"]["name"] == name)
+        let there = space == "test" && namespace == Some("default") && self.names().contains(&name);
+        there.then(|| self.tally(name))
     }
 
     fn changes(&self, _: &str) -> Option<watch::Receiver<u64>> {
@@ -51,7 +65,7 @@ impl VirtualResource for Tallies {
 const TALLIES: &str = "/apis/example.com/v1/namespaces/default/tallies";
 
 async fn with_tallies() -> (Api, Arc<Tallies>) {
-    let tallies = Arc::new(Tallies { count: watch::Sender::new(4) });
+    let tallies = Arc::new(Tallies { count: watch::Sender::new(4), lists: AtomicU64::new(0) });
     let virtual_resources: Vec<Arc<dyn VirtualResource>> = vec![Arc::clone(&tallies) as _];
     (Api::with(SpaceConfig { virtual_resources, ..SpaceConfig::default() }).await, tallies)
 }
@@ -87,6 +101,20 @@ async fn computed_objects_are_watched_through_their_counter() {
     tallies.count.send_replace(6);
     assert_eq!(events.short().await, pair("MODIFIED", "a"));
     assert_eq!(events.short().await, pair("DELETED", "b"));
+}
+
+#[tokio::test]
+async fn one_computed_object_is_read_and_watched_without_the_others() {
+    let (api, tallies) = with_tallies().await;
+    let one = format!("{TALLIES}?fieldSelector=metadata.name%3Db");
+    assert_eq!(api.get(&format!("{TALLIES}/a")).await.code, 200);
+    assert_eq!(api.get(&one).await.ok()["items"], json!([]));
+    let mut events = api.watch(&format!("{one}&watch=1")).await;
+    tallies.count.send_replace(5);
+    assert_eq!(events.short().await, pair("ADDED", "b"));
+    tallies.count.send_replace(6);
+    assert_eq!(events.short().await, pair("DELETED", "b"));
+    assert_eq!(tallies.lists.load(Relaxed), 0);
 }
 
 #[tokio::test]
