@@ -224,7 +224,7 @@ class Builder:
                 out["r"] = sorted(schema["required"])
             extra = schema.get("additionalProperties")
             if isinstance(extra, dict):
-                out["a"] = self.reference(extra, owner, None)
+                out["a"] = self.reference(extra, owner, field)
             elif extra is True or (extra is None and not fields):
                 out["a"] = 0
         else:
