@@ -1,0 +1,31 @@
+use super::status::{Object, Verdict};
+
+/// `FailureTarget` and `SuccessCriteriaMet` only announce how it will end; Pods may still run.
+pub(super) fn job(object: Object<'_>) -> Verdict {
+    if let Some(condition) = object.holds("Failed") {
+        return Verdict::failed(condition.message());
+    }
+    if object.holds("Complete").is_some() {
+        return Verdict::READY;
+    }
+    if object.spec["suspend"] == true {
+        return Verdict::progressing("it is suspended");
+    }
+    if object.status.as_object().is_none_or(serde_json::Map::is_empty) {
+        return Verdict::silent();
+    }
+    let pods = format!("{} Pods active, {} succeeded", object.count("active"), object.count("succeeded"));
+    match object.count("failed") {
+        0 => Verdict::progressing(pods),
+        failed => Verdict::progressing(format!("{pods}, {failed} failed")),
+    }
+}
+
+pub(super) fn is_finished(object: Object<'_>) -> bool {
+    object.holds("Complete").is_some() || object.holds("Failed").is_some()
+}
+
+/// What it starts is judged by itself; its own status says only when that was.
+pub(super) fn cron_job(object: Object<'_>) -> Verdict {
+    if object.spec["suspend"] == true { Verdict::ready_but("it is suspended") } else { Verdict::READY }
+}
