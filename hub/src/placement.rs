@@ -19,7 +19,7 @@ mod space;
 mod summary;
 
 pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
-pub use index::{Index, Part, SETTLE};
+pub use index::{DELETION_GRACE, Index, Part, SETTLE};
 pub use inventory::Target;
 pub use rule::{Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
 pub use summary::{PROBLEMS_MAX, PlacementProblem, PlacementSummary};

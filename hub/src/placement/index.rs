@@ -17,6 +17,10 @@ use crate::clean::{Labels, Source, implied_namespace};
 /// How long a removal waits that a change of Placement, Location or labels causes.
 pub const SETTLE: Duration = Duration::from_secs(10);
 
+/// How long a source that is gone is waited for. `kubectl replace --force`, and whatever else deletes and creates at
+/// once, makes it again well within that; its copies are then handed over, keeping their UIDs.
+pub const DELETION_GRACE: Duration = Duration::from_secs(2);
+
 /// Something that is listed and then watched. Completeness is judged for each by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -197,14 +201,21 @@ impl Index {
             if thawed {
                 space.all_dirty();
             }
-            // Removals first: a source that is gone may be back already.
             changes.append(&mut space.ready_changes);
             let unreadable = frozen || space.is_unreadable();
             pass.settle = if unreadable { Settle::Frozen } else { Settle::For(self.settle) };
-            if known && space.is_known() {
+            let mut resolved = Vec::new();
+            let resolves = known && space.is_known();
+            if resolves {
                 pass.refresh_where(space);
-                pass.resolve(space, &mut changes);
+                pass.resolve(space, &mut resolved);
             }
+            // Removals first: what is gone leaves its place to what was made again.
+            let grace = self.settle.min(DELETION_GRACE);
+            changes.extend(space.leave(now, grace, resolves, |deadline| {
+                pass.deadlines.entry(deadline).or_default();
+            }));
+            changes.append(&mut resolved);
             changes.append(&mut space.ready_changes);
         }
         changes

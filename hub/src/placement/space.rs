@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use roaring::RoaringBitmap;
-use tideline_common::{ApplyPolicy, ObjectKey, SpaceName, Uid};
+use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
 use super::inventory::{News, Reach};
 use super::listing::Listing;
@@ -30,6 +31,8 @@ pub(super) struct Space {
     listings: BTreeMap<GroupResource, Listing<u32>>,
     /// Of the ledger, beside another source of the same key: left by a crash.
     strays: BTreeMap<SourceId, Assignment>,
+    /// Assigned sources that are gone from the space.
+    leaving: BTreeMap<SourceId, Leaving>,
     /// Objects to resolve anew.
     pub(super) dirty: RoaringBitmap,
     /// Objects that ask for Locations by annotation.
@@ -49,6 +52,14 @@ pub(super) struct Placing {
     pub(super) reach: Reach,
     pub(super) targets: RoaringBitmap,
     pub(super) objects: RoaringBitmap,
+}
+
+/// A source that is gone, and as the ledger still has it.
+#[derive(Debug)]
+struct Leaving {
+    assignment: Assignment,
+    /// None until the next drain, which knows the time.
+    until: Option<Monotonic>,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +89,7 @@ impl Space {
             namespaces: HashMap::new(),
             listings: BTreeMap::new(),
             strays: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             dirty: RoaringBitmap::new(),
             direct: RoaringBitmap::new(),
             news: News::default(),
@@ -137,7 +149,8 @@ impl Space {
             index
         } else {
             let id = SourceId { space: self.name.clone(), resource: resource.clone(), uid: source.uid.clone() };
-            let emitted = self.strays.remove(&id);
+            let back = self.leaving.remove(&id).map(|leaving| leaving.assignment);
+            let emitted = back.or_else(|| self.strays.remove(&id));
             self.insert(place, Object::new(id, source.key.clone(), emitted))
         };
         self.listings.entry(resource.clone()).or_default().saw(index);
@@ -211,11 +224,38 @@ impl Space {
         if let Some(namespace) = self.namespaces.get_mut(&object.key.namespace) {
             namespace.members.remove(index);
         }
-        if object.emitted.is_some() {
-            self.ready_changes.push(Change::Remove(object.id.clone()));
+        if let Some(assignment) = object.emitted {
+            self.leaving.insert(object.id, Leaving { assignment, until: None });
             self.refresh_implied(&object.key.namespace);
         }
         self.free.push(index);
+    }
+
+    /// The removals of sources that are gone and whose time is over, or whose key another source has taken. While one has
+    /// the key that is not `resolved` yet, the removal waits for what that one is assigned to. Notes new deadlines.
+    pub(super) fn leave(
+        &mut self,
+        now: Monotonic,
+        grace: Duration,
+        resolved: bool,
+        mut deadline: impl FnMut(Monotonic),
+    ) -> Vec<Change> {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        let gone = leaving.extract_if(.., |id, leaving| {
+            let until = *leaving.until.get_or_insert_with(|| {
+                deadline(now + grace);
+                now + grace
+            });
+            let successor = self.by_key.get(&(id.resource.clone(), leaving.assignment.key.clone()));
+            match successor.and_then(|index| self.object(*index)) {
+                Some(successor) if successor.emitted.is_some() => true,
+                Some(_) => resolved && until <= now,
+                None => until <= now,
+            }
+        });
+        let changes = gone.map(|(id, _)| Change::Remove(id)).collect();
+        self.leaving = leaving;
+        changes
     }
 
     fn apply_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>, object: Option<u32>) {

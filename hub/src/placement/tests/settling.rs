@@ -49,7 +49,7 @@ fn leaving_twice_does_not_put_off_the_end() {
 }
 
 #[test]
-fn a_deleted_source_is_gone_at_once_and_one_that_is_being_deleted_stays() {
+fn a_deleted_source_goes_when_nothing_replaces_it_and_one_that_is_being_deleted_stays() {
     let mut world = World::new(1);
     world.object("web", "app=web");
     world.placement("p", &simple("app=web", "all=yes"));
@@ -60,7 +60,63 @@ fn a_deleted_source_is_gone_at_once_and_one_that_is_being_deleted_stays() {
     world.apply(&deleting);
     assert_eq!(world.drain(), 0);
     world.delete("web");
+    assert_eq!(world.drain(), 0);
+    assert_eq!(world.index.next_deadline(), Some(world.now + DELETION_GRACE));
+    world.wait(DELETION_GRACE);
     assert_eq!(world.placed(), [""; 0]);
+    assert_eq!(world.index.next_deadline(), None);
+}
+
+/// Scenario 72.
+#[test]
+fn a_source_recreated_within_the_grace_takes_the_place_in_one_step() {
+    let mut world = World::new(2);
+    world.object("web", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    world.delete("web");
+    assert_eq!(world.drain(), 0);
+    world.wait(DELETION_GRACE / 2);
+    world.apply(&config_map("web", "web-2", "app=web", "1"));
+    let told: Vec<_> = world.index.drain(world.now).into_iter().map(|change| format!("{change:?}")).collect();
+    assert_eq!(told.len(), 2);
+    assert!(told[0].starts_with("Remove") && told[1].starts_with("Assign"), "{told:?}");
+}
+
+#[test]
+fn a_source_recreated_and_not_placed_leaves_when_the_grace_is_over() {
+    let mut world = World::new(1);
+    world.object("web", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    world.delete("web");
+    world.apply(&config_map("web", "web-2", "app=other", "1"));
+    assert_eq!(world.drain(), 0);
+    world.wait(DELETION_GRACE);
+    assert_eq!(world.placed(), [""; 0]);
+}
+
+/// Made again while the hub was down: what it had is not taken before what replaces it can be said.
+#[test]
+fn after_a_restart_a_recreated_source_takes_the_place_however_long_listing_takes() {
+    let mut before = World::new(1);
+    before.object("web", "app=web");
+    before.placement("p", &simple("app=web", "all=yes"));
+    before.drain();
+    let mut world = World::unlisted();
+    world.index.restore(before.told.values().cloned());
+    world.told = before.told.clone();
+    world.apply(&config_map("web", "web-2", "app=web", "1"));
+    assert_eq!(world.drain(), 0);
+    world.wait(DELETION_GRACE * 5);
+    assert_eq!(world.drain(), 0);
+    assert_eq!(world.index.next_deadline(), None);
+    world.target(0, "n=0,all=yes");
+    world.namespace("shop", "team=a");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.list();
+    assert_eq!(world.placed(), ["web@0"]);
+    assert!(world.told.keys().any(|id| id.uid.as_str() == "web-2"));
 }
 
 #[test]
@@ -131,6 +187,8 @@ fn an_incomplete_listing_takes_nothing_away_and_a_complete_one_does() {
     world.wait(SETTLED);
     assert_eq!(world.placed(), ["a@0", "b@0"]);
     world.index.listed(Part::Objects(&space, &config_maps));
+    world.drain();
+    world.wait(DELETION_GRACE);
     assert_eq!(world.placed(), ["a@0"]);
 }
 
@@ -162,6 +220,8 @@ fn after_a_restart_nothing_is_decided_before_it_is_known() {
     world.wait(SETTLED * 2);
     assert_eq!(world.drain(), 0);
     world.index.listed(Part::Objects(&space, &config_maps));
+    world.drain();
+    world.wait(DELETION_GRACE);
     assert_eq!(world.shown(), ["a@0,1", "~shop@0,1"]);
 }
 
