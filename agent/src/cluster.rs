@@ -6,15 +6,17 @@
 //!   comes in; no object is kept.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
 //!
-//! Everything that judges is pure: [`fold`], [`render`], [`fields`], [`failure`].
+//! Everything that judges is pure: [`fold`], [`render`], [`exempt`], [`fields`], [`failure`].
 
 use std::sync::Arc;
 
 use tideline_common::{Digest, HubId, MARK_LABEL, TargetId};
 
+mod autoscaled;
 mod connect;
 mod discovery;
 mod execute;
+mod exempt;
 mod failure;
 mod fields;
 mod fold;

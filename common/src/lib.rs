@@ -29,8 +29,8 @@ pub use ids::{Epoch, HubId, InvalidId, Revision, SessionNumber, SpaceName, Targe
 pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{
-    ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune, PruneAdopted, Recreate,
-    Takeover,
+    ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPath, FieldPathError, FieldPolicy, Place,
+    Prune, PruneAdopted, Recreate, Takeover, Way,
 };
 pub use reason::Reason;
 pub use time::Monotonic;
@@ -46,3 +46,5 @@ pub const FIELD_MANAGER_HUB: &str = "tideline-hub";
 pub const ASSIGNED_LOCATIONS_ANNOTATION: &str = "tideline.dev/assigned-locations";
 /// Overrides the wave that an object's kind would give it.
 pub const WAVE_ANNOTATION: &str = "tideline.dev/wave";
+/// Sends fields along that a target's server would otherwise assign: a JSON list of [`FieldPath`]s.
+pub const KEEP_FIELDS_ANNOTATION: &str = "tideline.dev/keep-fields";

@@ -5,6 +5,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::{Digest, Hasher};
 
+mod path;
+
+pub use path::{FieldPath, FieldPathError, Place, Way};
+
 /// Declares a closed enum of the wire, written in CamelCase, least destructive value first: the derived order is
 /// the order in which [`ApplyPolicy::merge`] prefers, and a value that this build does not know is read as the first.
 macro_rules! policy_enum {
@@ -113,7 +117,7 @@ policy_enum!(
 /// An exception for one field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FieldPolicy {
-    /// A JSON pointer (RFC 6901), such as `/spec/replicas`.
+    /// A [`FieldPath`] as it was written. Of two that name one field the less destructive mode holds.
     pub path: String,
     pub mode: FieldMode,
 }

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tideline_common::limits::BODY_BYTES_MAX;
-use tideline_common::{ASSIGNED_LOCATIONS_ANNOTATION, GroupKind, ObjectKey, Reason, Uid, WAVE_ANNOTATION};
+use tideline_common::{
+    ASSIGNED_LOCATIONS_ANNOTATION, FieldPath, GroupKind, KEEP_FIELDS_ANNOTATION, ObjectKey, Reason, Uid,
+    WAVE_ANNOTATION,
+};
 
 use crate::placement::Input;
 
@@ -121,7 +124,11 @@ fn outbound(
         })?,
         None => Vec::new(),
     };
-    let text = canonical(&strip::stripped(&key.kind, object));
+    let keep = match annotations.get(KEEP_FIELDS_ANNOTATION) {
+        Some(paths) => kept_fields(paths)?,
+        None => Vec::new(),
+    };
+    let text = canonical(&strip::stripped(&key.kind, object, &keep));
     if text.len() > BODY_BYTES_MAX {
         let message = format!("it has {} bytes; no target could store more than {BODY_BYTES_MAX}", text.len());
         return Err(Refusal { reason: Reason::TooLarge, message });
@@ -134,6 +141,19 @@ fn outbound(
         assigned_locations,
         deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
     })
+}
+
+fn kept_fields(paths: &str) -> Result<Vec<FieldPath>, Refusal> {
+    let listed: Vec<String> = serde_json::from_str(paths).map_err(|_| {
+        Refusal::undecodable(format!(
+            "annotation {KEEP_FIELDS_ANNOTATION}: {paths:?} is not a JSON list of fields such as [\"/spec/clusterIP\"]"
+        ))
+    })?;
+    let parsed = listed.iter().map(|path| {
+        FieldPath::parse(path)
+            .map_err(|error| Refusal::undecodable(format!("annotation {KEEP_FIELDS_ANNOTATION}: {path:?}: {error}")))
+    });
+    parsed.collect()
 }
 
 fn strings(value: Option<&Value>) -> Labels {

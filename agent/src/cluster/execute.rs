@@ -5,12 +5,15 @@
 //! | Create | POST | what is there already is read and told |
 //! | Apply | PATCH (apply) | pinned to a UID, so that it never creates |
 //! | Apply, posted before | GET, PATCH, PATCH (apply) | our Update entry becomes an Apply entry first |
+//! | Apply, fields exempt | GET, PATCH (apply) | one PATCH more where fields change between our two managers |
+//! | Apply, with replicas | LIST, PATCH (apply) | shared by all of a namespace: which workloads an autoscaler holds |
 //! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
 //! | Delete | DELETE | with the UID as precondition |
 //! | Orphan | GET, PATCH | mark and managedFields entries go, data stays |
 //!
 //! Nothing here decides whether an operation is right, and nothing is tried again: both are the core's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Method;
@@ -20,14 +23,16 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tideline_common::{
-    ApplyPolicy, ConflictPolicy, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, FieldMode, Impersonation,
-    MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Reason, Uid,
+    ApplyPolicy, ConflictPolicy, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, Impersonation, MARK_ANNOTATION,
+    MARK_LABEL, Mark, ObjectKey, Reason, Uid,
 };
 
+use super::autoscaled::Autoscaled;
 use super::discovery::{Kinds, Resource, Unresolved};
+use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
 use super::request::{Call, Want, call};
-use super::{Bodies, Scope, fields, fold, inspect, render};
+use super::{Bodies, Scope, exempt, fields, fold, inspect, render};
 use crate::core::{ApplyTakeover, FieldConflict, Observed, Op, OpResult};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -43,6 +48,7 @@ pub struct Executor {
     client: Client,
     kinds: Arc<Kinds>,
     bodies: Arc<dyn Bodies>,
+    autoscaled: Arc<Autoscaled>,
 }
 
 /// An operation that did not come to its end.
@@ -93,6 +99,15 @@ impl Object {
     fn is(&self, uid: &Uid) -> bool {
         self.metadata.uid.as_deref() == Some(uid.as_str())
     }
+
+    /// Put together again, without managedFields.
+    fn whole(&self) -> Value {
+        let mut whole = self.rest.clone();
+        if whole.is_object() {
+            whole["metadata"] = json!(ObjectMeta { managed_fields: None, ..self.metadata.clone() });
+        }
+        whole
+    }
 }
 
 /// What the steps of one operation share.
@@ -107,7 +122,8 @@ struct Target<'a> {
 
 impl Executor {
     pub fn new(client: Client, kinds: Arc<Kinds>, bodies: Arc<dyn Bodies>) -> Self {
-        Self { client, kinds, bodies }
+        let autoscaled = Arc::new(Autoscaled::new(client.clone()));
+        Self { client, kinds, bodies, autoscaled }
     }
 
     /// Executes one operation to its end.
@@ -150,7 +166,12 @@ impl Executor {
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
         let mut object = self.rendered(entry, mark)?;
-        render::remove_ignored(&mut object, &policy.fields);
+        // Whoever scales it once it is there, it begins as its source says.
+        let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
+        if !exempt.is_empty() {
+            exempt.take_ignored(&mut object);
+            complete(&mut object, entry, mark)?;
+        }
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", target.resource.parent(&entry.key)?);
         match target.send(Method::POST, uri, JSON, &object).await {
             Ok(object) => {
@@ -177,21 +198,34 @@ impl Executor {
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
         let mut object = self.rendered(entry, mark)?;
-        render::pin(&mut object, uid);
-        let live = match takeover {
-            ApplyTakeover::Posted => Some(target.claim_posted(uid).await?),
-            ApplyTakeover::None | ApplyTakeover::Adopt => None,
-        };
-        if policy.fields.iter().any(|field| field.mode != FieldMode::Continuous) {
-            let left = render::remove_left(&mut object, &policy.fields);
-            target.leave(uid, live, &left).await?;
+        let scaled = self.scaled(&entry.key, policy, &object).await?;
+        let exempt = Exempt::new(policy, &object, scaled)?;
+        if takeover == ApplyTakeover::Posted || !exempt.is_empty() {
+            let want = if exempt.is_empty() { Want::Metadata } else { Want::Whole };
+            let live = target.read_as(want).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
+            let kept = exempt.take_out(&mut object, &live.whole(), live.managed());
+            complete(&mut object, entry, mark)?;
+            target.divide(&live, kept.as_ref()).await?;
         }
-        let (mut applied, conflicts) = target.apply(object, policy.conflicts).await?;
+        render::pin(&mut object, uid);
+        let advised = |stopped| advised(stopped, policy);
+        let (mut applied, mut conflicts) = target.apply(&object, policy.conflicts).await.map_err(advised)?;
+        if exempt.is_empty() && fields::applied_by(applied.managed(), FIELD_MANAGER_INITIAL).is_some() {
+            // Fields follow their source again; or it dropped them, and they stayed for the second manager's sake.
+            target.divide(&applied, None).await?;
+            (applied, conflicts) = target.apply(&object, policy.conflicts).await.map_err(advised)?;
+        }
         if takeover == ApplyTakeover::Adopt {
             applied = target.claim_from_others(applied).await?;
         }
         self.after_write(&entry.key);
         target.written(scope, applied, conflicts)
+    }
+
+    /// Who decides how many replicas there are, where nothing was said about it.
+    async fn scaled(&self, key: &ObjectKey, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Stopped> {
+        let asked = key.is_namespaced() && exempt::is_left_to_presets(policy, object, exempt::REPLICAS);
+        Ok(if asked && self.autoscaled.holds(key).await? { Scaled::ByAutoscaler } else { Scaled::BySource })
     }
 
     async fn delete(&self, key: &ObjectKey, version: &Arc<str>, uid: &Uid) -> Result<OpResult, Stopped> {
@@ -307,13 +341,10 @@ impl Target<'_> {
     }
 
     /// Applies, and leaves out what is others' where the policy says so.
-    async fn apply(
-        &self,
-        mut object: Value,
-        conflicts: ConflictPolicy,
-    ) -> Result<(Object, Vec<FieldConflict>), Stopped> {
+    async fn apply(&self, object: &Value, conflicts: ConflictPolicy) -> Result<(Object, Vec<FieldConflict>), Stopped> {
         let force = conflicts == ConflictPolicy::Force;
         let uri = format!("{}?fieldManager={FIELD_MANAGER}&force={force}", self.path);
+        let mut object = Cow::Borrowed(object);
         let mut left = Vec::new();
         for _ in 0..CONFLICT_ROUNDS_MAX {
             let refused = match self.send(Method::PATCH, uri.clone(), APPLY_PATCH, &object).await {
@@ -324,7 +355,7 @@ impl Target<'_> {
             let mut removed = false;
             for conflict in found {
                 // Several managers may hold one field; it is taken out once and told for each.
-                removed |= fields::remove_named(&mut object, &conflict.field);
+                removed |= fields::remove_named(object.to_mut(), &conflict.field);
                 left.push(conflict);
             }
             if !removed {
@@ -334,16 +365,12 @@ impl Target<'_> {
         Err(Failure::new(Reason::FieldConflict, "field managers change faster than it can be applied").into())
     }
 
-    /// Makes of our POST's Update entry an Apply entry. Returns the object as it then is.
-    async fn claim_posted(&self, uid: &Uid) -> Result<Object, Stopped> {
-        let object = self.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
-        match fields::claim_posted(object.managed()) {
-            None => Ok(object),
-            Some(managed) => {
-                let claimed = self.rewrite(&object.metadata, managed, json!({})).await?;
-                Ok(Object { metadata: claimed.metadata, ..object })
-            }
+    /// Has our second manager hold just these of our fields, and the first all others, as applied.
+    async fn divide(&self, live: &Object, kept: Option<&Value>) -> Result<(), Stopped> {
+        if let Some(managed) = fields::divide(live.managed(), kept) {
+            self.rewrite(&live.metadata, managed, json!({})).await?;
         }
+        Ok(())
     }
 
     async fn claim_from_others(&self, applied: Object) -> Result<Object, Stopped> {
@@ -351,32 +378,6 @@ impl Target<'_> {
             None => Ok(applied),
             Some(managed) => self.rewrite(&applied.metadata, managed, json!({})).await,
         }
-    }
-
-    /// Before fields leave our apply by policy, their live values are held by the second manager, or they would go with
-    /// our entry. What the source dropped itself leaves that manager's hands too. Pointers into lists cannot be held.
-    async fn leave(&self, uid: &Uid, live: Option<Object>, left: &[String]) -> Result<(), Stopped> {
-        let live = match live {
-            Some(live) => live,
-            None => self.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?,
-        };
-        let continuous = fields::applied_by(live.managed(), FIELD_MANAGER);
-        let initial = fields::applied_by(live.managed(), FIELD_MANAGER_INITIAL);
-        let holds = |fields: Option<&Value>, path: &str| fields.is_some_and(|fields| fields::holds(fields, path));
-        let leaving = left.iter().any(|path| holds(continuous, path));
-        if !leaving && initial.is_none() {
-            return Ok(());
-        }
-        let mut held = render::bare(&self.resource.api_version(), self.key, uid);
-        for path in left {
-            let ours = holds(continuous, path) || holds(initial, path);
-            if let Some(value) = live.rest.pointer(path).filter(|_| ours) {
-                fields::insert_pointer(&mut held, path, value.clone());
-            }
-        }
-        let uri = format!("{}?fieldManager={FIELD_MANAGER_INITIAL}&force=false", self.path);
-        self.send(Method::PATCH, uri, APPLY_PATCH, &held).await.map_err(|refused| self.judge_apply(refused))?;
-        Ok(())
     }
 
     /// Replaces managedFields, with further changes of the metadata, if the object is still of the version that was read.
@@ -419,6 +420,19 @@ impl Target<'_> {
             self.executor.kinds.forget(&self.key.kind.group);
         }
         Stopped::Refused(refused)
+    }
+}
+
+fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Failure> {
+    render::complete(object, entry, mark).map_err(|error| Failure::new(Reason::Undecodable, error.to_string()))
+}
+
+fn advised(stopped: Stopped, policy: &ApplyPolicy) -> Stopped {
+    match stopped {
+        Stopped::Refused(refused) if refused.failure().reason == Reason::Immutable => {
+            Stopped::Failure(refused.failure().with_advice(policy.recreate))
+        }
+        Stopped::Refused(_) | Stopped::Failure(_) | Stopped::Precondition => stopped,
     }
 }
 

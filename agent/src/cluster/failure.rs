@@ -4,8 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use kube::core::Status;
-use tideline_common::Reason;
 use tideline_common::limits::MESSAGE_BYTES_MAX;
+use tideline_common::{Reason, Recreate};
 
 use crate::core::{FieldConflict, OpResult};
 
@@ -32,6 +32,24 @@ impl Failure {
 
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Reason::Unavailable, message)
+    }
+
+    /// Says of a change that cannot be made in place what could be done.
+    pub(super) fn with_advice(self, recreate: Recreate) -> Self {
+        if self.reason != Reason::Immutable {
+            return self;
+        }
+        let advice = match recreate {
+            Recreate::Never => {
+                "to have it deleted and created again, set apply.recreate to OnImmutable in its Placement"
+            }
+            Recreate::OnImmutable => {
+                "definitions, volume claims, namespaces and what was there before are never deleted for that"
+            }
+        };
+        let Self { reason, message, retry_after } = self;
+        let message = format!("a field changed that cannot be changed in place; {advice}: {message}");
+        Self { retry_after, ..Self::new(reason, message) }
     }
 
     /// Of a request that got no answer.

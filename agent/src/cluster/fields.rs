@@ -1,12 +1,12 @@
-//! Field paths, three ways: JSON pointers (policies), the API server's text (conflicts), and the trees of managedFields
-//! (`FieldsV1`, structured-merge-diff's serialization of a set of paths).
+//! Fields, three ways: places in an object, the API server's text (conflicts), and the trees of managedFields (`FieldsV1`,
+//! structured-merge-diff's serialization of a set of paths).
 //!
 //! In such a tree a key `f:name` is a field, `k:{…}`, `v:…` and `i:…` are list items, and `.` says that the node itself is
 //! in the set; a node without keys is in the set too.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use serde_json::{Map, Value};
-use tideline_common::{FIELD_MANAGER, FIELD_MANAGER_INITIAL};
+use tideline_common::{FIELD_MANAGER, FIELD_MANAGER_INITIAL, Place, Way};
 
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
@@ -33,7 +33,7 @@ pub(super) fn applied_by<'a>(entries: &'a [ManagedFieldsEntry], manager: &str) -
 
 /// Turns what our POST left (an Update entry) into what an apply would have left, so that fields which are dropped later
 /// are removed. None if there is no such entry.
-pub(super) fn claim_posted(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
+fn claim_posted(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
     let is = |entry: &ManagedFieldsEntry, operation: &str| {
         entry.manager.as_deref() == Some(FIELD_MANAGER)
             && entry.operation.as_deref() == Some(operation)
@@ -81,63 +81,116 @@ pub(super) fn without_ours(entries: &[ManagedFieldsEntry]) -> Vec<ManagedFieldsE
     entries.iter().filter(|entry| !is_ours(entry)).cloned().collect()
 }
 
-/// Whether the set holds the field that `pointer` names, something in it, or an atomic parent of it. Pointers into lists
-/// name an index, which a set does not know: they are in no set.
-pub(super) fn holds(fields: &Value, pointer: &str) -> bool {
-    let mut node = fields;
-    for segment in segments(pointer) {
-        match node.get(format!("f:{segment}")) {
-            Some(child) => node = child,
-            // A leaf above the field: the parent is owned as one.
-            None => return node.as_object().is_some_and(Map::is_empty),
+/// What all managers of the object have, as one set.
+pub(super) fn managed_by_anybody(entries: &[ManagedFieldsEntry]) -> Value {
+    united(entries.iter().filter(|entry| of_object(entry)))
+}
+
+/// What our two managers apply or have posted, as one set.
+pub(super) fn managed_by_us(entries: &[ManagedFieldsEntry]) -> Value {
+    united(entries.iter().filter(|entry| of_object(entry) && is_ours(entry)))
+}
+
+fn united<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>) -> Value {
+    entries.filter_map(tree).fold(Value::Null, |mut all, fields| {
+        if all.is_null() {
+            return fields.clone();
         }
+        unite(&mut all, fields);
+        all
+    })
+}
+
+/// Divides what is ours between our managers: `kept` is the second one's, all else the first one's, as applied and not
+/// as posted. None if it is so divided.
+pub(super) fn divide(entries: &[ManagedFieldsEntry], kept: Option<&Value>) -> Option<Vec<ManagedFieldsEntry>> {
+    let claimed = claim_posted(entries);
+    let entries = claimed.as_deref().unwrap_or(entries);
+    let initial = applied_by(entries, FIELD_MANAGER_INITIAL);
+    let is_divided = match (initial, kept) {
+        (None, None) => true,
+        (Some(initial), Some(kept)) => subtract(initial, kept).is_none() && subtract(kept, initial).is_none(),
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    if is_divided {
+        return claimed;
     }
-    true
+    let ours = managed_by_us(entries);
+    let is_applied =
+        |entry: &&ManagedFieldsEntry| is_ours(entry) && entry.operation.as_deref() == Some(APPLY) && of_object(entry);
+    let model = entries.iter().find(is_applied)?;
+    let entry = |manager: &str, fields: Value| ManagedFieldsEntry {
+        manager: Some(manager.to_owned()),
+        fields_v1: Some(FieldsV1(fields)),
+        ..model.clone()
+    };
+    let mut divided: Vec<_> = entries.iter().filter(|entry| !is_applied(entry)).cloned().collect();
+    let rest = match kept {
+        Some(kept) => subtract(&ours, kept),
+        None => Some(ours),
+    };
+    divided.extend(rest.map(|rest| entry(FIELD_MANAGER, rest)));
+    divided.extend(kept.map(|kept| entry(FIELD_MANAGER_INITIAL, kept.clone())));
+    Some(divided)
 }
 
-/// Takes the value at a JSON pointer out of an object, and parents that are empty without it.
-pub(super) fn remove_pointer(object: &mut Value, pointer: &str) -> Option<Value> {
-    let segments = segments(pointer);
-    remove_at(object, &segments)
+/// Where a field of an object is in a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Located {
+    /// Under these keys.
+    Keys(Vec<String>),
+    /// A field above it is in the set as a whole.
+    InAtomic,
+    /// In no way.
+    Nobodys,
 }
 
-fn remove_at(node: &mut Value, segments: &[String]) -> Option<Value> {
-    let (first, rest) = segments.split_first()?;
-    match node {
-        Value::Object(map) if rest.is_empty() => map.remove(first),
-        Value::Object(map) => {
-            let child = map.get_mut(first)?;
-            let removed = remove_at(child, rest)?;
-            // An empty map that is sent would be owned, and keep others from removing it.
-            if child.as_object().is_some_and(Map::is_empty) {
-                map.remove(first);
-            }
-            Some(removed)
+/// Finds a field of `object` in a set of fields of the like: lists have indexes in one, keys or values in the other.
+pub(super) fn locate(set: &Value, object: &Value, way: &Way) -> Located {
+    let (mut node, mut value) = (set, object);
+    let mut keys = Vec::with_capacity(way.places().len());
+    for place in way.places() {
+        let Some(members) = node.as_object() else { return Located::Nobodys };
+        if members.is_empty() && !keys.is_empty() {
+            return Located::InAtomic;
         }
-        Value::Array(items) => {
-            let index: usize = first.parse().ok().filter(|index| *index < items.len())?;
-            if rest.is_empty() { Some(items.remove(index)) } else { remove_at(&mut items[index], rest) }
+        let found = match place {
+            Place::Field(name) => value.get(name.as_str()).map(|child| (format!("f:{name}"), child)),
+            Place::Item(nth) => value
+                .get(nth)
+                .and_then(|item| members.keys().find(|key| is_item(key, item, *nth)).map(|key| (key.clone(), item))),
+        };
+        let Some((key, child)) = found else { return Located::Nobodys };
+        let Some(below) = members.get(&key) else { return Located::Nobodys };
+        (node, value) = (below, child);
+        keys.push(key);
+    }
+    Located::Keys(keys)
+}
+
+/// Whether a key of a set (`k:{"name":"web"}`, `v:"value"`, `i:3`) means this item. The server fills in keys that have a
+/// default, so what the item does not say does not speak against it.
+fn is_item(key: &str, item: &Value, nth: usize) -> bool {
+    let Some((notation, text)) = key.split_once(':') else { return false };
+    match (notation, serde_json::from_str::<Value>(text)) {
+        ("k", Ok(Value::Object(keys))) => {
+            keys.iter().all(|(name, value)| item.get(name).is_none_or(|found| found == value))
+                && keys.keys().any(|name| item.get(name).is_some())
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        ("v", Ok(value)) => value == *item,
+        ("i", Ok(value)) => value.as_u64() == u64::try_from(nth).ok(),
+        (_, Ok(_) | Err(_)) => false,
     }
 }
 
-/// Puts a value at a JSON pointer of maps, making the maps on the way. False for a pointer through anything else.
-pub(super) fn insert_pointer(object: &mut Value, pointer: &str, value: Value) -> bool {
-    let segments = segments(pointer);
-    let Some((last, parents)) = segments.split_last() else { return false };
-    let mut node = object;
-    for segment in parents {
-        let Some(map) = node.as_object_mut() else { return false };
-        node = map.entry(segment.clone()).or_insert_with(|| Value::Object(Map::new()));
+/// Copies what `from` has under `keys` to the same place of another set, or of none yet.
+pub(super) fn graft(into: &mut Value, from: &Value, keys: &[String]) {
+    let Some(branch) = keys.iter().try_fold(from, |node, key| node.get(key)) else { return };
+    let mut shoot = branch.clone();
+    for key in keys.iter().rev() {
+        shoot = Value::Object(Map::from_iter([(key.clone(), shoot)]));
     }
-    let Some(map) = node.as_object_mut() else { return false };
-    map.insert(last.clone(), value);
-    true
-}
-
-fn segments(pointer: &str) -> Vec<String> {
-    pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect()
+    if into.is_null() { *into = shoot } else { unite(into, &shoot) }
 }
 
 /// Takes the field that the API server names in a conflict (`.spec.containers[name="web"].image`) out of an object.
@@ -238,7 +291,7 @@ fn unite(into: &mut Value, more: &Value) {
 }
 
 /// The members of `from` that are not in `what`; None if there are none.
-fn subtract(from: &Value, what: &Value) -> Option<Value> {
+pub(super) fn subtract(from: &Value, what: &Value) -> Option<Value> {
     let children = from.as_object()?;
     let member = is_member(from) && !is_member(what);
     let mut rest = Map::new();

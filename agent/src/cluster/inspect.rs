@@ -209,7 +209,7 @@ fn belongs_to_the_namespace(key: &ObjectKey) -> bool {
 }
 
 /// A continue token is base64url; escaped all the same, because nothing says that it must be.
-fn form_escaped(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn form_escaped(text: &str) -> impl Iterator<Item = String> {
     text.bytes().map(|b| {
         if b.is_ascii_alphanumeric() || b"-._~".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }
     })

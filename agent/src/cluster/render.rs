@@ -1,9 +1,7 @@
 //! From a body of the journal to the object that is sent.
 
 use serde_json::{Map, Value, json};
-use tideline_common::{Entry, FieldMode, FieldPolicy, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Uid};
-
-use super::fields;
+use tideline_common::{Entry, MARK_ANNOTATION, MARK_LABEL, Mark, Uid};
 
 /// What the API server sets; a source has none of it, and an apply with it would be refused or mean something else.
 const SERVER_SET: [&str; 6] =
@@ -26,6 +24,27 @@ pub(super) fn render(text: &str, entry: &Entry, mark: &Mark) -> Result<Value, Er
     for field in SERVER_SET {
         metadata.remove(field);
     }
+    put_mark(metadata, mark)?;
+    Ok(object)
+}
+
+/// Puts back what no policy for a field can take away: which object it is, and whose.
+pub(super) fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Error> {
+    let key = &entry.key;
+    object["apiVersion"] = Value::String(api_version(&key.kind.group, &entry.version));
+    object["kind"] = Value::String(key.kind.kind.as_ref().to_owned());
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    let metadata = child(object, "metadata")?;
+    metadata.insert("name".to_owned(), Value::String(key.name.as_ref().to_owned()));
+    if key.is_namespaced() {
+        metadata.insert("namespace".to_owned(), Value::String(key.namespace.as_ref().to_owned()));
+    }
+    put_mark(metadata, mark)
+}
+
+fn put_mark(metadata: &mut Map<String, Value>, mark: &Mark) -> Result<(), Error> {
     let mut put = |map: &str, key: &str, value: String| -> Result<(), Error> {
         let map = metadata.entry(map.to_owned()).or_insert_with(|| json!({}));
         if map.is_null() {
@@ -37,36 +56,7 @@ pub(super) fn render(text: &str, entry: &Entry, mark: &Mark) -> Result<Value, Er
         Ok(())
     };
     put("labels", MARK_LABEL, mark.target.to_string())?;
-    put("annotations", MARK_ANNOTATION, mark.encode())?;
-    Ok(object)
-}
-
-/// Takes out what is never sent.
-pub(super) fn remove_ignored(object: &mut Value, policies: &[FieldPolicy]) {
-    for FieldPolicy { path, mode } in policies {
-        match mode {
-            FieldMode::Ignored => {
-                fields::remove_pointer(object, path);
-            }
-            FieldMode::Initial | FieldMode::Continuous => {}
-        }
-    }
-}
-
-/// Takes out what is not sent any more once the object is there, and returns the pointers to what was in.
-pub(super) fn remove_left(object: &mut Value, policies: &[FieldPolicy]) -> Vec<String> {
-    let mut left = Vec::new();
-    for FieldPolicy { path, mode } in policies {
-        match mode {
-            FieldMode::Ignored | FieldMode::Initial => {
-                if fields::remove_pointer(object, path).is_some() {
-                    left.push(path.clone());
-                }
-            }
-            FieldMode::Continuous => {}
-        }
-    }
-    left
+    put("annotations", MARK_ANNOTATION, mark.encode())
 }
 
 /// Makes an apply hold for one object only: a server-side apply with a UID never creates.
@@ -74,19 +64,6 @@ pub(super) fn pin(object: &mut Value, uid: &Uid) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("uid".to_owned(), Value::String(uid.as_str().to_owned()));
     }
-}
-
-/// An object that says nothing but which one it is.
-pub(super) fn bare(api_version: &str, key: &ObjectKey, uid: &Uid) -> Value {
-    let mut object = json!({
-        "apiVersion": api_version,
-        "kind": &*key.kind.kind,
-        "metadata": {"name": &*key.name, "uid": uid.as_str()},
-    });
-    if key.is_namespaced() {
-        object["metadata"]["namespace"] = Value::String(key.namespace.as_ref().to_owned());
-    }
-    object
 }
 
 fn check_identity(object: &Value, entry: &Entry) -> Result<(), Error> {

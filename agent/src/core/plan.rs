@@ -55,6 +55,8 @@ pub(super) enum Marks {
 pub(super) enum Decision {
     /// It is as it should be, or is to be left as it is.
     Nothing(Settled),
+    /// It is left as it is, under another policy: what becomes of it later is what that one says.
+    Note,
     /// What is there is ours and right; only the journal does not know.
     Record {
         uid: Uid,
@@ -70,6 +72,8 @@ pub(super) enum Decision {
     Wait(Reason),
     /// Assigned, but not to be applied.
     Withhold(Reason),
+    /// Not to be applied onto what is in its place; nothing tells when that goes.
+    Spare(Reason, &'static str),
     /// Cannot be done, for now.
     Fail(Reason, String),
 }
@@ -164,13 +168,12 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
             return Decision::Nothing(Settled::Unchanged);
         }
         (Some(Ownership::Foreign), _) => {
-            return Decision::Fail(Reason::Conflict, "it is managed by another hub or for another target".into());
+            return Decision::Spare(Reason::Conflict, "it is managed by another hub or for another target");
         }
         (Some(Ownership::Copy), None) => {
-            return Decision::Fail(
+            return Decision::Spare(
                 Reason::Copy,
-                "an object is there whose mark is another's: somebody copied it; remove its label and annotation"
-                    .into(),
+                "an object is there whose mark is another's: somebody copied it; remove its label and annotation",
             );
         }
         (None, None) => return adopt(policy, seen),
@@ -202,10 +205,13 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
 fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &AppliedRecord) -> Decision {
     let Situation { me, entry, .. } = situation;
     if policy.mode == ApplyMode::CreateOnly || entry.implied {
-        return if record.source == entry.source.uid && record.implied == entry.implied {
+        let known = record.source == entry.source.uid && record.implied == entry.implied;
+        return if !known {
+            Decision::Record { uid: seen.uid.clone(), origin: record.origin }
+        } else if record.policy == entry.policy {
             Decision::Nothing(Settled::Unchanged)
         } else {
-            Decision::Record { uid: seen.uid.clone(), origin: record.origin }
+            Decision::Note
         };
     }
     if !is_as_recorded(entry, record) {
@@ -230,11 +236,12 @@ fn adopt(policy: &ApplyPolicy, seen: &Seen) -> Decision {
     match policy.takeover {
         Takeover::Always => adopted,
         Takeover::IfUnmanaged if !seen.managed_elsewhere => adopted,
-        Takeover::IfUnmanaged => {
-            Decision::Fail(Reason::Unmanaged, "an object is there that something else manages declaratively".into())
-        }
+        Takeover::IfUnmanaged => Decision::Spare(
+            Reason::Unmanaged,
+            "an object is there that something else manages; only apply.takeover Always would take it over",
+        ),
         Takeover::Never => {
-            Decision::Fail(Reason::Unmanaged, "an object is there, and the policy forbids to take it over".into())
+            Decision::Spare(Reason::Unmanaged, "an object is there, and apply.takeover is Never in its Placement")
         }
     }
 }

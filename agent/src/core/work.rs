@@ -9,7 +9,7 @@ use std::time::Duration;
 use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
-use super::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
+use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::kinds::View;
 use super::observe::{Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
@@ -373,6 +373,17 @@ impl Core {
             (Decision::Withhold(reason), ..) => {
                 self.conclude(now, key, Progress::Withheld, Some(reason), String::new());
                 self.enqueue_removals(key);
+            }
+            (Decision::Spare(reason, why), ..) => {
+                self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
+                self.retry(now, key, None);
+            }
+            (Decision::Note, ..) => {
+                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                if let Some(record) = record {
+                    self.set_record(key, AppliedRecord { policy: entry.policy, ..record });
+                }
+                self.settled(now, key, Settled::Unchanged);
             }
             (Decision::Fail(reason, message), ..) => {
                 self.conclude(now, key, Progress::Failed, Some(reason), message);

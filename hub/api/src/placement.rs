@@ -159,8 +159,9 @@ pub enum DriftPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldPolicy {
-    /// The field, as a JSON pointer (RFC 6901) such as /spec/replicas.
-    #[schemars(length(max = 1024), regex(pattern = r"^(/([^~/]|~[01])*)+$"))]
+    /// The field, as a JSON pointer (RFC 6901) such as /spec/replicas, or as a JSONPath (RFC 9535) of names, indexes, *
+    /// and filters by equality, such as $.spec.template.spec.containers[?(@.name=='web')].image.
+    #[schemars(length(max = 1024), regex(pattern = r"^((/([^~/]|~[01])*)+|\$[.\[].+)$"))]
     pub path: String,
     /// Continuous follows the source; Initial is set at creation and then left to the target; Ignored is never sent.
     pub mode: FieldMode,

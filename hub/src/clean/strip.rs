@@ -1,5 +1,8 @@
 use serde_json::{Map, Value};
-use tideline_common::{ASSIGNED_LOCATIONS_ANNOTATION, GroupKind, MARK_ANNOTATION, MARK_LABEL, WAVE_ANNOTATION};
+use tideline_common::{
+    ASSIGNED_LOCATIONS_ANNOTATION, FieldPath, GroupKind, KEEP_FIELDS_ANNOTATION, MARK_ANNOTATION, MARK_LABEL, Place,
+    WAVE_ANNOTATION,
+};
 
 use super::Labels;
 
@@ -29,6 +32,7 @@ const ANNOTATIONS: &[&str] = &[
     "volume.beta.kubernetes.io/storage-provisioner",
     ASSIGNED_LOCATIONS_ANNOTATION,
     WAVE_ANNOTATION,
+    KEEP_FIELDS_ANNOTATION,
     // Of an object that somebody copied from a workload cluster: what is written there says whose copy the new one is.
     MARK_ANNOTATION,
 ];
@@ -41,9 +45,34 @@ const LABELS: &[&str] = &["kubernetes.io/metadata.name", MARK_LABEL];
 const JOB_LABELS: &[&str] =
     &["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
 
-/// The object without what belongs to its space alone.
-pub(super) fn stripped(kind: &GroupKind, object: &Value) -> Value {
-    let mut object = object.clone();
+/// Where certificates are put into each cluster's own copy by a controller there.
+const INJECTED: &[&str] = &[
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+    "service.beta.openshift.io/inject-cabundle",
+];
+
+/// What people write where a bundle of certificates has to be said and is not known: nothing, or a line break.
+const NO_CERTIFICATE: &[&str] = &["", "Cg==", "Cgo="];
+
+/// The object without what belongs to its space alone. Of what its server, or a controller beside it, may have assigned,
+/// `keep` stays.
+pub(super) fn stripped(kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> Value {
+    let kept: Vec<_> = keep
+        .iter()
+        .flat_map(|path| path.find(object))
+        .filter(|way| !matches!(way.places(), [Place::Field(name), ..] if name == "metadata" || name == "status"))
+        .filter_map(|way| way.read(object).cloned().map(|value| (way, value)))
+        .collect();
+    let mut object = without_assigned(kind, object.clone());
+    for (way, value) in kept {
+        way.put(&mut object, value);
+    }
+    object
+}
+
+fn without_assigned(kind: &GroupKind, mut object: Value) -> Value {
     let Some(root) = object.as_object_mut() else { return object };
     root.remove("status");
     match (&*kind.group, &*kind.kind) {
@@ -58,7 +87,12 @@ pub(super) fn stripped(kind: &GroupKind, object: &Value) -> Value {
             }
             drop_if_empty(root, "spec");
         }
+        ("", "PersistentVolume") => volume(root),
         ("batch", "Job") => job(root),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+            webhooks(root);
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(root),
         _ => {}
     }
     if let Some(metadata) = child(root, "metadata") {
@@ -80,11 +114,14 @@ pub(super) fn server_labels(labels: &mut Labels) {
 
 fn service(root: &mut Map<String, Value>) {
     let Some(spec) = child(root, "spec") else { return };
+    if spec.contains_key("clusterIP") {
+        // A server that assigns an address says of which family it is; where there is none, the author did.
+        spec.remove("ipFamilies");
+    }
     if spec.get("clusterIP").and_then(Value::as_str) != Some("None") {
         spec.remove("clusterIP");
         spec.remove("clusterIPs");
     }
-    spec.remove("ipFamilies");
     spec.remove("healthCheckNodePort");
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(port) = port.as_object_mut() {
@@ -99,6 +136,44 @@ fn volume_claim(root: &mut Map<String, Value>) {
     let bound = annotations.is_some_and(|annotations| annotations.contains_key(BOUND_BY_CONTROLLER));
     if bound && let Some(spec) = child(root, "spec") {
         spec.remove("volumeName");
+    }
+}
+
+/// Which claim a volume is for may be said beforehand, but not which object of another cluster that is.
+fn volume(root: &mut Map<String, Value>) {
+    let annotations = child(root, "metadata").and_then(|metadata| child(metadata, "annotations"));
+    let bound = annotations.is_some_and(|annotations| annotations.contains_key(BOUND_BY_CONTROLLER));
+    let Some(spec) = child(root, "spec") else { return };
+    if bound {
+        spec.remove("claimRef");
+    } else if let Some(claim) = child(spec, "claimRef") {
+        claim.remove("uid");
+        claim.remove("resourceVersion");
+    }
+}
+
+fn webhooks(root: &mut Map<String, Value>) {
+    let injected = is_injected(root);
+    for webhook in root.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
+        certificates(webhook.get_mut("clientConfig"), injected);
+    }
+}
+
+fn definition(root: &mut Map<String, Value>) {
+    let injected = is_injected(root);
+    certificates(root.get_mut("spec").and_then(|spec| spec.pointer_mut("/conversion/webhook/clientConfig")), injected);
+}
+
+fn is_injected(root: &mut Map<String, Value>) -> bool {
+    let annotations = child(root, "metadata").and_then(|metadata| child(metadata, "annotations"));
+    annotations.is_some_and(|annotations| INJECTED.iter().any(|name| annotations.contains_key(*name)))
+}
+
+fn certificates(client: Option<&mut Value>, injected: bool) {
+    let Some(client) = client.and_then(Value::as_object_mut) else { return };
+    let said = client.get("caBundle").and_then(Value::as_str);
+    if injected || said.is_some_and(|said| NO_CERTIFICATE.contains(&said)) {
+        client.remove("caBundle");
     }
 }
 

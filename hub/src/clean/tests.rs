@@ -96,6 +96,78 @@ fn a_service_leaves_its_addresses_behind() {
 }
 
 #[test]
+fn a_service_keeps_the_addresses_that_it_asks_to_keep() {
+    let service = |keep: &str| {
+        object(
+            "v1",
+            "Service",
+            json!({
+                "metadata": {"annotations": {"tideline.dev/keep-fields": keep}},
+                "spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [
+                    {"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]}
+            }),
+        )
+    };
+    check(
+        &service(r#"["$.spec.ports[*].nodePort", "/metadata/uid"]"#),
+        &expect![[
+            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"ports":[{"nodePort":30080,"port":80},{"nodePort":30081,"port":81}]}}"#
+        ]],
+    );
+    check(
+        &service(r#"["/spec/clusterIP"]"#),
+        &expect![[
+            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"clusterIP":"10.0.0.1","ports":[{"port":80},{"port":81}]}}"#
+        ]],
+    );
+}
+
+#[test]
+fn a_service_that_was_assigned_no_address_keeps_the_families_it_wants() {
+    let text = placed(&object("v1", "Service", json!({"spec": {"ipFamilies": ["IPv6"]}}))).input.text;
+    assert!(text.contains(r#""ipFamilies":["IPv6"]"#), "{text}");
+}
+
+#[test]
+fn certificates_that_a_controller_of_the_target_puts_in_are_not_sent() {
+    let webhook = |annotation: &str, bundle: &str| {
+        placed(&object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            json!({
+                "metadata": {"annotations": {annotation: "shop/web"}},
+                "webhooks": [{"name": "a.b.c", "clientConfig": {"caBundle": bundle, "url": "https://x"}}]
+            }),
+        ))
+        .input
+        .text
+        .contains("caBundle")
+    };
+    assert!(webhook("other", "Q0E="));
+    assert!(!webhook("other", "Cg=="));
+    assert!(!webhook("cert-manager.io/inject-ca-from", "Q0E="));
+    let conversion = json!({
+        "metadata": {"annotations": {"cert-manager.io/inject-ca-from": "shop/web"}},
+        "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": "Q0E="}}}}
+    });
+    let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", conversion);
+    assert!(!placed(&definition).input.text.contains("caBundle"));
+}
+
+#[test]
+fn a_volume_names_no_claim_of_another_cluster() {
+    let volume = |annotations: Value| {
+        let claim = json!({"namespace": "shop", "name": "data", "uid": "u-2", "resourceVersion": "9"});
+        let rest = json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": claim}});
+        placed(&object("v1", "PersistentVolume", rest)).input.text
+    };
+    let reserved = volume(json!({}));
+    assert!(reserved.contains(r#""claimRef":{"name":"data","namespace":"shop"}"#), "{reserved}");
+    let bound = volume(json!({"pv.kubernetes.io/bound-by-controller": "yes"}));
+    assert!(!bound.contains("claimRef"), "{bound}");
+}
+
+#[test]
 fn a_headless_service_stays_headless() {
     check(
         &object("v1", "Service", json!({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}})),
@@ -220,6 +292,8 @@ fn what_cannot_be_read_says_what_would_be_right() {
     let locations = json!({"metadata": {"annotations": {"tideline.dev/assigned-locations": "eu"}}});
     expect![[r#"annotation tideline.dev/assigned-locations: "eu" is not a JSON list of names such as ["eu-shops"]"#]]
         .assert_eq(&refused(&object("v1", "ConfigMap", locations)));
+    let keep = json!({"metadata": {"annotations": {"tideline.dev/keep-fields": "[\"spec\"]"}}});
+    expect![[r#"annotation tideline.dev/keep-fields: "spec": it begins with neither / (a JSON pointer such as /spec/replicas) nor $ (JSONPath such as $.spec.replicas)"#]].assert_eq(&refused(&object("v1", "Service", keep)));
     let large = json!({"data": {"a": "x".repeat(BODY_BYTES_MAX)}});
     assert!(refused(&object("v1", "ConfigMap", large)).contains("no target could store more"));
     expect!["metadata is missing"].assert_eq(&refused(&json!([])));

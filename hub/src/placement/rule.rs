@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use tideline_api::{Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError};
-use tideline_common::{ApplyPolicy, GroupKind, Impersonation, ObjectKey};
+use tideline_common::{ApplyPolicy, FieldPath, FieldPathError, GroupKind, Impersonation, ObjectKey};
 
 use super::GroupResource;
 use crate::clean::Labels;
@@ -50,6 +50,8 @@ pub enum RuleError {
     Selector { field: &'static str, nth: usize, source: SelectorError },
     #[error("spec.objects[{clause}].{field}[{nth}] is not a label selector")]
     ClauseSelector { clause: usize, field: &'static str, nth: usize, source: SelectorError },
+    #[error("spec.objects[{clause}].apply.fields: {path:?} is not the path of a field")]
+    Field { clause: usize, path: String, source: FieldPathError },
     #[error("spec.allow.kinds is not a list of kinds")]
     Kinds(#[from] KindPatternError),
 }
@@ -133,6 +135,13 @@ impl Clause {
         } = clause;
         let invalid =
             |field| move |(selector, source)| RuleError::ClauseSelector { clause: nth, field, nth: selector, source };
+        for field in &apply.fields {
+            FieldPath::parse(&field.path).map_err(|source| RuleError::Field {
+                clause: nth,
+                path: field.path.clone(),
+                source,
+            })?;
+        }
         Ok(Self {
             group: api_group.clone(),
             resources: resources.iter().cloned().collect(),

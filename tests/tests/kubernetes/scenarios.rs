@@ -174,7 +174,7 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
     }
 
     for (name, before) in [("never", never), ("managed", managed)] {
-        site.reported(&format!("configmap.{name}"), "Failed", Some("Unmanaged")).await?;
+        site.reported(&format!("configmap.{name}"), "Withheld", Some("Unmanaged")).await?;
         let now = site.local(CONFIG, name).await?;
         assert_eq!((now.uid(), now.resource_version()), (before.uid(), before.resource_version()), "{name}");
     }
@@ -244,7 +244,7 @@ async fn one_object_in_the_way_or_refused_holds_up_no_other() -> Result<()> {
 
     shows(&site.local, CONFIG, "sibling", "the sibling", |object| object["data"]["value"] == "1").await?;
     site.reported("configmap.sibling", "Applied", None).await?;
-    site.reported("configmap.web", "Failed", Some("Conflict")).await?;
+    site.reported("configmap.web", "Withheld", Some("Conflict")).await?;
     site.reported("deployment.apps.web", "Failed", Some("Invalid")).await?;
     shows(&site.space, REPORT, "deployment.apps.web.east", "the server's own words", |report| {
         report["message"].as_str().is_some_and(|message| message.contains("selector"))

@@ -1,6 +1,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use proptest::prelude::*;
 use serde_json::{Value, from_value, json};
+use tideline_common::FieldPath;
 
 use super::*;
 
@@ -55,24 +56,63 @@ fn an_adopted_object_loses_former_writers_for_our_fields_only() {
 }
 
 #[test]
-fn a_set_holds_a_field_its_content_or_its_atomic_parent() {
-    let fields = json!({"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {}}, "f:a/b": {}}});
-    for pointer in ["/spec/replicas", "/spec/template", "/spec", "/spec/template/spec/anything", "/spec/a~1b"] {
-        assert!(holds(&fields, pointer), "{pointer}");
-    }
-    for pointer in ["/spec/paused", "/data"] {
-        assert!(!holds(&fields, pointer), "{pointer}");
-    }
+fn fields_are_found_in_a_set_by_their_keys() {
+    let set = json!({
+        "f:metadata": {"f:labels": {"f:a/b": {}}},
+        "f:spec": {"f:replicas": {}, "f:selector": {}, "f:containers": {
+            r#"k:{"name":"web"}"#: {".": {}, "f:image": {}, "f:ports": {
+                r#"k:{"containerPort":80,"protocol":"TCP"}"#: {".": {}, "f:name": {}}}}}},
+        "f:finalizers": {r#"v:"x""#: {}},
+    });
+    let object = json!({
+        "metadata": {"labels": {"a/b": "1"}},
+        "spec": {
+            "replicas": 1, "paused": true, "selector": {"app": "web"},
+            "containers": [{"name": "side", "image": "s"},
+                {"name": "web", "image": "w", "ports": [{"containerPort": 80, "name": "http"}]}],
+        },
+        "finalizers": ["y", "x"],
+    });
+    let check = |path: &str, expected: &[&str]| {
+        for way in FieldPath::parse(path).expect(path).find(&object) {
+            let located = locate(&set, &object, &way);
+            match expected {
+                ["in atomic"] => assert_eq!(located, Located::InAtomic, "{path}"),
+                [] => assert_eq!(located, Located::Nobodys, "{path}"),
+                keys => assert_eq!(located, Located::Keys(keys.iter().map(ToString::to_string).collect()), "{path}"),
+            }
+        }
+    };
+    let web = r#"k:{"name":"web"}"#;
+    let port = r#"k:{"containerPort":80,"protocol":"TCP"}"#;
+    check("/metadata/labels/a~1b", &["f:metadata", "f:labels", "f:a/b"]);
+    check("/spec/replicas", &["f:spec", "f:replicas"]);
+    check("/spec/paused", &[]);
+    check("/spec/selector/app", &["in atomic"]);
+    check("/spec/containers/0/image", &[]);
+    check("$.spec.containers[?(@.name=='web')].image", &["f:spec", "f:containers", web, "f:image"]);
+    check("/spec/containers/1/ports/0/name", &["f:spec", "f:containers", web, "f:ports", port, "f:name"]);
+    check("/finalizers/1", &["f:finalizers", r#"v:"x""#]);
 }
 
 #[test]
-fn a_removed_pointer_leaves_no_empty_map() {
-    let mut object = json!({"spec": {"a": {"b": 1}, "list": [{"x": 1}, {"x": 2, "y": 3}]}});
-    assert_eq!(remove_pointer(&mut object, "/spec/a/b"), Some(json!(1)));
-    assert_eq!(remove_pointer(&mut object, "/spec/list/1/x"), Some(json!(2)));
-    assert_eq!(remove_pointer(&mut object, "/spec/list/7/x"), None);
-    assert_eq!(remove_pointer(&mut object, "/nothing"), None);
-    assert_eq!(object, json!({"spec": {"list": [{"x": 1}, {"y": 3}]}}));
+fn what_is_ours_is_divided_between_our_managers_and_back() {
+    let all = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
+    let replicas = json!({"f:spec": {"f:replicas": {}}});
+    let paused = json!({"f:spec": {"f:paused": {}}});
+    let posted = entries(json!([entry("tideline", "Update", &all), entry("kubectl", "Apply", &replicas)]));
+    let divided = divide(&posted, Some(&replicas)).expect("it was not divided");
+    assert_eq!(applied_by(&divided, "tideline"), Some(&paused));
+    assert_eq!(applied_by(&divided, "tideline-initial"), Some(&replicas));
+    assert_eq!((divided.len(), applied_by(&divided, "kubectl")), (3, Some(&replicas)));
+    assert_eq!(divide(&divided, Some(&replicas)), None);
+
+    let exchanged = divide(&divided, Some(&paused)).expect("it was divided otherwise");
+    assert_eq!(applied_by(&exchanged, "tideline"), Some(&replicas));
+    let whole = divide(&exchanged, None).expect("it was divided");
+    assert_eq!((applied_by(&whole, "tideline"), applied_by(&whole, "tideline-initial")), (Some(&all), None));
+    assert_eq!(divide(&whole, None), None);
+    assert_eq!(divide(&entries(json!([entry("kubectl", "Apply", &all)])), None), None);
 }
 
 #[test]
@@ -87,7 +127,9 @@ fn conflicting_fields_are_found_by_the_servers_text() {
         let mut left = object.clone();
         assert!(remove_named(&mut left, path), "{path}");
         let mut expected = object.clone();
-        remove_pointer(&mut expected, pointer);
+        for way in FieldPath::parse(pointer).expect(pointer).find(&object) {
+            way.remove(&mut expected);
+        }
         assert_eq!(left, expected, "{path}");
     };
     check(".spec.replicas", "/spec/replicas");

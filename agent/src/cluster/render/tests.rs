@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use tideline_common::{
-    Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, Mark, ObjectKey, Origin, Prune, PruneAdopted,
-    SourceRef, SpaceName, TargetId,
+    Digest, Entry, EntryState, GroupKind, HubId, Mark, ObjectKey, Origin, Prune, PruneAdopted, SourceRef, SpaceName,
+    TargetId,
 };
 use uuid::Uuid;
 
@@ -83,15 +83,18 @@ fn a_body_of_another_object_is_refused() {
 }
 
 #[test]
-fn ignored_fields_are_never_sent_and_initial_ones_only_at_first() {
-    let policies =
-        [("/spec/a", FieldMode::Ignored), ("/spec/b", FieldMode::Initial), ("/spec/c", FieldMode::Continuous)]
-            .map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode });
-    let object = json!({"spec": {"a": 1, "b": 2, "c": 3}});
-    let mut created = object.clone();
-    remove_ignored(&mut created, &policies);
-    assert_eq!(created, json!({"spec": {"b": 2, "c": 3}}));
-    let mut applied = object;
-    assert_eq!(remove_left(&mut applied, &policies), ["/spec/a", "/spec/b"]);
-    assert_eq!(applied, json!({"spec": {"c": 3}}));
+fn no_policy_takes_away_what_an_object_is_and_whose() -> Result<(), Error> {
+    let text = body(&json!({"name": "web", "namespace": "shop", "labels": {"app": "web"}}));
+    let whole = render(&text, &entry(), &mark())?;
+    let mut left = whole.clone();
+    left["metadata"]["labels"] = json!({"app": "web"});
+    left["metadata"]["annotations"] = Value::Null;
+    left["metadata"]["name"] = Value::Null;
+    complete(&mut left, &entry(), &mark())?;
+    assert_eq!(left, whole);
+    left = json!({"spec": {"replicas": 2}});
+    complete(&mut left, &entry(), &mark())?;
+    left["metadata"]["labels"]["app"] = json!("web");
+    assert_eq!(left, whole);
+    Ok(())
 }

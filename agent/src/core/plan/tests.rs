@@ -85,6 +85,8 @@ fn check(cases: &[Variation], expected: &Expect) {
             Decision::Fail(reason, _) => format!("Fail({reason})"),
             Decision::Wait(reason) => format!("Wait({reason})"),
             Decision::Withhold(reason) => format!("Withhold({reason})"),
+            Decision::Spare(reason, _) => format!("Spare({reason})"),
+            Decision::Note => "Note".to_owned(),
             Decision::Nothing(settled) => format!("Nothing({settled:?})"),
             Decision::Apply { uid, takeover, origin } => format!("Apply {uid} {takeover:?} {origin:?}"),
             Decision::Record { uid, origin } => format!("Record {uid} {origin:?}"),
@@ -109,6 +111,10 @@ fn what_is_unchanged_is_left_alone() {
             ("create-only, and changed in the space", |case| {
                 case.policy.mode = ApplyMode::CreateOnly;
                 case.entry.input = Digest::of(b"new");
+            }),
+            ("create-only, under another policy", |case| {
+                case.policy.mode = ApplyMode::CreateOnly;
+                case.entry.policy = Digest::of(b"new");
             }),
             ("create-only, and deleted", |case| {
                 case.policy.mode = ApplyMode::CreateOnly;
@@ -142,6 +148,7 @@ fn what_is_unchanged_is_left_alone() {
             its body is missing                        Nothing(Unchanged)
             its watch is lost                          Nothing(Unchanged)
             create-only, and changed in the space      Nothing(Unchanged)
+            create-only, under another policy          Note
             create-only, and deleted                   Nothing(Terminal)
             a finished job, removed by its TTL         Nothing(Terminal)
             the same, and the journal lost             Nothing(Terminal)
@@ -277,14 +284,14 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
             ours, the journal was lost                 Record u1 Created
             ours of an older input, the journal was lost Apply u1 Posted Created
             ours, create-only                          Record u1 Created
-            another hub's                              Fail(Conflict)
-            another hub's, though in the journal       Fail(Conflict)
-            another target's                           Fail(Copy)
-            a copy                                     Fail(Copy)
+            another hub's                              Spare(Conflict)
+            another hub's, though in the journal       Spare(Conflict)
+            another target's                           Spare(Copy)
+            a copy                                     Spare(Copy)
             unmarked                                   Apply u1 Adopt Adopted
-            unmarked, and Helm's                       Fail(Unmanaged)
+            unmarked, and Helm's                       Spare(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
-            unmarked, never to be taken over           Fail(Unmanaged)
+            unmarked, never to be taken over           Spare(Unmanaged)
         "]],
     );
 }

@@ -1,0 +1,123 @@
+//! Which workloads an autoscaler scales.
+//!
+//! Asked when such a workload is about to be applied, and no watch is held for it. An answer must be from a look that began
+//! after the question: an older one may miss the autoscaler whose doing is the reason for applying. Whoever asks while
+//! a look is under way shares the next one with all who did, so there is at most one at a time per namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Client;
+use serde::Deserialize;
+use tideline_common::{GroupKind, ObjectKey};
+
+use super::failure::{Failure, Refused};
+use super::inspect::form_escaped;
+use super::request::{Call, Want, call};
+
+/// Autoscalers on one page: 8 KiB each, they are a quarter of what is read of an answer.
+const PAGE: u32 = 500;
+
+/// Workloads of one namespace, by kind and name.
+type Workloads = Arc<BTreeSet<(GroupKind, String)>>;
+
+pub(super) struct Autoscaled {
+    client: Client,
+    /// Namespaces that are being asked about.
+    namespaces: Mutex<BTreeMap<Arc<str>, Arc<Namespace>>>,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    /// Looks begun so far.
+    begun: AtomicU64,
+    /// The number and outcome of the last look.
+    last: tokio::sync::Mutex<(u64, Workloads)>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: ListMeta,
+    items: Vec<Autoscaler>,
+}
+
+#[derive(Deserialize)]
+struct Autoscaler {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    scale_target_ref: Reference,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    #[serde(default)]
+    api_version: String,
+    kind: String,
+    name: String,
+}
+
+impl Autoscaled {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, namespaces: Mutex::default() }
+    }
+
+    /// Whether a HorizontalPodAutoscaler has this object as its target. Not, as far as can be said, where autoscalers
+    /// are not served or may not be listed.
+    pub(super) async fn holds(&self, key: &ObjectKey) -> Result<bool, Failure> {
+        let namespace = self.namespace(&key.namespace);
+        let workloads = namespace.look(&self.client, &key.namespace).await;
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        // The map's and this one: nobody else asks.
+        if Arc::strong_count(&namespace) == 2 {
+            namespaces.remove(&key.namespace);
+        }
+        drop(namespaces);
+        Ok(workloads?.contains(&(key.kind.clone(), key.name.as_ref().to_owned())))
+    }
+
+    fn namespace(&self, name: &Arc<str>) -> Arc<Namespace> {
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(namespaces.entry(Arc::clone(name)).or_default())
+    }
+}
+
+impl Namespace {
+    async fn look(&self, client: &Client, name: &str) -> Result<Workloads, Failure> {
+        let asked = self.begun.load(Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if last.0 <= asked {
+            let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+            let workloads = Arc::new(list(client, name).await?);
+            *last = (number, workloads);
+        }
+        Ok(Arc::clone(&last.1))
+    }
+}
+
+async fn list(client: &Client, namespace: &str) -> Result<BTreeSet<(GroupKind, String)>, Failure> {
+    let path = format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers?limit={PAGE}");
+    let mut workloads = BTreeSet::new();
+    let mut uri = path.clone();
+    loop {
+        let page: Page = match call(client, Call::get(uri, Want::Whole)).await {
+            Ok(page) => page,
+            Err(Refused::Status { code: 403 | 404, .. }) => return Ok(workloads),
+            Err(refused) => return Err(refused.failure()),
+        };
+        for Autoscaler { spec: Spec { scale_target_ref: Reference { api_version, kind, name } } } in page.items {
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            workloads.insert((GroupKind::new(group, kind), name));
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => uri = format!("{path}&continue=") + &form_escaped(&token).collect::<String>(),
+            None => return Ok(workloads),
+        }
+    }
+}

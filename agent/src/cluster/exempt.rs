@@ -1,0 +1,140 @@
+//! Fields that do not follow their source: left out of what is applied, without the target losing what is there.
+//!
+//! What one of our managers applies and then leaves out is removed by the API server. So before a field is left out, it is
+//! made over to the second manager, `tideline-initial`, by rewriting managedFields alone: no value is written, so none
+//! can be reset, and an object that would be invalid without the field never exists. The other way round, what the source
+//! dropped, or what is to follow it again, is made over to the first manager, whose next apply removes or sets it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use serde_json::{Map, Value, json};
+use tideline_common::{ApplyPolicy, FieldMode, FieldPath, MARK_ANNOTATION, MARK_LABEL, Way};
+
+use super::failure::Failure;
+use super::fields::{self, Located};
+
+/// The field that an autoscaler sets, of every kind that has replicas.
+pub(super) const REPLICAS: &str = "/spec/replicas";
+/// Which volume a claim is bound to can be said once.
+const VOLUME: &str = "/spec/volumeName";
+
+/// What is found out, not said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scaled {
+    BySource,
+    /// A HorizontalPodAutoscaler decides how many replicas there are.
+    ByAutoscaler,
+}
+
+/// The fields of one object that are not continuous.
+#[derive(Debug, Default)]
+pub(super) struct Exempt {
+    ignored: Vec<FieldPath>,
+    initial: Vec<FieldPath>,
+}
+
+impl Exempt {
+    /// What the policy says, and what holds by itself where the policy says nothing of the field.
+    pub(super) fn new(policy: &ApplyPolicy, object: &Value, scaled: Scaled) -> Result<Self, Failure> {
+        let mut exempt = Self::default();
+        for field in &policy.fields {
+            // Applied as if there were no such exception, it might reset just what the exception protects.
+            let path = FieldPath::parse(&field.path).map_err(|error| {
+                Failure::invalid(format!("the field policy for {:?} cannot be read: {error}", field.path))
+            })?;
+            match field.mode {
+                FieldMode::Ignored => exempt.ignored.push(path),
+                FieldMode::Initial => exempt.initial.push(path),
+                FieldMode::Continuous => {}
+            }
+        }
+        let presets = [(scaled == Scaled::ByAutoscaler).then_some(REPLICAS), is_volume_claim(object).then_some(VOLUME)];
+        for preset in presets.into_iter().flatten() {
+            if is_left_to_presets(policy, object, preset) {
+                exempt.initial.push(parsed(preset));
+            }
+        }
+        Ok(exempt)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ignored.is_empty() && self.initial.is_empty()
+    }
+
+    /// Takes out what is not even sent at creation.
+    pub(super) fn take_ignored(&self, object: &mut Value) {
+        remove_all(object, found(&self.ignored, object));
+    }
+
+    /// Takes out of an object what is not applied onto `live`. Returns those of our fields there that are the second
+    /// manager's from now on, as a set; none if there are none.
+    pub(super) fn take_out(&self, object: &mut Value, live: &Value, managed: &[ManagedFieldsEntry]) -> Option<Value> {
+        let everybodys = fields::managed_by_anybody(managed);
+        let ours = fields::managed_by_us(managed);
+        let mut kept = Value::Null;
+        let mut left = BTreeSet::new();
+        let mut keep = |located: &Located| {
+            if let Located::Keys(keys) = located {
+                fields::graft(&mut kept, &ours, keys);
+            }
+        };
+        let mut sent = found(&self.ignored, object);
+        sent.extend(found(&self.initial, object));
+        for way in sent {
+            let located = fields::locate(&everybodys, object, &way);
+            keep(&located);
+            let live = way.read(live).filter(|_| located == Located::InAtomic);
+            // What is above it is applied as a whole; then this part of it is as it is there.
+            if !live.is_some_and(|live| way.put(object, live.clone())) {
+                left.insert(way);
+            }
+        }
+        // What is ignored stays whether or not its source has it.
+        for way in found(&self.ignored, live) {
+            let located = fields::locate(&everybodys, live, &way);
+            keep(&located);
+            let live = way.read(live).filter(|_| located == Located::InAtomic);
+            if live.is_some_and(|live| way.put(object, live.clone())) {
+                left.remove(&way);
+            }
+        }
+        remove_all(object, left);
+        fields::subtract(&kept, &mark())
+    }
+}
+
+/// Whether a field that the object has is named by no policy.
+pub(super) fn is_left_to_presets(policy: &ApplyPolicy, object: &Value, preset: &'static str) -> bool {
+    let preset = found(&[parsed(preset)], object);
+    let mut said = policy.fields.iter().filter_map(|field| FieldPath::parse(&field.path).ok());
+    !preset.is_empty() && !said.any(|path| path.find(object).iter().any(|way| preset.contains(way)))
+}
+
+fn parsed(path: &'static str) -> FieldPath {
+    FieldPath::parse(path).expect("the paths of presets are paths")
+}
+
+fn is_volume_claim(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "PersistentVolumeClaim"
+}
+
+/// The mark is put on whatever a policy says of labels and annotations, and stays the first manager's.
+fn mark() -> Value {
+    let named = |name: &str| Map::from_iter([(format!("f:{name}"), json!({}))]);
+    json!({"f:metadata": {"f:labels": named(MARK_LABEL), "f:annotations": named(MARK_ANNOTATION)}})
+}
+
+fn found(paths: &[FieldPath], object: &Value) -> BTreeSet<Way> {
+    paths.iter().flat_map(|path| path.find(object)).collect()
+}
+
+/// From the last to the first, so that the indexes of those to come stay right.
+fn remove_all(object: &mut Value, ways: BTreeSet<Way>) {
+    for way in ways.into_iter().rev() {
+        way.remove(object);
+    }
+}
+
+#[cfg(test)]
+mod tests;
