@@ -1,0 +1,431 @@
+//! How objects are kept at their target: fields, conflicts, what cannot be changed, and what a target assigns itself.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use futures::TryStreamExt;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
+use tideline_tests::{eventually_ok, require_kubernetes};
+use tokio::task::AbortHandle;
+
+use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, apply, config, deployment, gone, shows};
+use crate::site::{CONFIG_MAPS, REPORT, Site, namespace, value};
+
+const DEPLOYMENTS: &[(&str, &str)] = &[("apps", "deployments")];
+const SET: (&str, &str) = ("apps/v1", "StatefulSet");
+const SERVICE: (&str, &str) = ("v1", "Service");
+const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
+const JOB: (&str, &str) = ("batch/v1", "Job");
+const POD: (&str, &str) = ("v1", "Pod");
+
+fn fields(policies: &[(&str, &str)]) -> Value {
+    let fields: Vec<_> = policies.iter().map(|(path, mode)| json!({"path": path, "mode": mode})).collect();
+    json!({"fields": fields})
+}
+
+fn image(object: &Value) -> &Value {
+    &object["spec"]["template"]["spec"]["containers"][0]["image"]
+}
+
+fn with_image(mut object: Value, image: &str) -> Value {
+    object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+    object
+}
+
+/// Every number of replicas that a Deployment at the target was ever seen to ask for.
+struct Replicas {
+    seen: Arc<Mutex<BTreeSet<i64>>>,
+    watch: AbortHandle,
+}
+
+impl Replicas {
+    async fn follow(site: &Site, name: &str) -> Result<Self> {
+        let deployments = site.locals(DEPLOYMENT);
+        let version = deployments.get(name).await?.resource_version().context("a version")?;
+        let seen: Arc<Mutex<BTreeSet<i64>>> = Arc::default();
+        let (into, name) = (Arc::clone(&seen), name.to_owned());
+        let watch = tokio::spawn(async move {
+            let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+            let mut events = Box::pin(deployments.watch(&params, &version).await?);
+            while let Some(event) = events.try_next().await? {
+                if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
+                    into.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .extend(object.data["spec"]["replicas"].as_i64());
+                }
+            }
+            anyhow::Ok(())
+        });
+        Ok(Self { seen, watch: watch.abort_handle() })
+    }
+
+    fn seen(&self) -> BTreeSet<i64> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+/// As the autoscaler's controller and `kubectl scale` do.
+async fn scale(site: &Site, name: &str, replicas: i64, manager: &str) -> Result<()> {
+    let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    site.locals(DEPLOYMENT).patch_scale(name, &params, &Patch::Merge(json!({"spec": {"replicas": replicas}}))).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn change_of_a_field_policy_changes_hands_and_no_value() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let web = |replicas, image: &str| with_image(deployment("web", replicas), image);
+    site.place("web", DEPLOYMENTS, json!({})).await?;
+    apply(&site.space, web(2, "web:1")).await?;
+    shows(&site.local, DEPLOYMENT, "web", "two replicas", |it| it["spec"]["replicas"] == 2).await?;
+    let created = site.local_uid(DEPLOYMENT, "web").await?;
+    let replicas = Replicas::follow(&site, "web").await?;
+
+    // Continuous to Initial: the value that is there stays, and is the target's.
+    site.place("web", DEPLOYMENTS, fields(&[("/spec/replicas", "Initial")])).await?;
+    apply(&site.space, web(4, "web:2")).await?;
+    shows(&site.local, DEPLOYMENT, "web", "the image alone", |it| image(it) == "web:2" && it["spec"]["replicas"] == 2)
+        .await?;
+    scale(&site, "web", 7, "helper").await?;
+    apply(&site.space, web(4, "web:3")).await?;
+    shows(&site.local, DEPLOYMENT, "web", "the image alone, again", |it| {
+        image(it) == "web:3" && it["spec"]["replicas"] == 7
+    })
+    .await?;
+
+    // Initial to Ignored, and a field of a list, by a filter.
+    let web_image = "$.spec.template.spec.containers[?(@.name=='web')].image";
+    site.place("web", DEPLOYMENTS, fields(&[("/spec/replicas", "Ignored"), (web_image, "Initial")])).await?;
+    let mut noted = web(4, "web:4");
+    noted["metadata"]["annotations"] = json!({"note": "1"});
+    apply(&site.space, noted).await?;
+    shows(&site.local, DEPLOYMENT, "web", "the annotation alone", |it| {
+        it["metadata"]["annotations"]["note"] == "1" && image(it) == "web:3" && it["spec"]["replicas"] == 7
+    })
+    .await?;
+    assert_eq!(replicas.seen(), BTreeSet::from([2, 7]));
+
+    // And back.
+    site.place("web", DEPLOYMENTS, json!({})).await?;
+    shows(&site.local, DEPLOYMENT, "web", "what the source says", |it| {
+        image(it) == "web:4" && it["spec"]["replicas"] == 4
+    })
+    .await?;
+    assert_eq!(replicas.seen(), BTreeSet::from([2, 4, 7]));
+    assert_eq!(site.local_uid(DEPLOYMENT, "web").await?, created);
+    let managers = site.local(DEPLOYMENT, "web").await?;
+    let managers: Vec<_> = managers.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
+    assert!(!managers.contains(&"tideline-initial"), "{managers:?}");
+    site.reported("deployment.apps.web", "Applied", None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_source_drops_is_gone_however_it_came() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    apply(&site.local, namespace()).await?;
+    let with = |name: &str| {
+        let mut object = config(name, "1");
+        object["data"]["dropped"] = json!("1");
+        object
+    };
+    let initial = fields(&[("/data/dropped", "Initial")]);
+    // Created and never applied again; applied; adopted; set once and left; and followed again after that.
+    site.preexisting(with("adopted")).await?;
+    for name in ["created", "applied", "adopted", "initial", "back"] {
+        let policy = if matches!(name, "initial" | "back") { initial.clone() } else { json!({}) };
+        site.place(name, CONFIG_MAPS, policy).await?;
+        apply(&site.space, with(name)).await?;
+        shows(&site.local, CONFIG, name, "it, ours", |it| {
+            it["data"]["dropped"] == "1" && !it["metadata"]["annotations"][MARK_ANNOTATION].is_null()
+        })
+        .await?;
+    }
+    for name in ["applied", "initial", "back"] {
+        let mut changed = with(name);
+        changed["data"]["value"] = json!("2");
+        apply(&site.space, changed).await?;
+        shows(&site.local, CONFIG, name, "the change", |it| it["data"]["value"] == "2").await?;
+    }
+    site.place("back", CONFIG_MAPS, json!({})).await?;
+    site.pass_along("witness").await?;
+
+    for name in ["created", "applied", "adopted", "initial", "back"] {
+        apply(&site.space, config(name, "3")).await?;
+        shows(&site.local, CONFIG, name, "the rest alone", |it| it["data"] == json!({"value": "3"})).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn field_of_another_manager_is_named_and_left_or_taken() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    site.place("web", CONFIG_MAPS, json!({"conflicts": "Report"})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    shows(&site.local, CONFIG, "web", "the ConfigMap", |it| it["data"]["value"] == "1").await?;
+    let rival = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "theirs"}});
+    site.locals(CONFIG).patch("web", &PatchParams::apply("rival").force(), &Patch::Apply(&rival)).await?;
+    let mut changed = config("web", "2");
+    changed["data"]["more"] = json!("2");
+    apply(&site.space, changed).await?;
+
+    shows(&site.local, CONFIG, "web", "the rest", |it| it["data"] == json!({"value": "theirs", "more": "2"})).await?;
+    site.reported("configmap.web", "Applied", Some("FieldConflict")).await?;
+    shows(&site.space, REPORT, "configmap.web.east", "manager and field by name", |report| {
+        report["message"].as_str().is_some_and(|text| text.contains(".data.value (rival)"))
+    })
+    .await?;
+
+    site.place("web", CONFIG_MAPS, json!({"conflicts": "Force"})).await?;
+    shows(&site.local, CONFIG, "web", "the field, taken", |it| it["data"] == json!({"value": "2", "more": "2"}))
+        .await?;
+    site.reported("configmap.web", "Applied", None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_are_an_autoscalers_where_there_is_one() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let autoscaler = |name: &str| {
+        json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": name, "namespace": "shop", "labels": {"app": name}},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "minReplicas": 1, "maxReplicas": 10,
+                "metrics": [{"type": "Resource", "resource":
+                    {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}],
+            },
+        })
+    };
+    let scaled = [("apps", "deployments"), ("autoscaling", "horizontalpodautoscalers")];
+    for name in ["placed", "local", "plain"] {
+        site.place(name, &scaled, json!({})).await?;
+        apply(&site.space, deployment(name, 2)).await?;
+        shows(&site.local, DEPLOYMENT, name, "two replicas", |it| it["spec"]["replicas"] == 2).await?;
+    }
+    // One comes with the set, one is somebody else's, one is none.
+    apply(&site.space, autoscaler("placed")).await?;
+    apply(&site.local, autoscaler("local")).await?;
+    shows(&site.local, ("autoscaling/v2", "HorizontalPodAutoscaler"), "placed", "the autoscaler", |_| true).await?;
+
+    let follow = [Replicas::follow(&site, "placed").await?, Replicas::follow(&site, "local").await?];
+    for name in ["placed", "local", "plain"] {
+        scale(&site, name, 6, "kube-controller-manager").await?;
+    }
+    shows(&site.local, DEPLOYMENT, "plain", "what nobody scales to be as its source", |it| it["spec"]["replicas"] == 2)
+        .await?;
+    for name in ["placed", "local"] {
+        apply(&site.space, with_image(deployment(name, 3), "web:2")).await?;
+        shows(&site.local, DEPLOYMENT, name, "the image alone", |it| {
+            image(it) == "web:2" && it["spec"]["replicas"] == 6
+        })
+        .await?;
+        scale(&site, name, 8, "kube-controller-manager").await?;
+    }
+    site.pass_along("witness").await?;
+    for (name, replicas) in ["placed", "local"].into_iter().zip(&follow) {
+        site.reported(&format!("deployment.apps.{name}"), "Applied", None).await?;
+        shows(&site.local, DEPLOYMENT, name, "eight replicas", |it| it["spec"]["replicas"] == 8).await?;
+        assert_eq!(replicas.seen(), BTreeSet::from([6, 8]), "{name}");
+    }
+
+    // Unless it is said otherwise.
+    let mut policy = fields(&[("/spec/replicas", "Continuous")]);
+    policy["prune"] = json!("Orphan");
+    site.place("local", &scaled, policy).await?;
+    shows(&site.local, DEPLOYMENT, "local", "what the source says", |it| it["spec"]["replicas"] == 3).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_changed_is_reported_or_created_again() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let claim = |class: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "shop", "labels": {"app": "data"}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        })
+    };
+    let claims = [("", "persistentvolumeclaims")];
+    let sets = [("apps", "statefulsets")];
+    let set = |service: &str| {
+        let mut set = deployment("web", 1);
+        set["kind"] = json!("StatefulSet");
+        set["spec"]["serviceName"] = json!(service);
+        set
+    };
+    site.place("web", &sets, json!({})).await?;
+    site.place("data", &claims, json!({"recreate": "OnImmutable"})).await?;
+    apply(&site.space, set("old")).await?;
+    apply(&site.space, claim("slow")).await?;
+    shows(&site.local, SET, "web", "the StatefulSet", |_| true).await?;
+    shows(&site.local, CLAIM, "data", "the claim", |_| true).await?;
+    let (web, data) = (site.local_uid(SET, "web").await?, site.local_uid(CLAIM, "data").await?);
+
+    apply(&site.space, set("new")).await?;
+    apply(&site.space, claim("fast")).await?;
+    site.reported("statefulset.apps.web", "Failed", Some("Immutable")).await?;
+    shows(&site.space, REPORT, "statefulset.apps.web.east", "what to set", |report| {
+        let says = |text| report["message"].as_str().is_some_and(|message| message.contains(text));
+        says("apply.recreate to OnImmutable") && says("updates to statefulset spec")
+    })
+    .await?;
+    site.reported("persistentvolumeclaim.data", "Failed", Some("Immutable")).await?;
+    assert_eq!(site.local_uid(SET, "web").await?, web);
+
+    site.place("web", &sets, json!({"recreate": "OnImmutable"})).await?;
+    shows(&site.local, SET, "web", "another StatefulSet", |it| {
+        it["metadata"]["uid"] != *web && it["spec"]["serviceName"] == "new"
+    })
+    .await?;
+    site.reported("statefulset.apps.web", "Applied", None).await?;
+    let kept = site.local(CLAIM, "data").await?;
+    ensure!(kept.uid().as_deref() == Some(data.as_str()) && kept.metadata.deletion_timestamp.is_none(), "{kept:?}");
+    assert_eq!(kept.data["spec"]["storageClassName"], "slow");
+    Ok(())
+}
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}}, "spec": spec,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn addresses_of_a_service_are_its_targets_unless_it_asks_to_keep_them() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let ports = |nth: i64| json!([{"name": "http", "port": 80, "nodePort": 30_000 + nth}]);
+    let assigned = |more: Option<Value>| {
+        let mut spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ports": ports(500),
+            "clusterIP": "192.0.2.7", "clusterIPs": ["192.0.2.7"], "ipFamilies": ["IPv4"]});
+        spec["ports"].as_array_mut().into_iter().for_each(|ports| ports.extend(more.clone()));
+        service("assigned", &spec)
+    };
+    let headless =
+        service("headless", &json!({"clusterIP": "None", "ports": [{"port": 80}], "selector": {"app": "web"}}));
+    let mut kept = service("kept", &json!({"type": "NodePort", "ports": ports(501), "selector": {"app": "web"}}));
+    kept["metadata"]["annotations"] = json!({"tideline.dev/keep-fields": "[\"$.spec.ports[*].nodePort\"]"});
+    site.place("web", &[("", "services")], json!({})).await?;
+    for object in [assigned(None), headless, kept] {
+        apply(&site.space, object).await?;
+    }
+
+    for name in ["assigned", "headless", "kept"] {
+        site.reported(&format!("service.{name}"), "Applied", None).await?;
+    }
+    assert_eq!(site.local(SERVICE, "headless").await?.data["spec"]["clusterIP"], "None");
+    let kept = site.local(SERVICE, "kept").await?;
+    assert_eq!(kept.data["spec"]["ports"][0]["nodePort"], 30_501);
+    assert!(kept.annotations().keys().all(|name| name == MARK_ANNOTATION), "{:?}", kept.annotations());
+
+    // Its own, and it keeps them when the source changes.
+    let before = site.local(SERVICE, "assigned").await?.data["spec"].clone();
+    assert!(before["clusterIP"] != "192.0.2.7" && before["clusterIP"] != "None", "{before}");
+    assert_ne!(before["ports"][0]["nodePort"], 30_500);
+    apply(&site.space, assigned(Some(json!({"name": "admin", "port": 81})))).await?;
+    shows(&site.local, SERVICE, "assigned", "another port", |it| {
+        it["spec"]["ports"].as_array().is_some_and(|p| p.len() == 2)
+    })
+    .await?;
+    let after = site.local(SERVICE, "assigned").await?.data["spec"].clone();
+    assert_eq!((&after["clusterIP"], &after["ports"][0]), (&before["clusterIP"], &before["ports"][0]));
+    site.reported("service.assigned", "Applied", None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    // As copied from another cluster, whose controller had labelled it.
+    let foreign = json!({"batch.kubernetes.io/controller-uid": "another", "batch.kubernetes.io/job-name": "once"});
+    let job = |backoff: i64| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "once", "namespace": "shop", "labels": {"app": "once"}},
+            "spec": {
+                "activeDeadlineSeconds": backoff, "ttlSecondsAfterFinished": 1,
+                "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "another"}},
+                "template": {"metadata": {"labels": foreign}, "spec": {
+                    "restartPolicy": "Never", "containers": [{"name": "once", "image": "registry.example/once:1"}]}},
+            },
+        })
+    };
+    site.place("once", &[("batch", "jobs")], json!({})).await?;
+    apply(&site.space, job(1_000)).await?;
+    shows(&site.local, JOB, "once", "the Job", |_| true).await?;
+    apply(&site.space, job(2_000)).await?;
+    shows(&site.local, JOB, "once", "a change that conflicts with nothing", |it| {
+        it["spec"]["activeDeadlineSeconds"] == 2_000
+    })
+    .await?;
+    let local = site.local(JOB, "once").await?;
+    assert_eq!(
+        local.data["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"],
+        json!(local.uid().context("a UID")?)
+    );
+
+    // It has done its work, and its controller removes it after a second.
+    let pods = site.locals(POD);
+    let pod = eventually_ok(SOON, "its Pod", async || {
+        let list = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=once")).await?;
+        list.items.first().map(ResourceExt::name_any).context("no Pod yet")
+    })
+    .await?;
+    let done = json!({"status": {"phase": "Succeeded"}});
+    pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(done)).await?;
+    gone(&site.local, JOB, "once").await?;
+    // Neither another policy nor the agent's restart runs it again.
+    site.place("once", &[("batch", "jobs")], json!({"prune": "Orphan"})).await?;
+    site.pass_along("witness").await?;
+    site.settle("witness").await?;
+    ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again");
+    site.reported("job.batch.once", "Applied", None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_created_once_goes_as_the_policy_of_its_last_day_says() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    site.place("web", CONFIG_MAPS, json!({"mode": "CreateOnly"})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    shows(&site.local, CONFIG, "web", "the ConfigMap", |_| true).await?;
+    site.place("web", CONFIG_MAPS, json!({"mode": "CreateOnly", "prune": "Orphan"})).await?;
+    apply(&site.space, config("web", "2")).await?;
+    site.pass_along("witness").await?;
+    assert_eq!(value(&site.local(CONFIG, "web").await?), "1");
+
+    // And follows its source once it is to.
+    apply(&site.space, config("follow", "1")).await?;
+    site.place("follow", CONFIG_MAPS, json!({"mode": "CreateOnly"})).await?;
+    shows(&site.local, CONFIG, "follow", "the ConfigMap", |_| true).await?;
+    let created = site.local_uid(CONFIG, "follow").await?;
+    site.place("follow", CONFIG_MAPS, json!({})).await?;
+    apply(&site.space, config("follow", "2")).await?;
+    shows(&site.local, CONFIG, "follow", "the change", |it| it["data"]["value"] == "2").await?;
+    assert_eq!(site.local_uid(CONFIG, "follow").await?, created);
+
+    site.displace("web").await?;
+    shows(&site.local, CONFIG, "web", "the mark to go", |it| it["metadata"]["labels"].get(MARK_LABEL).is_none())
+        .await?;
+    assert_eq!(value(&api(&site.local, CONFIG.0, CONFIG.1, Some("shop")).get("web").await?), "1");
+    Ok(())
+}
