@@ -92,6 +92,8 @@ struct BodyUse {
 struct Grave {
     targets: RoaringBitmap,
     at: Revision,
+    /// Whose removal it is. Not persisted.
+    origin: Option<SourceRef>,
 }
 
 /// Destination keys with their claims, under dense numbers.
@@ -181,6 +183,16 @@ impl<'a> SourceView<'a> {
     }
 }
 
+/// A removal that some target has not confirmed.
+#[derive(Clone, Copy, Debug)]
+pub struct RemovalView<'a> {
+    pub key: &'a ObjectKey,
+    pub source: &'a Uid,
+    /// The source as it was when it left; none for a removal that was loaded.
+    pub origin: Option<&'a SourceRef>,
+    pub targets: &'a RoaringBitmap,
+}
+
 impl Ledger {
     /// The number of the last commit that changed any desired set.
     pub fn revision(&self) -> Revision {
@@ -235,6 +247,23 @@ impl Ledger {
                 .iter()
                 .map(|(source, grave)| (Tombstone { key: key.clone(), source: source.clone() }, &grave.targets))
         })
+    }
+
+    /// The same, with what is known of each.
+    pub fn open_removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
+        self.graves.iter().flat_map(|(key, by_source)| {
+            by_source.iter().map(move |(source, grave)| RemovalView {
+                key,
+                source,
+                origin: grave.origin.as_ref(),
+                targets: &grave.targets,
+            })
+        })
+    }
+
+    /// The targets that have not confirmed the removal of a source from a destination.
+    pub fn removing(&self, key: &ObjectKey, source: &Uid) -> Option<&RoaringBitmap> {
+        Some(&self.graves.get(key)?.get(source)?.targets)
     }
 
     /// What Placements with `numberOfTargets` have chosen.

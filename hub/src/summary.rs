@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::rollup::{Counts, Freshness, Standing};
-use tideline_common::wire::v1::{Accepted, ObjectReport, ReportedRequest, TargetCondition};
+use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedRequest, TargetCondition};
 use tideline_common::{Digest, ObjectKey, Reason, TargetId, Tombstone, Uid, Version};
 
 pub use exact::exact_status;
@@ -112,13 +112,13 @@ pub struct Worst {
     rank: u8,
 }
 
-/// Sums up one object. `deleting` counts targets where it is no longer assigned and not gone.
+/// Sums up one object. `leaving` are the targets where it is no longer assigned and not gone.
 pub fn overview(
     summary: &Summary,
     key: &ObjectKey,
     source: &Uid,
     expected: impl Iterator<Item = Expectation>,
-    deleting: u64,
+    leaving: impl Iterator<Item = TargetId>,
 ) -> Overview {
     let mut overview = Overview::default();
     for Expectation { target, input, freshness } in expected {
@@ -133,17 +133,35 @@ pub fn overview(
         overview.counts += counts;
         if let Some((rank, reason)) = badness(&counts, report.and_then(|report| report.reason)) {
             let message = report.map_or_else(String::new, |report| report.message.clone());
-            overview.worst.push(Worst { target, reason, message, rank });
-            if overview.worst.len() > WORST_MAX {
-                overview.worst.sort_by_key(|worst| (worst.rank, worst.target));
-                overview.worst.truncate(WORST_MAX);
-            }
+            overview.name(Worst { target, reason, message, rank });
+        }
+    }
+    for target in leaving {
+        overview.counts += Counts::deleting();
+        if let Some(report) = summary.report(target, key, source)
+            && report.progress == Progress::DeletionHeld
+        {
+            let reason = report.reason.unwrap_or(Reason::Unknown);
+            overview.name(Worst { target, reason, message: report.message.clone(), rank: WITHHELD_RANK });
         }
     }
     overview.worst.sort_by_key(|worst| (worst.rank, worst.target));
-    overview.counts.deleting = deleting;
     overview
 }
+
+impl Overview {
+    /// Names a target, unless enough are named where it does worse.
+    fn name(&mut self, worst: Worst) {
+        self.worst.push(worst);
+        if self.worst.len() > WORST_MAX {
+            self.worst.sort_by_key(|worst| (worst.rank, worst.target));
+            self.worst.truncate(WORST_MAX);
+        }
+    }
+}
+
+/// How bad it is that something was decided against: nothing fails, and a person may have to act.
+const WITHHELD_RANK: u8 = 2;
 
 /// How bad it is at one target, zero first, and why; none where it is well.
 fn badness(counts: &Counts, reported: Option<Reason>) -> Option<(u8, Reason)> {
@@ -152,7 +170,7 @@ fn badness(counts: &Counts, reported: Option<Reason>) -> Option<(u8, Reason)> {
     } else if counts.stale > 0 {
         Some((1, Reason::Stale))
     } else if counts.withheld > 0 {
-        Some((2, reported.unwrap_or(Reason::Conflict)))
+        Some((WITHHELD_RANK, reported.unwrap_or(Reason::Conflict)))
     } else if counts.unknown > 0 {
         Some((3, reported.unwrap_or(Reason::Unknown)))
     } else if counts.progressing > 0 {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tideline_apiserver::{Column, ResourceKind, VirtualResource};
 use tideline_common::ObjectKey;
+use tideline_common::wire::v1::Progress;
 use tokio::sync::watch;
 
 use crate::engine::{Engine, ReportLine, SourceOutline};
@@ -124,7 +125,7 @@ impl Resource {
 }
 
 fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value) {
-    let SourceOutline { id, source, key, generation, overview } = outline;
+    let SourceOutline { source, key, generation, overview } = outline;
     let name = object_name(key);
     let worst: Vec<_> = overview
         .worst
@@ -134,7 +135,7 @@ fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value)
     let object = json!({
         "metadata": metadata(key, &name),
         "source": {
-            "space": id.space, "apiGroup": key.kind.group, "kind": key.kind.kind,
+            "space": source.space, "apiGroup": key.kind.group, "kind": key.kind.kind,
             "namespace": source.namespace, "name": source.name, "uid": source.uid, "generation": generation,
         },
         "counts": overview.counts,
@@ -144,7 +145,7 @@ fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value)
 }
 
 fn report(line: &ReportLine) -> ((String, String), Value) {
-    let ReportLine { source, key, target, target_name, report } = line;
+    let ReportLine { source, key, target, target_name, leaving, report } = line;
     let name = format!("{}.{target_name}", object_name(key));
     let mut object = json!({
         "metadata": metadata(key, &name),
@@ -156,6 +157,9 @@ fn report(line: &ReportLine) -> ((String, String), Value) {
         "progress": "Unknown",
         "health": "Unknown",
     });
+    if *leaving {
+        object["progress"] = json!(Progress::Deleting);
+    }
     if let Some(report) = report {
         object["progress"] = json!(report.progress);
         object["health"] = json!(report.health);

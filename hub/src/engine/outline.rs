@@ -1,20 +1,21 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tideline_common::wire::v1::ObjectReport;
-use tideline_common::{EntryState, ObjectKey, SourceRef, TargetId};
+use tideline_common::wire::v1::{ObjectReport, Progress};
+use tideline_common::{EntryState, ObjectKey, SourceRef, TargetId, Uid};
 
 use super::Engine;
-use crate::ledger::SourceView;
+use crate::ledger::{RemovalView, SourceView};
 use crate::placement::SourceId;
 use crate::summary::{Expectation, Overview, exact_status, overview};
 
 /// One placed object with the state of its copies.
 #[derive(Clone, Debug)]
 pub struct SourceOutline {
-    pub id: SourceId,
     pub source: SourceRef,
     pub key: ObjectKey,
+    /// Zero of a source that is placed nowhere any more.
     pub generation: i64,
     pub overview: Overview,
 }
@@ -26,18 +27,33 @@ pub struct ReportLine {
     pub key: ObjectKey,
     pub target: TargetId,
     pub target_name: String,
+    /// It is to be removed there, and the target has not confirmed that.
+    pub leaving: bool,
     pub report: Option<Arc<ObjectReport>>,
 }
 
 impl Engine {
-    /// Every placed object of a space.
+    /// Every placed object of a space. First those that are only to be removed by now, so that what was made anew in such
+    /// a place is the last word about it.
     pub fn outlines(&self, space: &str) -> impl Iterator<Item = SourceOutline> {
-        self.placed(space).map(|view| self.outline(view))
+        let leaving = self.leaving(space).into_iter().filter(|(removal, _)| !self.is_placed(removal));
+        let leaving = leaving.map(|(removal, source)| self.leaving_outline(removal, source));
+        leaving.chain(self.placed(space).map(|view| self.outline(view)))
     }
 
-    /// What every target says of every placed object of a space.
+    /// What every target says of every object of a space that it has or should have, or has not removed yet; in the
+    /// order of [`Engine::outlines`].
     pub fn report_lines(&self, space: &str) -> impl Iterator<Item = ReportLine> {
-        self.placed(space).flat_map(|view| self.lines(view))
+        let leaving = self.leaving(space).into_iter();
+        let leaving = leaving.flat_map(|(removal, source)| {
+            let targets = removal.targets.iter().filter_map(|index| self.ledger.target_at(index));
+            targets.map(|target| self.leaving_line(&source, removal.key, target)).collect::<Vec<_>>()
+        });
+        leaving.chain(self.placed(space).flat_map(|view| {
+            let targets = view.assigned();
+            let targets = targets.iter().filter_map(|index| self.ledger.target_at(index));
+            targets.map(|target| self.line(view.source(), view.key(), target)).collect::<Vec<_>>()
+        }))
     }
 
     /// The status that a source should have in its space: its one target's, or none. Outer none: it is not known yet.
@@ -59,6 +75,37 @@ impl Engine {
         self.ledger.sources().filter(move |view| view.id().space.as_str() == space && !view.assigned().is_empty())
     }
 
+    /// The removals of a space that some target has not confirmed, with their sources.
+    fn leaving(&self, space: &str) -> Vec<(RemovalView<'_>, SourceRef)> {
+        let removals: Vec<_> = self.ledger.open_removals().collect();
+        let sought: BTreeSet<&Uid> =
+            removals.iter().filter(|removal| removal.origin.is_none()).map(|removal| removal.source).collect();
+        let found = self.sources_named(&sought);
+        let named = removals.into_iter().filter_map(|removal| {
+            let source = removal.origin.or_else(|| found.get(removal.source))?.clone();
+            Some((removal, source))
+        });
+        named.filter(|(_, source)| source.space.as_str() == space).collect()
+    }
+
+    /// Of a removal that an earlier run of the hub began only the UID is known; its source may be there still.
+    fn sources_named(&self, sought: &BTreeSet<&Uid>) -> BTreeMap<Uid, SourceRef> {
+        if sought.is_empty() {
+            return BTreeMap::new();
+        }
+        let found = self.sources.iter().filter(|(id, _)| sought.contains(&id.uid));
+        let named = found.map(|(SourceId { space, resource: _, uid }, seen)| {
+            let (namespace, name) = (seen.namespace.clone(), seen.name.clone());
+            (uid.clone(), SourceRef { space: space.clone(), uid: uid.clone(), namespace, name })
+        });
+        named.collect()
+    }
+
+    fn is_placed(&self, removal: &RemovalView<'_>) -> bool {
+        let mut claimants = self.ledger.claimants(removal.key);
+        claimants.any(|view| view.source().uid == *removal.source && !view.assigned().is_empty())
+    }
+
     fn outline(&self, view: SourceView<'_>) -> SourceOutline {
         let expected = view.entries().filter(|(entry, _)| !entry.implied).flat_map(|(entry, targets)| {
             targets.iter().filter_map(move |index| {
@@ -68,28 +115,41 @@ impl Engine {
                 Some(Expectation { target, input, freshness: self.freshness(target) })
             })
         });
-        let deleting = self.ledger.removals().filter(|(stone, _)| stone.source == view.source().uid);
-        let deleting = deleting.map(|(_, targets)| targets.len()).sum();
         SourceOutline {
-            id: view.id().clone(),
             source: view.source().clone(),
             key: view.key().clone(),
             generation: view.generation(),
-            overview: overview(&self.summary, view.key(), &view.source().uid, expected, deleting),
+            overview: self.overview(view.key(), &view.source().uid, expected),
         }
     }
 
-    fn lines(&self, view: SourceView<'_>) -> Vec<ReportLine> {
-        let targets = view.assigned();
-        let targets = targets.iter().filter_map(|index| self.ledger.target_at(index));
-        targets
-            .map(|target| ReportLine {
-                source: view.source().clone(),
-                key: view.key().clone(),
-                target,
-                target_name: self.targets.name(target),
-                report: self.summary.report(target, view.key(), &view.source().uid).cloned(),
-            })
-            .collect()
+    fn leaving_outline(&self, removal: RemovalView<'_>, source: SourceRef) -> SourceOutline {
+        let overview = self.overview(removal.key, removal.source, std::iter::empty());
+        SourceOutline { source, key: removal.key.clone(), generation: 0, overview }
+    }
+
+    fn overview(&self, key: &ObjectKey, source: &Uid, expected: impl Iterator<Item = Expectation>) -> Overview {
+        let leaving = self.ledger.removing(key, source).into_iter().flatten();
+        let leaving = leaving.filter_map(|index| self.ledger.target_at(index));
+        overview(&self.summary, key, source, expected, leaving)
+    }
+
+    fn leaving_line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {
+        let line = self.line(source, key, target);
+        // What was said while it was assigned does not hold any more.
+        let removing =
+            |report: &Arc<ObjectReport>| matches!(report.progress, Progress::Deleting | Progress::DeletionHeld);
+        ReportLine { leaving: true, report: line.report.filter(removing), ..line }
+    }
+
+    fn line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {
+        ReportLine {
+            source: source.clone(),
+            key: key.clone(),
+            target,
+            target_name: self.targets.name(target),
+            leaving: false,
+            report: self.summary.report(target, key, &source.uid).cloned(),
+        }
     }
 }

@@ -55,6 +55,10 @@ impl Sources {
         self.seen.get(id)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (&SourceId, &SourceSeen)> {
+        self.seen.iter()
+    }
+
     /// Says whether the status, or where it is, differs from what was known.
     pub(super) fn put(&mut self, id: &SourceId, seen: SourceSeen) -> bool {
         match self.seen.get_mut(id) {

@@ -183,7 +183,7 @@ impl<'a> Draft<'a> {
             }
         }
         let difference = Difference::between(before, &after);
-        self.bury(&key, &difference, &all_held(&after));
+        self.bury(&key, before, &difference, &all_held(&after));
         let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
             self.slots.push((key, after, difference));
@@ -202,7 +202,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Notes what targets must remove, and drops what they need not any more because something is assigned there.
-    fn bury(&mut self, key: &ObjectKey, difference: &Difference, held: &RoaringBitmap) {
+    fn bury(&mut self, key: &ObjectKey, before: &[Arc<Claim>], difference: &Difference, held: &RoaringBitmap) {
         if difference.left.is_empty() && !self.ledger.graves.contains_key(key) {
             return;
         }
@@ -213,11 +213,15 @@ impl<'a> Draft<'a> {
         for (source, targets) in &difference.left {
             let targets = targets & &self.valid;
             if !targets.is_empty() {
-                let grave = graves
-                    .entry(source.clone())
-                    .or_insert_with(|| Grave { targets: RoaringBitmap::new(), at: self.next });
+                let grave = graves.entry(source.clone()).or_insert_with(|| Grave {
+                    targets: RoaringBitmap::new(),
+                    at: self.next,
+                    origin: None,
+                });
                 grave.targets |= targets;
                 grave.at = self.next;
+                let origin = before.iter().find(|claim| claim.id.uid == *source);
+                grave.origin = origin.map(|claim| claim.source.clone()).or(grave.origin.take());
             }
         }
     }

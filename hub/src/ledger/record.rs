@@ -383,13 +383,13 @@ impl Ledger {
             let Tombstone { key, source } = tombstone;
             let targets = (targets & &self.registered) - all_held(self.slots.claims(&key));
             if targets.is_empty() {
-                let nobody = Grave { targets, at };
+                let nobody = Grave { targets, at, origin: None };
                 self.garbage.push(grave(&key, &source, &nobody).key);
                 continue;
             }
             let left = Some(source.clone());
             changes.push(LogEntry { revision: at, key: key.clone(), left, targets: targets.clone() });
-            self.graves.entry(key).or_default().insert(source, Grave { targets, at });
+            self.graves.entry(key).or_default().insert(source, Grave { targets, at, origin: None });
         }
     }
 }

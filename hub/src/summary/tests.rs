@@ -55,7 +55,7 @@ fn sum(summary: &Summary, freshness: &[Freshness], desired: &str) -> Overview {
         input: Some(Digest::of(desired.as_bytes())),
         freshness,
     });
-    overview(summary, &key(), &uid("source"), expected, 0)
+    overview(summary, &key(), &uid("source"), expected, std::iter::empty())
 }
 
 #[test]
@@ -84,6 +84,28 @@ fn report_of_another_source_at_the_same_place_says_nothing() {
     let other = ObjectReport { source_uid: uid("other"), ..report(Progress::Applied, Health::Ready, "v1") };
     summary.take(target(1), request(vec![other], Vec::new()));
     assert_eq!(sum(&summary, &[Freshness::Fresh], "v1").counts.unknown, 1);
+}
+
+#[test]
+fn removal_that_is_held_is_counted_and_named_until_it_is_confirmed() {
+    let mut summary = Summary::default();
+    let leaving = |summary: &Summary| {
+        let targets = [target(1), target(2)].into_iter();
+        overview(summary, &key(), &uid("source"), std::iter::empty(), targets)
+    };
+    summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new()));
+    assert_eq!((leaving(&summary).counts.deleting, leaving(&summary).worst), (2, Vec::new()));
+
+    let held = ObjectReport {
+        reason: Some(Reason::NotEmpty),
+        message: "it holds a PersistentVolumeClaim".to_owned(),
+        ..report(Progress::DeletionHeld, Health::Ready, "v1")
+    };
+    summary.take(target(1), request(vec![held], Vec::new()));
+    let Overview { counts, worst } = leaving(&summary);
+    assert_eq!((counts.expected, counts.deleting, counts.withheld), (0, 2, 0));
+    let worst: Vec<_> = worst.iter().map(|worst| (worst.target, worst.reason, worst.message.as_str())).collect();
+    assert_eq!(worst, [(target(1), Reason::NotEmpty, "it holds a PersistentVolumeClaim")]);
 }
 
 #[test]
