@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, TargetId, Tombstone};
 
+mod copies;
 mod disk;
 mod effect;
 mod event;
@@ -41,6 +42,7 @@ pub use effect::{
 pub use event::{Answer, Event, FieldConflict, LinkFailure, Observed, OpResult, Served};
 pub use fuse::FuseLimits;
 
+use copies::Copies;
 use disk::Disk;
 use fuse::Fuse;
 use inputs::Inputs;
@@ -92,6 +94,7 @@ pub struct Core {
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     inputs: Inputs,
     objects: BTreeMap<ObjectKey, Object>,
+    copies: Copies,
     removals: BTreeMap<Tombstone, Removal>,
     kinds: Kinds,
     fuse: Fuse,
@@ -125,6 +128,7 @@ impl Core {
             policies,
             inputs: Inputs::new(bodies),
             objects: BTreeMap::new(),
+            copies: Copies::default(),
             removals: BTreeMap::new(),
             kinds: Kinds::default(),
             fuse: Fuse::new(config.fuse),
@@ -200,6 +204,7 @@ impl Core {
         self.disk.flush(now, out);
         self.report(now, out);
         if let Some(watch) = self.kinds.take_change() {
+            self.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
         let retry = [self.work.next_retry(), self.disk.next_retry()].into_iter().flatten().min();

@@ -365,10 +365,12 @@ impl Engine {
     }
 
     fn report(&mut self, target: TargetId, report: ReportedRequest) {
-        let accepted = report.accepted;
-        let former = self.summary.target(target).and_then(|known| known.accepted);
+        let told = |summary: &Summary| {
+            summary.target(target).map(|known| (known.accepted, known.applied, known.conditions.clone()))
+        };
+        let former = told(&self.summary);
         let taken = self.summary.take(target, report);
-        if accepted != former {
+        if told(&self.summary) != former {
             self.dirty_targets.insert(target);
         }
         for key in &taken.changed {

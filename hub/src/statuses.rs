@@ -291,9 +291,14 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
             "message": "no contact within its deadline that says its view of its cluster is in sync"}),
         Freshness::Unheard => json!({"type": "Ready", "status": "Unknown", "reason": "Unheard", "message": ""}),
     };
-    let problems = outline.problems.iter().map(
-        |problem| json!({"type": problem, "status": "True", "reason": problem, "message": "see the log of the hub"}),
-    );
+    let mut problems: BTreeMap<Reason, &str> = BTreeMap::new();
+    for told in engine.summary.target(target).into_iter().flat_map(|reports| &reports.conditions) {
+        problems.entry(told.reason).or_insert(&told.message);
+    }
+    problems.extend(outline.problems.iter().map(|problem| (*problem, "see the log of the hub")));
+    let problems = problems
+        .into_iter()
+        .map(|(problem, message)| json!({"type": problem, "status": "True", "reason": problem, "message": message}));
     status["conditions"] = std::iter::once(ready).chain(problems).collect();
     let name = outline.record.name.clone();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))

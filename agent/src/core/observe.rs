@@ -138,6 +138,7 @@ impl Core {
         if self.kinds.served(kind, served) {
             if served == Served::No {
                 self.unsee(kind, |_| true);
+                self.copies.listed(kind, &BTreeSet::new());
             }
             self.enqueue_kind(now, kind);
         }
@@ -167,6 +168,7 @@ impl Core {
         self.kinds.listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
         self.unsee(kind, |key| !listed.contains(key));
+        self.copies.listed(kind, &listed);
         for observed in objects {
             self.observed(now, observed);
         }
@@ -178,12 +180,14 @@ impl Core {
         if !self.kinds.is_needed(&key.kind) {
             return;
         }
-        let marked_ours = self
-            .me()
-            .zip(observed.mark.as_ref())
-            .is_some_and(|(me, mark)| mark.ownership(me.hub, me.target, &key) == Ownership::Ours);
-        // Copies and strangers that only carry our label are none of our business.
-        if !marked_ours && !self.objects.contains_key(&key) {
+        let ownership = self.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me.hub, me.target, &key));
+        if ownership == Some(Ownership::Copy) {
+            self.copies.found(&key, &observed.uid);
+        } else {
+            self.copies.cleared(&key);
+        }
+        // Copies and strangers that only carry our label are none of our business otherwise.
+        if ownership != Some(Ownership::Ours) && !self.objects.contains_key(&key) {
             return;
         }
         let news = self.see(&key, observed);
@@ -221,6 +225,7 @@ impl Core {
     }
 
     pub(super) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
+        self.copies.vanished(key, uid);
         let Some(object) = self.objects.get_mut(key) else { return };
         if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
             object.unsee();

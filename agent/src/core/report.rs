@@ -250,6 +250,7 @@ impl Core {
     fn facts(&self) -> Facts {
         let mut conditions = self.kinds.conditions();
         conditions.extend(self.session.conditions());
+        conditions.extend(self.copies.condition());
         if let Some(problem) = self.disk.problem() {
             let message = bounded(format!("the journal cannot be written: {problem}"));
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });

@@ -1,0 +1,63 @@
+//! Objects with a mark that was written for another place: somebody copied them. They are counted and told of, and never
+//! touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_common::wire::v1::TargetCondition;
+use tideline_common::{GroupKind, ObjectKey, Reason, Uid};
+
+/// Copies that are remembered, at some 300 bytes each. Beyond, one more or less tells nobody anything.
+const COPIES_MAX: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    found: BTreeMap<ObjectKey, Uid>,
+}
+
+impl Copies {
+    pub(super) fn found(&mut self, key: &ObjectKey, uid: &Uid) {
+        if self.found.len() < COPIES_MAX || self.found.contains_key(key) {
+            self.found.insert(key.clone(), uid.clone());
+        }
+    }
+
+    /// What is there is no copy.
+    pub(super) fn cleared(&mut self, key: &ObjectKey) {
+        self.found.remove(key);
+    }
+
+    pub(super) fn vanished(&mut self, key: &ObjectKey, uid: &Uid) {
+        if self.found.get(key) == Some(uid) {
+            self.found.remove(key);
+        }
+    }
+
+    /// Everything of a kind that is there was listed.
+    pub(super) fn listed(&mut self, kind: &GroupKind, listed: &BTreeSet<ObjectKey>) {
+        self.found.retain(|key, _| key.kind != *kind || listed.contains(key));
+    }
+
+    /// Only these kinds are watched from now on: of others nothing would tell that a copy is gone.
+    pub(super) fn watched(&mut self, kinds: &BTreeMap<GroupKind, Arc<str>>) {
+        self.found.retain(|key, _| kinds.contains_key(&key.kind));
+    }
+
+    pub(super) fn condition(&self) -> Option<TargetCondition> {
+        let (first, _) = self.found.first_key_value()?;
+        let others = match self.found.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        Some(TargetCondition {
+            reason: Reason::Copy,
+            count: self.found.len() as u64,
+            message: format!(
+                "{first}{others}: copied with the mark of another object, and left alone; take label and annotation off"
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+use super::*;
+
+fn key(kind: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(GroupKind::new("", kind), "shop", name)
+}
+
+fn uid(text: &str) -> Uid {
+    text.parse().expect("a UID")
+}
+
+fn told(copies: &Copies) -> Option<(u64, String)> {
+    copies.condition().map(|TargetCondition { reason, count, message }| {
+        assert_eq!(reason, Reason::Copy);
+        (count, message.split(": ").next().unwrap_or_default().to_owned())
+    })
+}
+
+#[test]
+fn copies_are_told_of_until_they_are_gone() {
+    let mut copies = Copies::default();
+    assert_eq!(told(&copies), None);
+    for (kind, name) in [("ConfigMap", "a"), ("ConfigMap", "b"), ("Secret", "c")] {
+        copies.found(&key(kind, name), &uid(name));
+    }
+    assert_eq!(told(&copies), Some((3, "ConfigMap shop/a and 2 more".to_owned())));
+
+    copies.vanished(&key("ConfigMap", "a"), &uid("another of that name"));
+    copies.cleared(&key("ConfigMap", "b"));
+    assert_eq!(told(&copies), Some((2, "ConfigMap shop/a and 1 more".to_owned())));
+    copies.listed(&GroupKind::new("", "ConfigMap"), &BTreeSet::new());
+    assert_eq!(told(&copies), Some((1, "Secret shop/c".to_owned())));
+    copies.watched(&BTreeMap::new());
+    assert_eq!(told(&copies), None);
+}
+
+#[test]
+fn any_number_of_copies_takes_a_bounded_room() {
+    let mut copies = Copies::default();
+    for n in 0..COPIES_MAX + 10 {
+        copies.found(&key("ConfigMap", &n.to_string()), &uid("a"));
+    }
+    assert_eq!(copies.found.len(), COPIES_MAX);
+}
