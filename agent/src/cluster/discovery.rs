@@ -25,7 +25,8 @@ pub(super) struct Resource {
     pub(super) version: Arc<str>,
     pub(super) plural: String,
     pub(super) namespaced: bool,
-    /// It has the subresource `status`.
+    /// Its objects may have a status: in the subresource of that name, or, where somebody's definition does without, in
+    /// the object itself.
     pub(super) status: bool,
 }
 
@@ -201,11 +202,16 @@ fn read_list(group: &Arc<str>, version: &Arc<str>, list: &APIResourceList) -> Gr
                 version: Arc::clone(version),
                 plural: resource.name.clone(),
                 namespaced: resource.namespaced,
-                status: list.resources.iter().any(|other| other.name == status),
+                status: is_custom(group) || list.resources.iter().any(|other| other.name == status),
             };
             (kind, Arc::new(served))
         })
         .collect()
+}
+
+/// Kubernetes' own groups have no dot, or are under its domain; those of definitions always have one.
+fn is_custom(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io")
 }
 
 fn root(group: &str, version: &str) -> String {
