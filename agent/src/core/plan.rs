@@ -125,7 +125,7 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
         Some(seen) => present(situation, policy, seen),
         None => match terminal {
             Some(Terminal::Finished) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::CreatedOnce) if policy.mode == ApplyMode::CreateOnly => Decision::Nothing(Settled::Terminal),
+            Some(Terminal::CreatedOnce) if is_made_once(entry, policy) => Decision::Nothing(Settled::Terminal),
             Some(Terminal::CreatedOnce | Terminal::Unknown) | None => absent(situation, policy),
         },
     };
@@ -141,7 +141,7 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
 fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     let Situation { entry, record, view, .. } = situation;
     match (record, view) {
-        (Some(record), _) if policy.mode == ApplyMode::CreateOnly && record.source == entry.source.uid => {
+        (Some(record), _) if is_made_once(entry, policy) && record.source == entry.source.uid => {
             Decision::Nothing(Settled::Terminal)
         }
         // While the view is not current nothing follows from not seeing it; it is written to where it was.
@@ -155,6 +155,11 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
         // A creation is safe without a look: where something is, it is refused and told what is there.
         (Some(_) | None, _) => Decision::Create,
     }
+}
+
+/// Whether it is not made again when it is gone. An implied namespace is: without it nothing in it could be.
+fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
+    policy.mode == ApplyMode::CreateOnly && !entry.implied
 }
 
 /// Something is in its place.

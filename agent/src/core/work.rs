@@ -569,7 +569,7 @@ impl Core {
 
     /// Remembers that a create-only object was created.
     pub(super) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
-        if policy.mode == tideline_common::ApplyMode::CreateOnly {
+        if policy.mode == tideline_common::ApplyMode::CreateOnly && !entry.implied {
             self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
         }
     }

@@ -186,6 +186,12 @@ fn what_changed_on_either_side_is_applied() {
                 case.body = Body::Missing;
             }),
             ("deleted", |case| case.seen = None),
+            ("an implied namespace, deleted", |case| {
+                case.entry.implied = true;
+                case.policy.mode = ApplyMode::CreateOnly;
+                case.terminal = Some(Terminal::CreatedOnce);
+                case.seen = None;
+            }),
             ("deleted and made again by somebody", |case| {
                 case.seen().uid = uid("u2");
                 case.seen().mark = None;
@@ -210,6 +216,7 @@ fn what_changed_on_either_side_is_applied() {
             its input, while the watch is lost         Apply u1 None Created
             its input, whose body is missing           Fail(BodyMissing)
             deleted                                    Create
+            an implied namespace, deleted              Create
             deleted and made again by somebody         Apply u2 Adopt Adopted
             adopted, and changed locally               Apply u1 None Adopted
             being deleted                              Wait(Finalizing)
