@@ -1,6 +1,60 @@
 use serde_json::Value;
 use tideline_common::ObjectKey;
 
+/// The accounts in kube-system that controller managers make for their controllers, with credentials for each. Nothing
+/// but their names tells them from those of add-ons (Kubernetes 1.35, the bootstrap policy of RBAC, and what is started
+/// without a role of its own).
+const CONTROLLER_ACCOUNTS: &[&str] = &[
+    "attachdetach-controller",
+    "bootstrap-signer",
+    "certificate-controller",
+    "clusterrole-aggregation-controller",
+    "controller-discovery",
+    "cronjob-controller",
+    "daemon-set-controller",
+    "deployment-controller",
+    "device-taint-eviction-controller",
+    "disruption-controller",
+    "endpoint-controller",
+    "endpointslice-controller",
+    "endpointslicemirroring-controller",
+    "ephemeral-volume-controller",
+    "expand-controller",
+    "generic-garbage-collector",
+    "horizontal-pod-autoscaler",
+    "job-controller",
+    "kube-apiserver-serving-clustertrustbundle-publisher",
+    "legacy-service-account-token-cleaner",
+    "metadata-informers",
+    "namespace-controller",
+    "node-controller",
+    "persistent-volume-binder",
+    "pod-garbage-collector",
+    "podcertificaterequestcleaner",
+    "pv-protection-controller",
+    "pvc-protection-controller",
+    "replicaset-controller",
+    "replication-controller",
+    "resource-claim-controller",
+    "resourcequota-controller",
+    "root-ca-cert-publisher",
+    "route-controller",
+    "selinux-warning-controller",
+    "service-account-controller",
+    "service-cidrs-controller",
+    "service-controller",
+    "shared-informers",
+    "statefulset-controller",
+    "storage-version-garbage-collector",
+    "storage-version-migrator-controller",
+    "token-cleaner",
+    "tokens-controller",
+    "ttl-after-finished-controller",
+    "ttl-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
+];
+
 /// Why an object is never placed, whatever selects it; none for one that may be.
 pub(super) fn never_placed(key: &ObjectKey, object: &Value) -> Option<&'static str> {
     own_kind(key).or_else(|| cluster_own(key)).or_else(|| bootstrap(key, object)).or_else(|| controlled(object))
@@ -23,6 +77,9 @@ fn cluster_own(key: &ObjectKey) -> Option<&'static str> {
         ("", "Endpoints") | ("discovery.k8s.io", "EndpointSlice") => Some("endpoints are the addresses of one cluster"),
         ("apiregistration.k8s.io", "APIService") => Some("a cluster's API server registers its own APIs"),
         ("internal.apiserver.k8s.io", _) => Some("it is an API server's own record"),
+        ("certificates.k8s.io", "CertificateSigningRequest" | "PodCertificateRequest") => {
+            Some("it asks one cluster for a certificate")
+        }
         ("networking.k8s.io", "IPAddress") => Some("addresses belong to one cluster"),
         ("networking.k8s.io", "ServiceCIDR") if name == "kubernetes" => Some("addresses belong to one cluster"),
         ("", "ConfigMap") if name == "kube-root-ca.crt" => Some("every cluster publishes its own CA"),
@@ -36,6 +93,9 @@ fn cluster_own(key: &ObjectKey) -> Option<&'static str> {
             Some("it is an API server's own record")
         }
         ("", "ServiceAccount") if name == "default" => Some("every namespace has its own default ServiceAccount"),
+        ("", "ServiceAccount") if namespace == "kube-system" && CONTROLLER_ACCOUNTS.binary_search(&name).is_ok() => {
+            Some("every cluster's controllers have their own accounts")
+        }
         ("", "Service") if (namespace, name) == ("default", "kubernetes") => Some("it is the API server itself"),
         ("", "Namespace") if name == "default" || name.starts_with("kube-") => Some("every cluster has its own"),
         _ => None,
@@ -48,7 +108,8 @@ fn bootstrap(key: &ObjectKey, object: &Value) -> Option<&'static str> {
     let metadata = |field: &str, key: &str| object.get("metadata")?.get(field)?.get(key)?.as_str();
     match (&*key.kind.group, &*key.kind.kind) {
         ("", "Secret") => {
-            let token = object.get("type").and_then(Value::as_str) == Some("kubernetes.io/service-account-token");
+            let kind = object.get("type").and_then(Value::as_str);
+            let token = matches!(kind, Some("kubernetes.io/service-account-token" | "bootstrap.kubernetes.io/token"));
             token.then_some("it is a token for one cluster")
         }
         ("rbac.authorization.k8s.io", _) => {
