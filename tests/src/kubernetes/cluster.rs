@@ -32,11 +32,18 @@ pub struct ClusterOptions {
     pub controller_manager: bool,
     /// Further arguments of kube-apiserver; a later one of the same name wins.
     pub apiserver_arguments: Vec<String>,
+    /// The same of kube-controller-manager.
+    pub controller_manager_arguments: Vec<String>,
 }
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        Self { name: "cluster".to_owned(), controller_manager: false, apiserver_arguments: Vec::new() }
+        Self {
+            name: "cluster".to_owned(),
+            controller_manager: false,
+            apiserver_arguments: Vec::new(),
+            controller_manager_arguments: Vec::new(),
+        }
     }
 }
 
@@ -231,7 +238,8 @@ impl Layout {
                 .arg(format!("--service-account-private-key-file={}", credentials.service_account_key.display()))
                 .args(["--leader-elect=false", "--secure-port=0"])
                 // The defaults (20, 30) would make the controllers, not what is under test, the slowest part.
-                .args(["--kube-api-qps=1000", "--kube-api-burst=2000"]);
+                .args(["--kube-api-qps=1000", "--kube-api-burst=2000"])
+                .args(&self.options.controller_manager_arguments);
         })
     }
 

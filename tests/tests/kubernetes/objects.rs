@@ -13,6 +13,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 pub(crate) const CONFIG: (&str, &str) = ("v1", "ConfigMap");
+pub(crate) const THING: (&str, &str) = ("test.example/v1", "Thing");
+pub(crate) const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+pub(crate) const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 pub(crate) const ROLLUP: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Rollup");
 
 fn resource(api_version: &str, kind: &str) -> ApiResource {
@@ -62,6 +65,36 @@ pub(crate) fn config(name: &str, value: &str) -> Value {
     })
 }
 
+/// Things are namespaced, and have a status without a subresource for it.
+pub(crate) fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.test.example"},
+        "spec": {
+            "group": "test.example", "scope": "Namespaced",
+            "names": {"kind": "Thing", "plural": "things"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {
+                        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    },
+                }},
+            }],
+        },
+    })
+}
+
+pub(crate) fn thing(name: &str) -> Value {
+    json!({
+        "apiVersion": "test.example/v1", "kind": "Thing",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "thing"}},
+        "spec": {"size": 1},
+    })
+}
+
 pub(crate) fn placement(name: &str, targets: &Value, app: &str, resources: &[(&str, &str)]) -> Value {
     let clauses: Vec<_> = resources
         .iter()
@@ -80,14 +113,29 @@ pub(crate) fn api_cluster(client: &Client, api_version: &str, kind: &str) -> Api
     api(client, api_version, kind, None)
 }
 
+/// Waits until a namespaced object is as `look` wants it.
 pub(crate) async fn shows(
     client: &Client,
-    (api_version, kind): (&str, &str),
+    kind: (&str, &str),
     name: &str,
     what: &str,
     look: impl Fn(&Value) -> bool,
 ) -> Result<()> {
-    let api = api(client, api_version, kind, Some("shop"));
+    seen(&api(client, kind.0, kind.1, Some("shop")), name, what, look).await
+}
+
+/// Waits until an object without a namespace is as `look` wants it.
+pub(crate) async fn shows_cluster(
+    client: &Client,
+    kind: (&str, &str),
+    name: &str,
+    what: &str,
+    look: impl Fn(&Value) -> bool,
+) -> Result<()> {
+    seen(&api_cluster(client, kind.0, kind.1), name, what, look).await
+}
+
+async fn seen(api: &Api<DynamicObject>, name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
     eventually_ok(SOON, what, async || {
         let object = serde_json::to_value(api.get(name).await?)?;
         ensure!(look(&object), "{object}");
@@ -96,8 +144,15 @@ pub(crate) async fn shows(
     .await
 }
 
-pub(crate) async fn gone(client: &Client, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
-    let api = api(client, api_version, kind, Some("shop"));
+pub(crate) async fn gone(client: &Client, kind: (&str, &str), name: &str) -> Result<()> {
+    absent(&api(client, kind.0, kind.1, Some("shop")), kind, name).await
+}
+
+pub(crate) async fn gone_cluster(client: &Client, kind: (&str, &str), name: &str) -> Result<()> {
+    absent(&api_cluster(client, kind.0, kind.1), kind, name).await
+}
+
+async fn absent(api: &Api<DynamicObject>, (_, kind): (&str, &str), name: &str) -> Result<()> {
     eventually_ok(SOON, &format!("{kind} {name} to be gone"), async || {
         ensure!(api.get_opt(name).await?.is_none(), "it is there");
         anyhow::Ok(())

@@ -1,138 +1,29 @@
 //! What placing means in the cases that go beyond the main job, each on a real cluster with a hub and an agent.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt};
-use serde_json::{Value, from_value, json};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
 use tideline_common::{
     Digest, GroupKind, HubId, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Origin, Prune, PruneAdopted, SourceRef,
     SpaceName, TargetId,
 };
-use tideline_tests::fleet::{Agent, Hub};
-use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
 use tideline_tests::{eventually_ok, require_kubernetes};
 use uuid::Uuid;
 
 use crate::objects::{
-    CONFIG, DEPLOYMENT, ROLLUP, SOON, api, api_cluster, apply, config, deployment, gone, placement, shows,
+    CONFIG, DEPLOYMENT, ROLLUP, SOON, THING, api, api_cluster, apply, config, definition, deployment, gone, shows,
+    thing,
 };
-
-const REPORT: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Report");
-const CONFIG_MAPS: &[(&str, &str)] = &[("", "configmaps")];
-
-/// A hub and the one cluster that it places to.
-struct Site {
-    space: Client,
-    local: Client,
-    _hub: Hub,
-    _cluster: Cluster,
-    agent: Agent,
-}
-
-impl Site {
-    async fn start(assets: &Assets) -> Result<Self> {
-        let options = ClusterOptions { name: "east".to_owned(), controller_manager: true, ..ClusterOptions::default() };
-        let (cluster, hub) = tokio::try_join!(Cluster::start(assets, options), Hub::start())?;
-        let agent = hub.agent("east", &[("tier", "shop")], cluster.kubeconfig_path(), None).await?;
-        let space = hub.client("default").await?;
-        apply(&space, namespace()).await?;
-        Ok(Self { space, local: cluster.client(), _hub: hub, _cluster: cluster, agent })
-    }
-
-    async fn place(&self, app: &str, resources: &[(&str, &str)], policy: Value) -> Result<()> {
-        apply(&self.space, placed(app, app, resources, &policy)).await
-    }
-
-    async fn displace(&self, name: &str) -> Result<()> {
-        let placements = api_cluster(&self.space, "tideline.dev/v1alpha1", "Placement");
-        placements.delete(name, &DeleteParams::default()).await?;
-        Ok(())
-    }
-
-    /// Places a ConfigMap of its own and waits for it: what the hub was told before has then reached the agent, too.
-    async fn pass_along(&self, witness: &str) -> Result<()> {
-        self.place(witness, CONFIG_MAPS, json!({})).await?;
-        apply(&self.space, config(witness, "1")).await?;
-        shows(&self.local, CONFIG, witness, "the witness", |_| true).await
-    }
-
-    /// Waits until a removal that is asked for now is done: of all that were asked for before, the settle time is over.
-    async fn settle(&self, witness: &str) -> Result<()> {
-        self.displace(witness).await?;
-        gone(&self.local, CONFIG, witness).await
-    }
-
-    async fn local(&self, kind: (&str, &str), name: &str) -> Result<DynamicObject> {
-        api(&self.local, kind.0, kind.1, Some("shop")).get(name).await.with_context(|| format!("{kind:?} {name}"))
-    }
-
-    /// Creates an object at the target, as somebody who does not apply.
-    async fn preexisting(&self, object: Value) -> Result<DynamicObject> {
-        let object: DynamicObject = from_value(object)?;
-        let params = PostParams { field_manager: Some("helper".to_owned()), ..PostParams::default() };
-        Ok(api(&self.local, "v1", "ConfigMap", Some("shop")).create(&params, &object).await?)
-    }
-
-    async fn reported(&self, object: &str, progress: &str, reason: Option<&str>) -> Result<()> {
-        let what = format!("a report {progress} {reason:?} of {object}");
-        shows(&self.space, REPORT, &format!("{object}.east"), &what, |report| {
-            report["progress"] == progress && report["reason"].as_str() == reason
-        })
-        .await
-    }
-}
-
-fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-}
-
-fn placed(name: &str, app: &str, resources: &[(&str, &str)], policy: &Value) -> Value {
-    let mut placement = placement(name, &json!({"matchLabels": {"tier": "shop"}}), app, resources);
-    for clause in placement["spec"]["objects"].as_array_mut().into_iter().flatten() {
-        clause["apply"] = policy.clone();
-    }
-    placement
-}
-
-fn mark_of(object: &DynamicObject) -> Result<Mark> {
-    Ok(Mark::decode(object.annotations().get(MARK_ANNOTATION).context("a mark")?)?)
-}
-
-fn value(object: &DynamicObject) -> &Value {
-    &object.data["data"]["value"]
-}
+use crate::site::{CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, placed, value};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definition_and_its_object_in_one_set_both_converge() -> Result<()> {
-    const THING: (&str, &str) = ("test.example/v1", "Thing");
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     let resources = [("apiextensions.k8s.io", "customresourcedefinitions"), ("test.example", "things")];
-    apply(
-        &site.space,
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "things.test.example", "labels": {"app": "thing"}},
-            "spec": {
-                "group": "test.example", "scope": "Namespaced",
-                "names": {"kind": "Thing", "plural": "things"},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-                    }},
-                }],
-            },
-        }),
-    )
-    .await?;
-    let thing = json!({
-        "apiVersion": "test.example/v1", "kind": "Thing",
-        "metadata": {"name": "one", "namespace": "shop", "labels": {"app": "thing"}},
-        "spec": {"size": 1},
-    });
-    eventually_ok(SOON, "the kind to be served", async || apply(&site.space, thing.clone()).await).await?;
+    apply(&site.space, of_app("thing", definition())).await?;
+    eventually_ok(SOON, "the kind to be served", async || apply(&site.space, thing("one")).await).await?;
     // Only now, so that both are new to the target at once.
     site.place("thing", &resources, json!({})).await?;
 
@@ -265,7 +156,7 @@ async fn one_object_in_the_way_or_refused_holds_up_no_other() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_source_or_placement_replaces_nothing_at_the_target() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::start(&assets).await?;
+    let site = Site::start(&assets).await?;
     site.place("web", CONFIG_MAPS, json!({})).await?;
     apply(&site.space, config("web", "1")).await?;
     shows(&site.local, CONFIG, "web", "the ConfigMap", |object| object["data"]["value"] == "1").await?;
@@ -279,12 +170,10 @@ async fn replaced_source_or_placement_replaces_nothing_at_the_target() -> Result
     let after = site.local(CONFIG, "web").await?;
     assert_eq!((after.uid(), after.resource_version()), (before.uid(), before.resource_version()));
 
-    // The source, while the agent is away: one that looks in between deletes, and creates anew.
-    site.agent.stop().await?;
+    // The source, under the agent's eyes.
+    let kubectl = assets.kubectl(&site.hub.kubeconfig())?.with_context("default");
+    kubectl.run_with_input(&["replace", "--force", "-f", "-"], &config("web", "2").to_string()).await?;
     let sources = api(&site.space, CONFIG.0, CONFIG.1, Some("shop"));
-    sources.delete("web", &DeleteParams::default()).await?;
-    apply(&site.space, config("web", "2")).await?;
-    site.agent.resume();
     let source = sources.get("web").await?.uid().context("a UID")?;
     assert_ne!(mark_of(&before)?.source_uid().as_str(), source);
     shows(&site.local, CONFIG, "web", "the new source", |object| object["data"]["value"] == "2").await?;
@@ -375,5 +264,37 @@ async fn what_need_not_be_written_is_not() -> Result<()> {
     let noted = limits.patch("limits", &PatchParams::default(), &Patch::Merge(note)).await?;
     site.settle("after").await?;
     assert_eq!(site.local(LIMITS, "limits").await?.resource_version(), noted.resource_version());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_without_a_subresource_comes_back_and_is_written_nowhere() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let resources = [("apiextensions.k8s.io", "customresourcedefinitions"), ("test.example", "things")];
+    apply(&site.space, of_app("thing", definition())).await?;
+    eventually_ok(SOON, "the kind to be served", async || apply(&site.space, thing("one")).await).await?;
+    site.place("thing", &resources, json!({})).await?;
+    site.reported("thing.test.example.one", "Applied", None).await?;
+    let sources = api(&site.space, THING.0, THING.1, Some("shop"));
+    let source = sources.get("one").await?;
+
+    // Its controller at the target writes the object itself, which is a new generation.
+    let status = json!({"size": 7, "conditions": [{"type": "Ready", "status": "False", "reason": "Resizing"}]});
+    site.edit(THING, "one", json!({"status": status})).await?;
+    shows(&site.space, REPORT, "thing.test.example.one.east", "the status", |report| report["status"] == status)
+        .await?;
+    let status = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "Resized"}]});
+    let said = site.edit(THING, "one", json!({"status": status})).await?;
+    shows(&site.space, ROLLUP, "thing.test.example.one", "it to be ready", |rollup| rollup["counts"]["ready"] == 1)
+        .await?;
+
+    // Neither the agent nor the hub answers that with a write.
+    site.pass_along("witness").await?;
+    site.settle("witness").await?;
+    assert_eq!(site.local(THING, "one").await?.resource_version(), said.resource_version());
+    let now = sources.get("one").await?;
+    assert!(now.data.get("status").is_none(), "{now:?}");
+    assert_eq!(now.resource_version(), source.resource_version());
     Ok(())
 }

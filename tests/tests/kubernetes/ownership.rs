@@ -1,0 +1,192 @@
+//! What happens to objects that leave, that are replaced, that hold things of others, or that somebody copied.
+
+use anyhow::{Result, ensure};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+use tideline_tests::{eventually_ok, require_kubernetes};
+
+use crate::objects::{
+    CONFIG, DEFINITION, NAMESPACE, ROLLUP, SOON, THING, api, api_cluster, apply, config, definition, gone,
+    gone_cluster, shows, shows_cluster, thing,
+};
+use crate::site::{CLUSTER_REPORT, CLUSTER_ROLLUP, CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, value};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    site.place("web", CONFIG_MAPS, json!({})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    site.reported("configmap.web", "Applied", None).await?;
+    let held = json!({"metadata": {"finalizers": ["test.example/hold"]}});
+    let before = site.edit(CONFIG, "web", held).await?;
+
+    // Somebody's finalizer holds it: it is said to be on its way, for as long as it is.
+    let sources = api(&site.space, CONFIG.0, CONFIG.1, Some("shop"));
+    sources.delete("web", &DeleteParams::default()).await?;
+    site.reported("configmap.web", "Deleting", Some("Finalizing")).await?;
+    shows(&site.space, ROLLUP, "configmap.web", "a removal under way", |rollup| {
+        rollup["counts"]["deleting"] == 1 && rollup["counts"]["expected"] == 0
+    })
+    .await?;
+    let leaving = site.local(CONFIG, "web").await?;
+    assert!(leaving.uid() == before.uid() && leaving.metadata.deletion_timestamp.is_some(), "{leaving:?}");
+
+    // Made anew meanwhile, it waits for its place, and is not taken by what was meant for the other.
+    apply(&site.space, config("web", "2")).await?;
+    site.reported("configmap.web", "Pending", Some("Finalizing")).await?;
+    site.edit(CONFIG, "web", json!({"metadata": {"finalizers": null}})).await?;
+    shows(&site.local, CONFIG, "web", "the new one", |object| object["data"]["value"] == "2").await?;
+    let after = site.local(CONFIG, "web").await?;
+    let source = sources.get("web").await?.uid().unwrap_or_default();
+    assert_eq!(mark_of(&after)?.source_uid().as_str(), source);
+    assert_ne!(after.uid(), before.uid());
+    site.reported("configmap.web", "Applied", None).await?;
+    shows(&site.space, ROLLUP, "configmap.web", "nothing leaving", |rollup| {
+        rollup["counts"]["deleting"] == 0 && rollup["counts"]["ready"] == 1
+    })
+    .await?;
+    site.pass_along("witness").await?;
+    site.settle("witness").await?;
+    assert_eq!(site.local(CONFIG, "web").await?.uid(), after.uid());
+
+    // A removal that nothing holds leaves no trace.
+    sources.delete("web", &DeleteParams::default()).await?;
+    gone(&site.local, CONFIG, "web").await?;
+    gone(&site.space, ROLLUP, "configmap.web").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_holds_things_of_others_stays_until_they_are_gone() -> Result<()> {
+    const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
+    const HELD: [(&str, &str); 2] = [
+        ("namespace.shop", "PersistentVolumeClaim shop/data"),
+        ("customresourcedefinition.apiextensions.k8s.io.things.test.example", "Thing.test.example default/theirs"),
+    ];
+    let assets = require_kubernetes!();
+    let mut site = Site::start(&assets).await?;
+    for object in [namespace(), definition()] {
+        apply(&site.space, of_app("base", object)).await?;
+    }
+    let resources = [("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")];
+    site.place("base", &resources, json!({})).await?;
+    for (object, _) in HELD {
+        applied_cluster(&site, object).await?;
+    }
+    let mut theirs = thing("theirs");
+    theirs["metadata"]["namespace"] = json!("default");
+    eventually_ok(SOON, "the kind to be served", async || apply(&site.local, theirs.clone()).await).await?;
+    apply(
+        &site.local,
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }),
+    )
+    .await?;
+
+    site.displace("base").await?;
+    held_for_others(&site, &HELD).await?;
+    // A hub that starts anew says the same.
+    site.hub.stop().await?;
+    site.resume_hub().await?;
+    held_for_others(&site, &HELD).await?;
+    for (kind, name) in [(NAMESPACE, "shop"), (DEFINITION, "things.test.example")] {
+        let object = api_cluster(&site.local, kind.0, kind.1).get(name).await?;
+        assert!(object.metadata.deletion_timestamp.is_none(), "{object:?}");
+    }
+
+    // When what they hold is gone, so are they.
+    site.delete_local(CLAIM, "data").await?;
+    api(&site.local, THING.0, THING.1, Some("default")).delete("theirs", &DeleteParams::default()).await?;
+    gone_cluster(&site.local, NAMESPACE, "shop").await?;
+    gone_cluster(&site.local, DEFINITION, "things.test.example").await?;
+    for (object, _) in HELD {
+        gone_cluster(&site.space, CLUSTER_ROLLUP, object).await?;
+        gone_cluster(&site.space, CLUSTER_REPORT, &format!("{object}.east")).await?;
+    }
+    Ok(())
+}
+
+async fn applied_cluster(site: &Site, object: &str) -> Result<()> {
+    let look = |report: &Value| report["progress"] == "Applied";
+    shows_cluster(&site.space, CLUSTER_REPORT, &format!("{object}.east"), "it to be applied", look).await
+}
+
+/// Waits until each is said to be held for what is in it, by report and rollup.
+async fn held_for_others(site: &Site, held: &[(&str, &str)]) -> Result<()> {
+    for (object, content) in held {
+        let says = |said: &Value| {
+            said["reason"] == "NotEmpty" && said["message"].as_str().is_some_and(|message| message.contains(content))
+        };
+        let report = format!("{object}.east");
+        shows_cluster(&site.space, CLUSTER_REPORT, &report, "a removal that is held", |report| {
+            report["progress"] == "DeletionHeld" && says(report)
+        })
+        .await?;
+        shows_cluster(&site.space, CLUSTER_ROLLUP, object, "a removal that is held", |rollup| {
+            rollup["counts"]["deleting"] == 1 && rollup["counts"]["expected"] == 0 && says(&rollup["worst"][0])
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copy_made_by_hand_is_reported_and_neither_deleted_nor_counted() -> Result<()> {
+    const TARGET: (&str, &str) = ("tideline.dev/v1alpha1", "SyncTarget");
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    site.place("web", CONFIG_MAPS, json!({})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    site.reported("configmap.web", "Applied", None).await?;
+    // So that there is something of the kind to look after all along.
+    site.pass_along("witness").await?;
+
+    // As with `get -o yaml`, another name, and `create`.
+    let mut copy = site.local(CONFIG, "web").await?;
+    copy.metadata.name = Some("copy".to_owned());
+    copy.metadata.uid = None;
+    copy.metadata.resource_version = None;
+    copy.metadata.managed_fields = None;
+    let copy = site.locals(CONFIG).create(&PostParams::default(), &copy).await?;
+    let copies = |target: &Value| {
+        let conditions = target["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == "Copy")
+    };
+    shows_cluster(&site.root, TARGET, "east", "the copy to be told of", |target| {
+        copies(target).is_some_and(|condition| {
+            condition["status"] == "True"
+                && condition["message"].as_str().is_some_and(|message| message.contains("ConfigMap shop/copy"))
+        })
+    })
+    .await?;
+
+    // Nor is it anything to take over.
+    apply(&site.space, config("copy", "2")).await?;
+    site.place("copy", CONFIG_MAPS, json!({"takeover": "Always"})).await?;
+    site.reported("configmap.copy", "Failed", Some("Copy")).await?;
+    site.displace("copy").await?;
+    gone(&site.space, REPORT, "configmap.copy.east").await?;
+
+    shows(&site.space, ROLLUP, "configmap.web", "one and no more", |rollup| {
+        let counts = &rollup["counts"];
+        counts["expected"] == 1 && counts["ready"] == 1 && counts["reported"] == 1
+    })
+    .await?;
+    site.displace("web").await?;
+    gone(&site.local, CONFIG, "web").await?;
+    let left = site.local(CONFIG, "copy").await?;
+    assert_eq!((left.uid(), left.resource_version()), (copy.uid(), copy.resource_version()));
+    assert_eq!(value(&left), "1");
+
+    site.delete_local(CONFIG, "copy").await?;
+    let targets = api_cluster(&site.root, TARGET.0, TARGET.1);
+    eventually_ok(SOON, "nothing to be told of", async || {
+        let target = serde_json::to_value(targets.get("east").await?)?;
+        ensure!(copies(&target).is_none(), "{target}");
+        anyhow::Ok(())
+    })
+    .await
+}

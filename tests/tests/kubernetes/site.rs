@@ -1,0 +1,159 @@
+//! A hub, one real cluster that it places to, and what the scenarios do with them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kube::Client;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, from_value, json};
+use tideline_common::{MARK_ANNOTATION, Mark};
+use tideline_tests::fleet::{Agent, Hub};
+use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
+use tideline_tests::{Relay, Scratch};
+
+use crate::objects::{CONFIG, api, api_cluster, apply, config, gone, placement, shows};
+
+pub(crate) const REPORT: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Report");
+pub(crate) const CLUSTER_ROLLUP: (&str, &str) = ("summary.tideline.dev/v1alpha1", "ClusterRollup");
+pub(crate) const CLUSTER_REPORT: (&str, &str) = ("summary.tideline.dev/v1alpha1", "ClusterReport");
+pub(crate) const CONFIG_MAPS: &[(&str, &str)] = &[("", "configmaps")];
+
+/// A hub and the one cluster that it places to, `east`, with its agent.
+pub(crate) struct Site {
+    pub(crate) root: Client,
+    pub(crate) space: Client,
+    pub(crate) local: Client,
+    pub(crate) hub: Hub,
+    pub(crate) agent: Agent,
+    /// Between the agent and its cluster.
+    pub(crate) wire: Relay,
+    _cluster: Cluster,
+    _kubeconfig: Scratch,
+}
+
+impl Site {
+    pub(crate) async fn start(assets: &Assets) -> Result<Self> {
+        let options = ClusterOptions { name: "east".to_owned(), controller_manager: true, ..ClusterOptions::default() };
+        let (cluster, hub) = tokio::try_join!(Cluster::start(assets, options), Hub::start())?;
+        let wire = Relay::start(cluster.address()).await?;
+        let dir = Scratch::new("east-kubeconfig")?;
+        let kubeconfig = dir.join("kubeconfig");
+        std::fs::write(&kubeconfig, through(&wire, cluster.kubeconfig_path())?)?;
+        let agent = hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?;
+        let (root, space) = (hub.client("root").await?, hub.client("default").await?);
+        apply(&space, namespace()).await?;
+        Ok(Self { root, space, local: cluster.client(), hub, agent, wire, _cluster: cluster, _kubeconfig: dir })
+    }
+
+    /// Begins another run of a hub that was stopped.
+    pub(crate) async fn resume_hub(&mut self) -> Result<()> {
+        self.hub.resume().await?;
+        (self.root, self.space) = (self.hub.client("root").await?, self.hub.client("default").await?);
+        Ok(())
+    }
+
+    pub(crate) async fn place(&self, app: &str, resources: &[(&str, &str)], policy: Value) -> Result<()> {
+        apply(&self.space, placed(app, app, resources, &policy)).await
+    }
+
+    pub(crate) async fn displace(&self, name: &str) -> Result<()> {
+        let placements = api_cluster(&self.space, "tideline.dev/v1alpha1", "Placement");
+        placements.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Gives the target another tier.
+    pub(crate) async fn retier(&self, tier: &str) -> Result<()> {
+        let targets = api_cluster(&self.root, "tideline.dev/v1alpha1", "SyncTarget");
+        let change = json!({"metadata": {"labels": {"tier": tier}}});
+        targets.patch("east", &PatchParams::default(), &Patch::Merge(change)).await?;
+        Ok(())
+    }
+
+    /// Places a ConfigMap of its own and waits for it: what the hub was told before has then reached the agent, too.
+    pub(crate) async fn pass_along(&self, witness: &str) -> Result<()> {
+        self.place(witness, CONFIG_MAPS, json!({})).await?;
+        apply(&self.space, config(witness, "1")).await?;
+        shows(&self.local, CONFIG, witness, "the witness", |_| true).await
+    }
+
+    /// Waits until a removal that is asked for now is done: of all that were asked for before, the settle time is over.
+    pub(crate) async fn settle(&self, witness: &str) -> Result<()> {
+        self.displace(witness).await?;
+        gone(&self.local, CONFIG, witness).await
+    }
+
+    pub(crate) fn locals(&self, kind: (&str, &str)) -> Api<DynamicObject> {
+        api(&self.local, kind.0, kind.1, Some("shop"))
+    }
+
+    pub(crate) async fn local(&self, kind: (&str, &str), name: &str) -> Result<DynamicObject> {
+        self.locals(kind).get(name).await.with_context(|| format!("{kind:?} {name}"))
+    }
+
+    pub(crate) async fn local_uid(&self, kind: (&str, &str), name: &str) -> Result<String> {
+        self.local(kind, name).await?.uid().context("a UID")
+    }
+
+    /// Changes an object at the target, as somebody who does not apply.
+    pub(crate) async fn edit(&self, kind: (&str, &str), name: &str, change: Value) -> Result<DynamicObject> {
+        let params = PatchParams { field_manager: Some("helper".to_owned()), ..PatchParams::default() };
+        let edited = self.locals(kind).patch(name, &params, &Patch::Merge(change)).await;
+        edited.with_context(|| format!("{kind:?} {name}"))
+    }
+
+    pub(crate) async fn delete_local(&self, kind: (&str, &str), name: &str) -> Result<()> {
+        self.locals(kind).delete(name, &DeleteParams::default()).await.with_context(|| format!("{kind:?} {name}"))?;
+        Ok(())
+    }
+
+    /// Creates an object at the target, as somebody who does not apply.
+    pub(crate) async fn preexisting(&self, object: Value) -> Result<DynamicObject> {
+        let object: DynamicObject = from_value(object)?;
+        let params = PostParams { field_manager: Some("helper".to_owned()), ..PostParams::default() };
+        Ok(self.locals(CONFIG).create(&params, &object).await?)
+    }
+
+    pub(crate) async fn reported(&self, object: &str, progress: &str, reason: Option<&str>) -> Result<()> {
+        let what = format!("a report {progress} {reason:?} of {object}");
+        shows(&self.space, REPORT, &format!("{object}.east"), &what, |report| {
+            report["progress"] == progress && report["reason"].as_str() == reason
+        })
+        .await
+    }
+}
+
+/// The kubeconfig with the address of the wire in it.
+fn through(wire: &Relay, kubeconfig: &Path) -> Result<String> {
+    let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(kubeconfig)?)?;
+    kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", wire.address()));
+    Ok(kubeconfig.to_string())
+}
+
+pub(crate) fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+}
+
+/// A Placement to the target, with one policy.
+pub(crate) fn placed(name: &str, app: &str, resources: &[(&str, &str)], policy: &Value) -> Value {
+    let mut placement = placement(name, &json!({"matchLabels": {"tier": "shop"}}), app, resources);
+    for clause in placement["spec"]["objects"].as_array_mut().into_iter().flatten() {
+        clause["apply"] = policy.clone();
+    }
+    placement
+}
+
+/// The object, with another label `app`.
+pub(crate) fn of_app(app: &str, mut object: Value) -> Value {
+    object["metadata"]["labels"]["app"] = json!(app);
+    object
+}
+
+pub(crate) fn mark_of(object: &DynamicObject) -> Result<Mark> {
+    Ok(Mark::decode(object.annotations().get(MARK_ANNOTATION).context("a mark")?)?)
+}
+
+pub(crate) fn value(object: &DynamicObject) -> &Value {
+    &object.data["data"]["value"]
+}
