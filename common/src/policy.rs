@@ -122,10 +122,56 @@ pub struct FieldPolicy {
     pub mode: FieldMode,
 }
 
+/// What an object gets at its target besides what its source has. Where that has something of one name, that stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Additions {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Additions {
+    pub fn is_empty(&self) -> bool {
+        let Self { labels, annotations } = self;
+        labels.is_empty() && annotations.is_empty()
+    }
+
+    /// All that either adds; of two values for one name the first in order.
+    fn merge(&self, other: &Self) -> Self {
+        let both = |ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>| {
+            let mut both = ours.clone();
+            for (name, value) in theirs {
+                both.entry(name.clone())
+                    .and_modify(|known| {
+                        if value < known {
+                            known.clone_from(value);
+                        }
+                    })
+                    .or_insert_with(|| value.clone());
+            }
+            both
+        };
+        Self { labels: both(&self.labels, &other.labels), annotations: both(&self.annotations, &other.annotations) }
+    }
+
+    fn hash(&self, hasher: &mut Hasher) {
+        let Self { labels, annotations } = self;
+        for (what, map) in [("label", labels), ("annotation", annotations)] {
+            for (name, value) in map {
+                hasher.field(what.as_bytes()).field(name.as_bytes()).field(value.as_bytes());
+            }
+        }
+    }
+}
+
 /// How an assigned object is kept at its target. Merged from every Placement that assigns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApplyPolicy {
+    #[serde(skip_serializing_if = "Additions::is_empty")]
+    pub additions: Additions,
     pub mode: ApplyMode,
     pub conflicts: ConflictPolicy,
     pub takeover: Takeover,
@@ -149,6 +195,7 @@ impl ApplyPolicy {
             fields.entry(&field.path).and_modify(|mode| *mode = (*mode).min(field.mode)).or_insert(field.mode);
         }
         Self {
+            additions: self.additions.merge(&other.additions),
             mode: self.mode.min(other.mode),
             conflicts: self.conflicts.min(other.conflicts),
             takeover: self.takeover.min(other.takeover),
@@ -162,7 +209,7 @@ impl ApplyPolicy {
 
     /// What names this policy in entries and indexes.
     pub fn digest(&self) -> Digest {
-        let Self { mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = self;
+        let Self { additions, mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = self;
         let mut hasher = Hasher::new("tideline/policy/v1");
         for text in [
             mode.as_str(),
@@ -178,6 +225,7 @@ impl ApplyPolicy {
         for FieldPolicy { path, mode } in fields {
             hasher.field(path.as_bytes()).field(mode.as_str().as_bytes());
         }
+        additions.hash(&mut hasher);
         hasher.finish()
     }
 }

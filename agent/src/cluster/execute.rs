@@ -152,9 +152,10 @@ impl Executor {
         Ok(Target { executor: self, resource, key, path, impersonate })
     }
 
-    fn rendered(&self, entry: &Entry, mark: &Mark) -> Result<Value, Failure> {
+    fn rendered(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<Value, Failure> {
         let text = self.bodies.body(entry.input).map_err(|why| Failure::new(Reason::BodyMissing, why))?;
-        render::render(&text, entry, mark).map_err(|error| Failure::new(Reason::Undecodable, error.to_string()))
+        render::render(&text, entry, &policy.additions, mark)
+            .map_err(|error| Failure::new(Reason::Undecodable, error.to_string()))
     }
 
     async fn create(
@@ -165,7 +166,7 @@ impl Executor {
         mark: &Mark,
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
-        let mut object = self.rendered(entry, mark)?;
+        let mut object = self.rendered(entry, policy, mark)?;
         // Whoever scales it once it is there, it begins as its source says.
         let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
         if !exempt.is_empty() {
@@ -197,7 +198,7 @@ impl Executor {
         takeover: ApplyTakeover,
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
-        let mut object = self.rendered(entry, mark)?;
+        let mut object = self.rendered(entry, policy, mark)?;
         let scaled = self.scaled(&entry.key, policy, &object).await?;
         let exempt = Exempt::new(policy, &object, scaled)?;
         if takeover == ApplyTakeover::Posted || !exempt.is_empty() {

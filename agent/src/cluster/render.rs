@@ -1,7 +1,7 @@
 //! From a body of the journal to the object that is sent.
 
 use serde_json::{Map, Value, json};
-use tideline_common::{Entry, MARK_ANNOTATION, MARK_LABEL, Mark, Uid};
+use tideline_common::{Additions, Entry, MARK_ANNOTATION, MARK_LABEL, Mark, Uid};
 
 /// What the API server sets; a source has none of it, and an apply with it would be refused or mean something else.
 const SERVER_SET: [&str; 6] =
@@ -15,14 +15,19 @@ pub(super) enum Error {
     Other { found: String, expected: String },
 }
 
-/// Reads a body and puts the mark on it. A body that is not of the entry's very object is refused: what is written where is
+/// Reads a body and puts on it what its policy adds, and the mark. A body that is not of the entry's very object is refused: what is written where is
 /// for the entry alone to say.
-pub(super) fn render(text: &str, entry: &Entry, mark: &Mark) -> Result<Value, Error> {
+pub(super) fn render(text: &str, entry: &Entry, additions: &Additions, mark: &Mark) -> Result<Value, Error> {
     let mut object: Value = serde_json::from_str(text).map_err(|error| Error::Decode(error.to_string()))?;
     check_identity(&object, entry)?;
     let metadata = child(&mut object, "metadata")?;
     for field in SERVER_SET {
         metadata.remove(field);
+    }
+    for (field, added) in [("labels", &additions.labels), ("annotations", &additions.annotations)] {
+        for (name, value) in added {
+            map_of(metadata, field)?.entry(name.clone()).or_insert_with(|| Value::String(value.clone()));
+        }
     }
     put_mark(metadata, mark)?;
     Ok(object)
@@ -45,18 +50,18 @@ pub(super) fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result
 }
 
 fn put_mark(metadata: &mut Map<String, Value>, mark: &Mark) -> Result<(), Error> {
-    let mut put = |map: &str, key: &str, value: String| -> Result<(), Error> {
-        let map = metadata.entry(map.to_owned()).or_insert_with(|| json!({}));
-        if map.is_null() {
-            *map = json!({});
-        }
-        let map =
-            map.as_object_mut().ok_or_else(|| Error::Decode("its labels or annotations are no map".to_owned()))?;
-        map.insert(key.to_owned(), Value::String(value));
-        Ok(())
-    };
-    put("labels", MARK_LABEL, mark.target.to_string())?;
-    put("annotations", MARK_ANNOTATION, mark.encode())
+    map_of(metadata, "labels")?.insert(MARK_LABEL.to_owned(), Value::String(mark.target.to_string()));
+    map_of(metadata, "annotations")?.insert(MARK_ANNOTATION.to_owned(), Value::String(mark.encode()));
+    Ok(())
+}
+
+/// Labels or annotations, which may be absent or null.
+fn map_of<'a>(metadata: &'a mut Map<String, Value>, field: &str) -> Result<&'a mut Map<String, Value>, Error> {
+    let map = metadata.entry(field.to_owned()).or_insert_with(|| json!({}));
+    if map.is_null() {
+        *map = json!({});
+    }
+    map.as_object_mut().ok_or_else(|| Error::Decode(format!("its {field} are no map")))
 }
 
 /// Makes an apply hold for one object only: a server-side apply with a UID never creates.

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::{
-    ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune, PruneAdopted, Recreate,
-    Takeover,
+    Additions, ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune, PruneAdopted,
+    Recreate, Takeover,
 };
 
 fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
@@ -12,7 +12,10 @@ fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strate
 fn policy() -> impl Strategy<Value = ApplyPolicy> {
     let fields = prop::collection::btree_map("/spec/[a-c]", one_of(FieldMode::ALL), 0..3)
         .prop_map(|fields| fields.into_iter().map(|(path, mode)| FieldPolicy { path, mode }).collect::<Vec<_>>());
+    let names = || prop::collection::btree_map("[a-c]", "[a-c]", 0..3);
+    let additions = (names(), names()).prop_map(|(labels, annotations)| Additions { labels, annotations });
     (
+        additions,
         one_of(ApplyMode::ALL),
         one_of(ConflictPolicy::ALL),
         one_of(Takeover::ALL),
@@ -22,15 +25,8 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
         one_of(DriftPolicy::ALL),
         fields,
     )
-        .prop_map(|(mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields)| ApplyPolicy {
-            mode,
-            conflicts,
-            takeover,
-            recreate,
-            prune,
-            prune_adopted,
-            drift,
-            fields,
+        .prop_map(|(additions, mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields)| {
+            ApplyPolicy { additions, mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields }
         })
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -46,6 +48,22 @@ pub struct PlacementSpec {
     pub objects: Vec<ObjectClause>,
     /// In which order.
     pub ordering: Ordering,
+    /// What the objects get at their targets besides what they have here.
+    pub additions: Additions,
+}
+
+/// Labels and annotations that objects get at their targets. Where an object has one of that name, its own stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Additions {
+    /// Labels by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Selects objects that meet all of its criteria, and says how they are kept.
@@ -273,6 +291,12 @@ macro_rules! to_wire {
     };
 }
 
+impl From<Additions> for common::Additions {
+    fn from(Additions { labels, annotations }: Additions) -> Self {
+        Self { labels, annotations }
+    }
+}
+
 to_wire!(ApplyMode { Continuous, CreateOnly });
 to_wire!(ConflictPolicy { Force, Report });
 to_wire!(Takeover { Never, IfUnmanaged, Always });
@@ -286,6 +310,8 @@ impl From<ApplyPolicy> for common::ApplyPolicy {
     fn from(policy: ApplyPolicy) -> Self {
         let ApplyPolicy { mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = policy;
         let unordered = Self {
+            // It is the Placement as a whole that has some.
+            additions: common::Additions::default(),
             mode: mode.into(),
             conflicts: conflicts.into(),
             takeover: takeover.into(),

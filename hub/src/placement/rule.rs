@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use tideline_api::{Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError};
-use tideline_common::{ApplyPolicy, FieldPath, FieldPathError, GroupKind, Impersonation, ObjectKey};
+use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, GroupKind, Impersonation, ObjectKey};
 
 use super::GroupResource;
 use crate::clean::Labels;
@@ -52,6 +52,8 @@ pub enum RuleError {
     ClauseSelector { clause: usize, field: &'static str, nth: usize, source: SelectorError },
     #[error("spec.objects[{clause}].apply.fields: {path:?} is not the path of a field")]
     Field { clause: usize, path: String, source: FieldPathError },
+    #[error("spec.additions: {0} is for the agent alone to set")]
+    Reserved(String),
     #[error("spec.allow.kinds is not a list of kinds")]
     Kinds(#[from] KindPatternError),
 }
@@ -67,6 +69,15 @@ pub(super) struct Candidate<'a> {
 }
 
 type LabelSelector = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// What is ours to say on a local object is no Placement's.
+fn checked_additions(additions: Additions) -> Result<Additions, RuleError> {
+    let is_ours = |name: &&String| name.split_once('/').is_some_and(|(domain, _)| domain == "tideline.dev");
+    match additions.labels.keys().chain(additions.annotations.keys()).find(is_ours) {
+        Some(name) => Err(RuleError::Reserved(name.clone())),
+        None => Ok(additions),
+    }
+}
 
 fn selectors(from: &[LabelSelector]) -> Result<Vec<Selector>, (usize, SelectorError)> {
     let checked = |(nth, selector)| Selector::try_from(selector).map_err(|error| (nth, error));
@@ -89,9 +100,14 @@ impl TryFrom<&PlacementSpec> for PlacementRule {
     type Error = RuleError;
 
     fn try_from(spec: &PlacementSpec) -> Result<Self, RuleError> {
-        let PlacementSpec { locations, targets, number_of_targets, objects, ordering: _ } = spec;
+        let PlacementSpec { locations, targets, number_of_targets, objects, ordering: _, additions } = spec;
+        let additions = checked_additions(additions.clone().into())?;
         Ok(Self {
-            objects: objects.iter().enumerate().map(Clause::read).collect::<Result<_, _>>()?,
+            objects: objects
+                .iter()
+                .enumerate()
+                .map(|(nth, clause)| Clause::read(nth, clause, &additions))
+                .collect::<Result<_, _>>()?,
             reach: reach(locations, targets, ["spec.locations", "spec.targets"])?,
             number_of_targets: *number_of_targets,
         })
@@ -122,7 +138,7 @@ impl SpaceRule {
 }
 
 impl Clause {
-    fn read((nth, clause): (usize, &ObjectClause)) -> Result<Self, RuleError> {
+    fn read(nth: usize, clause: &ObjectClause, additions: &Additions) -> Result<Self, RuleError> {
         let ObjectClause {
             api_group,
             resources,
@@ -149,7 +165,7 @@ impl Clause {
             namespace_selectors: selectors(namespace_selectors).map_err(invalid("namespaceSelectors"))?,
             object_selectors: selectors(object_selectors).map_err(invalid("objectSelectors"))?,
             names: names.iter().cloned().collect(),
-            policy: apply.clone().into(),
+            policy: ApplyPolicy { additions: additions.clone(), ..apply.clone().into() },
         })
     }
 
@@ -174,3 +190,6 @@ impl PlacementRule {
         selecting.map(|clause| clause.policy.clone()).reduce(|all, one| all.merge(&one))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -400,6 +400,7 @@ impl Space {
 pub(super) fn implied_policy() -> ApplyPolicy {
     use tideline_common::{ApplyMode, ConflictPolicy, DriftPolicy, Prune, PruneAdopted, Recreate, Takeover};
     ApplyPolicy {
+        additions: tideline_common::Additions::default(),
         mode: ApplyMode::CreateOnly,
         conflicts: ConflictPolicy::Report,
         takeover: Takeover::Never,

@@ -7,6 +7,7 @@ mod objects;
 mod offline;
 mod ownership;
 mod placing;
+mod policies;
 mod refusals;
 mod scenarios;
 mod site;

@@ -13,7 +13,7 @@ use tideline_tests::{eventually_ok, require_kubernetes};
 use tokio::task::AbortHandle;
 
 use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, apply, config, deployment, gone, shows};
-use crate::site::{CONFIG_MAPS, REPORT, Site, namespace, value};
+use crate::site::{CONFIG_MAPS, REPORT, Site, namespace, placed, value};
 
 const DEPLOYMENTS: &[(&str, &str)] = &[("apps", "deployments")];
 const SET: (&str, &str) = ("apps/v1", "StatefulSet");
@@ -165,6 +165,22 @@ async fn what_the_source_drops_is_gone_however_it_came() -> Result<()> {
         apply(&site.space, config(name, "3")).await?;
         shows(&site.local, CONFIG, name, "the rest alone", |it| it["data"] == json!({"value": "3"})).await?;
     }
+
+    // So is what a Placement adds, and does no more.
+    let mut placement = placed("applied", "applied", CONFIG_MAPS, &json!({}));
+    placement["spec"]["additions"] =
+        json!({"labels": {"team": "retail", "app": "other"}, "annotations": {"note": "added"}});
+    apply(&site.space, placement).await?;
+    shows(&site.local, CONFIG, "applied", "what the Placement adds", |it| {
+        let (labels, annotations) = (&it["metadata"]["labels"], &it["metadata"]["annotations"]);
+        labels["team"] == "retail" && labels["app"] == "applied" && annotations["note"] == "added"
+    })
+    .await?;
+    site.place("applied", CONFIG_MAPS, json!({"conflicts": "Report"})).await?;
+    shows(&site.local, CONFIG, "applied", "nothing added", |it| {
+        it["metadata"]["labels"].get("team").is_none() && it["metadata"]["annotations"].get("note").is_none()
+    })
+    .await?;
     Ok(())
 }
 

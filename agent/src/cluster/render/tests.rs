@@ -58,7 +58,7 @@ fn body(metadata: &Value) -> String {
 fn the_mark_is_put_beside_what_is_there() -> Result<(), Error> {
     let text = body(&json!({"name": "web", "namespace": "shop", "labels": {"app": "web"}, "annotations": null,
         "uid": "x", "resourceVersion": "7", "managedFields": []}));
-    let object = render(&text, &entry(), &mark())?;
+    let object = render(&text, &entry(), &Additions::default(), &mark())?;
     assert_eq!(
         object["metadata"],
         json!({
@@ -75,17 +75,20 @@ fn the_mark_is_put_beside_what_is_there() -> Result<(), Error> {
 #[test]
 fn a_body_of_another_object_is_refused() {
     for metadata in [json!({"name": "other", "namespace": "shop"}), json!({"name": "web"}), json!([])] {
-        assert!(matches!(render(&body(&metadata), &entry(), &mark()), Err(Error::Other { .. })), "{metadata}");
+        assert!(
+            matches!(render(&body(&metadata), &entry(), &Additions::default(), &mark()), Err(Error::Other { .. })),
+            "{metadata}"
+        );
     }
-    assert!(matches!(render("{", &entry(), &mark()), Err(Error::Decode(_))));
+    assert!(matches!(render("{", &entry(), &Additions::default(), &mark()), Err(Error::Decode(_))));
     let labels = body(&json!({"name": "web", "namespace": "shop", "labels": 3}));
-    assert!(matches!(render(&labels, &entry(), &mark()), Err(Error::Decode(_))));
+    assert!(matches!(render(&labels, &entry(), &Additions::default(), &mark()), Err(Error::Decode(_))));
 }
 
 #[test]
 fn no_policy_takes_away_what_an_object_is_and_whose() -> Result<(), Error> {
     let text = body(&json!({"name": "web", "namespace": "shop", "labels": {"app": "web"}}));
-    let whole = render(&text, &entry(), &mark())?;
+    let whole = render(&text, &entry(), &Additions::default(), &mark())?;
     let mut left = whole.clone();
     left["metadata"]["labels"] = json!({"app": "web"});
     left["metadata"]["annotations"] = Value::Null;
@@ -96,5 +99,18 @@ fn no_policy_takes_away_what_an_object_is_and_whose() -> Result<(), Error> {
     complete(&mut left, &entry(), &mark())?;
     left["metadata"]["labels"]["app"] = json!("web");
     assert_eq!(left, whole);
+    Ok(())
+}
+
+#[test]
+fn what_a_placement_adds_gives_way_to_what_the_source_has() -> Result<(), Error> {
+    let text = body(&json!({"name": "web", "namespace": "shop", "labels": {"team": "source"}}));
+    let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let additions =
+        Additions { labels: pairs(&[("team", "added"), ("tier", "added")]), annotations: pairs(&[("note", "added")]) };
+    let object = render(&text, &entry(), &additions, &mark())?;
+    let label = |name: &str| object["metadata"]["labels"][name].clone();
+    assert_eq!((label("team"), label("tier")), (json!("source"), json!("added")));
+    assert_eq!(object["metadata"]["annotations"]["note"], "added");
     Ok(())
 }

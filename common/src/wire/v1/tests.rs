@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::{ApplyPolicy, EntryState, GroupKind, SourceRef};
+use crate::{Additions, ApplyPolicy, EntryState, FieldMode, FieldPolicy, GroupKind, SourceRef};
 
 /// Writing gives the golden file, and reading the golden file gives the message.
 fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
@@ -117,6 +117,17 @@ fn desired_is_stable() {
             next: Some(key("web")),
         }),
     );
+}
+
+#[test]
+fn policies_are_stable() {
+    let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into();
+    let policy = ApplyPolicy {
+        additions: Additions { labels: pair("team", "shop"), annotations: pair("cost/centre", "42") },
+        fields: vec![FieldPolicy { path: "/spec/replicas".to_owned(), mode: FieldMode::Initial }],
+        ..ApplyPolicy::default()
+    };
+    golden("policy-additions", &policy);
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn example() -> serde_json::Value {
                     "collectors": ["by-region"], "associated": ["replicasets", "pods"]
                 }
             }],
+            "additions": {"labels": {"team": "shop"}, "annotations": {"cost/centre": "42"}},
             "ordering": {"readinessGate": false}
         }
     })
@@ -65,6 +66,7 @@ fn every_value_reaches_the_wire_under_its_own_name() {
     });
     let wire = common::ApplyPolicy::from(serde_json::from_value::<ApplyPolicy>(policy).unwrap());
     let expected = common::ApplyPolicy {
+        additions: common::Additions::default(),
         mode: common::ApplyMode::CreateOnly,
         conflicts: common::ConflictPolicy::Report,
         takeover: common::Takeover::Always,

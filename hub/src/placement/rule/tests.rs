@@ -1,0 +1,41 @@
+use std::error::Error as _;
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use tideline_api::Placement;
+
+use super::*;
+
+fn read(spec: &Value) -> Result<PlacementRule, RuleError> {
+    let object =
+        json!({"apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "p"}, "spec": spec});
+    let placement: Placement = tideline_api::decode(object).expect("a Placement");
+    PlacementRule::try_from(&placement.spec)
+}
+
+fn refused(spec: &Value, expected: &Expect) {
+    let error = read(spec).expect_err("it is refused");
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    expected.assert_eq(&format!("{error}{cause}"));
+}
+
+#[test]
+fn a_rule_that_cannot_hold_is_refused_with_its_place() {
+    refused(
+        &json!({"objects": [{}, {"apply": {"fields": [{"path": "$.spec[", "mode": "Initial"}]}}]}),
+        &expect![[
+            r#"spec.objects[1].apply.fields: "$.spec[" is not the path of a field: byte 7: expected a quoted name, an index, * or a filter"#
+        ]],
+    );
+    refused(
+        &json!({"additions": {"labels": {"tideline.dev/agent": "me"}}}),
+        &expect!["spec.additions: tideline.dev/agent is for the agent alone to set"],
+    );
+}
+
+#[test]
+fn what_a_placement_adds_is_part_of_every_clauses_policy() {
+    let rule = read(&json!({"additions": {"labels": {"team": "a"}}, "objects": [{}, {"apply": {"prune": "Orphan"}}]}));
+    let clauses = rule.expect("it is a rule").objects;
+    assert!(clauses.iter().all(|clause| clause.policy.additions.labels["team"] == "a"), "{clauses:?}");
+}
