@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
-use tideline_tests::{eventually_ok, require_kubernetes};
+use tideline_tests::{Condition, eventually_ok, require_kubernetes};
 
 use crate::objects::{
     CONFIG, DEFINITION, NAMESPACE, ROLLUP, SOON, THING, api, api_cluster, apply, config, definition, gone,
@@ -55,6 +55,42 @@ async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> R
     sources.delete("web", &DeleteParams::default()).await?;
     gone(&site.local, CONFIG, "web").await?;
     gone(&site.space, ROLLUP, "configmap.web").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_anew_while_the_deletion_is_on_its_way_survives_it() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    site.place("web", CONFIG_MAPS, json!({})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    site.reported("configmap.web", "Applied", None).await?;
+    let before = site.local_uid(CONFIG, "web").await?;
+
+    site.wire.set(Condition::Stalled);
+    let sources = api(&site.space, CONFIG.0, CONFIG.1, Some("shop"));
+    sources.delete("web", &DeleteParams::default()).await?;
+    // Only the agent knows of the health: it has sent the deletion, and its API server has not heard it.
+    shows(&site.space, REPORT, "configmap.web.east", "the deletion to be on its way", |report| {
+        report["progress"] == "Deleting" && report["health"] == "Ready"
+    })
+    .await?;
+    assert_eq!(site.local_uid(CONFIG, "web").await?, before);
+    apply(&site.space, config("web", "2")).await?;
+    shows(&site.space, ROLLUP, "configmap.web", "the new one to be expected", |rollup| {
+        rollup["counts"]["expected"] == 1
+    })
+    .await?;
+    site.wire.resume();
+
+    shows(&site.local, CONFIG, "web", "the new one", |object| object["data"]["value"] == "2").await?;
+    site.reported("configmap.web", "Applied", None).await?;
+    let after = site.local(CONFIG, "web").await?;
+    let source = sources.get("web").await?.uid().unwrap_or_default();
+    assert_eq!(mark_of(&after)?.source_uid().as_str(), source);
+    site.pass_along("witness").await?;
+    site.settle("witness").await?;
+    assert_eq!(site.local(CONFIG, "web").await?.uid(), after.uid());
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,7 +202,7 @@ async fn copy_made_by_hand_is_reported_and_neither_deleted_nor_counted() -> Resu
     // Nor is it anything to take over.
     apply(&site.space, config("copy", "2")).await?;
     site.place("copy", CONFIG_MAPS, json!({"takeover": "Always"})).await?;
-    site.reported("configmap.copy", "Failed", Some("Copy")).await?;
+    site.reported("configmap.copy", "Withheld", Some("Copy")).await?;
     site.displace("copy").await?;
     gone(&site.space, REPORT, "configmap.copy.east").await?;
 
