@@ -101,8 +101,9 @@ impl Namespace {
     }
 }
 
+/// In the oldest version, which every API server serves and which says all that is asked here.
 async fn list(client: &Client, namespace: &str) -> Result<BTreeSet<(GroupKind, String)>, Failure> {
-    let path = format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers?limit={PAGE}");
+    let path = format!("/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers?limit={PAGE}");
     let mut workloads = BTreeSet::new();
     let mut uri = path.clone();
     loop {
@@ -121,3 +122,6 @@ async fn list(client: &Client, namespace: &str) -> Result<BTreeSet<(GroupKind, S
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

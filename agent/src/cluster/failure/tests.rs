@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use kube::core::Status;
 use serde_json::{Value, json};
-use tideline_common::Reason;
+use tideline_common::{Reason, Recreate};
 
-use super::{Refused, classify};
+use super::{Failure, Refused, classify};
 use crate::core::FieldConflict;
 
 fn status(value: Value) -> Status {
@@ -124,4 +124,15 @@ fn a_field_conflict_names_manager_and_field_and_is_not_stale() {
 fn messages_are_cut_between_characters() {
     let message = classify(500, &status(json!({"message": "é".repeat(2000)})), None).message;
     assert!(message.len() <= 1024 && message.len() > 1020, "{}", message.len());
+}
+
+#[test]
+fn what_cannot_be_changed_says_what_to_set() {
+    let failure = Failure::new(Reason::Immutable, "spec.selector: field is immutable");
+    let advised = failure.clone().with_advice(Recreate::Never).message;
+    assert!(advised.contains("apply.recreate to OnImmutable") && advised.ends_with("field is immutable"), "{advised}");
+    let refused = failure.with_advice(Recreate::OnImmutable).message;
+    assert!(refused.contains("never deleted for that") && refused.ends_with("field is immutable"), "{refused}");
+    let other = Failure::invalid("no");
+    assert_eq!(other.clone().with_advice(Recreate::Never), other);
 }

@@ -1,0 +1,69 @@
+use std::convert::Infallible;
+use std::sync::atomic::AtomicUsize;
+
+use http::{Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::*;
+
+/// An API server that answers everything so, once for each permit.
+fn server(code: u16, answer: Value) -> (Autoscaled, Arc<AtomicUsize>, Arc<Semaphore>) {
+    let (asked, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let (count, wait) = (Arc::clone(&asked), Arc::clone(&permits));
+    let service = tower::service_fn(move |_request: Request<Body>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let (wait, text) = (Arc::clone(&wait), answer.to_string());
+        async move {
+            wait.acquire().await.expect("it is never closed").forget();
+            let mut response = Response::new(Body::from(text.into_bytes()));
+            *response.status_mut() = code.try_into().expect("a status code");
+            Ok::<_, Infallible>(response)
+        }
+    });
+    (Autoscaled::new(Client::new(service, "default")), asked, permits)
+}
+
+fn deployment(name: &str) -> ObjectKey {
+    ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", name)
+}
+
+fn autoscalers() -> Value {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    json!({"metadata": {}, "items": [{"spec": {"scaleTargetRef": target, "maxReplicas": 3}}]})
+}
+
+#[tokio::test]
+async fn whoever_asks_during_a_look_shares_the_next() {
+    let (autoscaled, asked, permits) = server(200, autoscalers());
+    let (web, other) = (deployment("web"), deployment("other"));
+    let set = ObjectKey::new(GroupKind::new("apps", "StatefulSet"), "shop", "web");
+    let (first, second, third, fourth) = tokio::join!(
+        biased;
+        autoscaled.holds(&web),
+        autoscaled.holds(&other),
+        autoscaled.holds(&set),
+        async {
+            permits.add_permits(9);
+            autoscaled.holds(&web).await
+        },
+    );
+    assert_eq!((first, second, third, fourth), (Ok(true), Ok(false), Ok(false), Ok(true)));
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert!(autoscaled.namespaces.lock().expect("no holder panics").is_empty());
+
+    // An answer is for those who asked before, and for nobody after.
+    assert_eq!(autoscaled.holds(&web).await, Ok(true));
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_autoscaled_where_that_cannot_be_known_and_a_failure_is_none() {
+    for (code, expected) in [(403, Some(false)), (404, Some(false)), (503, None)] {
+        let (autoscaled, _, permits) = server(code, json!({"kind": "Status", "status": "Failure", "code": code}));
+        permits.add_permits(1);
+        assert_eq!(autoscaled.holds(&deployment("web")).await.ok(), expected, "{code}");
+        assert!(autoscaled.namespaces.lock().expect("no holder panics").is_empty());
+    }
+}
