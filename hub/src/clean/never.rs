@@ -61,8 +61,11 @@ pub(super) fn never_placed(key: &ObjectKey, object: &Value) -> Option<&'static s
 }
 
 fn own_kind(key: &ObjectKey) -> Option<&'static str> {
-    let group = &*key.kind.group;
-    (group == "tideline.dev" || group.ends_with(".tideline.dev")).then_some("it configures the hub itself")
+    let ours = |group: &str| group == "tideline.dev" || group.ends_with(".tideline.dev");
+    // A definition's name is the plural of its kind, a dot, and its group.
+    let defined = key.name.split_once('.').map(|(_, group)| group);
+    let defines = key.kind.is("apiextensions.k8s.io", "CustomResourceDefinition") && defined.is_some_and(ours);
+    (defines || ours(&key.kind.group)).then_some("it configures the hub itself")
 }
 
 /// What each cluster has of its own and makes by itself.

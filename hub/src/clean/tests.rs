@@ -346,6 +346,7 @@ fn no_system_object_is_ever_placed() {
         named("scheduling.k8s.io/v1", "PriorityClass", "", "system-node-critical", none()),
         named("apps/v1", "ReplicaSet", "shop", "web-5d", controlled),
         named("tideline.dev/v1alpha1", "Placement", "", "p", none()),
+        named("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "placements.tideline.dev", none()),
     ] {
         assert!(never(&object), "{object}");
     }
@@ -358,6 +359,7 @@ fn no_system_object_is_ever_placed() {
         named("v1", "Secret", "shop", "s", json!({"type": "Opaque"})),
         named(rbac, "ClusterRole", "", "shop-reader", none()),
         named("scheduling.k8s.io/v1", "PriorityClass", "", "shop", none()),
+        named("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "things.test.example", none()),
         named("apps/v1", "ReplicaSet", "shop", "web", json!({"metadata": {"ownerReferences": [{"uid": "d"}]}})),
     ] {
         assert!(!never(&object), "{object}");
