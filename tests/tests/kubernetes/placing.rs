@@ -1,12 +1,15 @@
 //! What goes where follows every label, Placement and Location that says so, at a real cluster.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use kube::ResourceExt;
 use serde_json::json;
-use tideline_common::ASSIGNED_LOCATIONS_ANNOTATION;
+use tideline_common::{ASSIGNED_LOCATIONS_ANNOTATION, MARK_LABEL};
+use tideline_tests::kubernetes::Kubectl;
 use tideline_tests::require_kubernetes;
 
-use crate::objects::{CONFIG, NAMESPACE, apply, config, gone, shows, shows_cluster};
+use crate::objects::{CONFIG, NAMESPACE, apply, config, deployment, gone, shows, shows_cluster};
 use crate::site::{CONFIG_MAPS, Site, namespace, of_app, placed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,4 +132,44 @@ async fn an_object_names_its_locations_itself_and_that_stays_behind() -> Result<
     }
     apply(&site.space, direct).await?;
     gone(&site.local, CONFIG, "direct").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_of_a_space_takes_nothing_that_is_the_clusters_own() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let space = assets.kubectl(&site.hub.kubeconfig())?.with_context("default");
+    let versions = kubectl_lines(&space, &["api-versions"]).await?;
+    let groups: BTreeSet<&str> =
+        versions.iter().map(|version| version.split_once('/').map_or("", |(group, _)| group)).collect();
+    let always = json!({"takeover": "Always"});
+    let clauses: Vec<_> =
+        groups.iter().map(|group| json!({"apiGroup": group, "resources": ["*"], "apply": always})).collect();
+    let mut everything = placed("everything", "", &[], &json!({}));
+    everything["spec"]["objects"] = json!(clauses);
+    apply(&site.space, everything).await?;
+    apply(&site.space, config("web", "1")).await?;
+    apply(&site.space, deployment("web", 1)).await?;
+    // As if somebody had filled the space from a cluster.
+    for (kind, name) in [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")] {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "shop"}});
+        apply(&site.space, object).await?;
+    }
+    site.reported("configmap.web", "Applied", None).await?;
+    site.reported("deployment.apps.web", "Applied", None).await?;
+    site.pass_along("witness").await?;
+
+    let local = site.cluster.kubectl();
+    let resources = kubectl_lines(local, &["api-resources", "--verbs=list", "--output=name"]).await?.join(",");
+    let shown = "--output=jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{'\\n'}{end}";
+    let marked = format!("--selector={MARK_LABEL}");
+    let ours: BTreeSet<String> =
+        kubectl_lines(local, &["get", &resources, "--all-namespaces", &marked, shown]).await?.into_iter().collect();
+    let expected = ["ConfigMap shop/web", "ConfigMap shop/witness", "Deployment shop/web", "Namespace /shop"];
+    assert_eq!(ours, expected.map(str::to_owned).into());
+    Ok(())
+}
+
+async fn kubectl_lines(kubectl: &Kubectl, arguments: &[&str]) -> Result<Vec<String>> {
+    Ok(kubectl.run(arguments).await?.lines().map(str::to_owned).collect())
 }

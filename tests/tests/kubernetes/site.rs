@@ -28,7 +28,7 @@ pub(crate) struct Site {
     pub(crate) agent: Agent,
     /// Between the agent and its cluster.
     pub(crate) wire: Relay,
-    _cluster: Cluster,
+    pub(crate) cluster: Cluster,
     _kubeconfig: Scratch,
 }
 
@@ -43,7 +43,7 @@ impl Site {
         let agent = hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?;
         let (root, space) = (hub.client("root").await?, hub.client("default").await?);
         apply(&space, namespace()).await?;
-        Ok(Self { root, space, local: cluster.client(), hub, agent, wire, _cluster: cluster, _kubeconfig: dir })
+        Ok(Self { root, space, local: cluster.client(), hub, agent, wire, cluster, _kubeconfig: dir })
     }
 
     /// Begins another run of a hub that was stopped.
