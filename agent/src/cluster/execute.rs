@@ -42,6 +42,10 @@ const JSON: &str = "application/json";
 /// Rounds of taking out fields that are others' from an unforced apply. One is enough unless managers change meanwhile.
 const CONFLICT_ROUNDS_MAX: usize = 3;
 
+/// Rounds of reading an object and rewriting its managedFields. What was just created is written by its controllers, but
+/// not as fast as this for long.
+const REWRITE_ROUNDS_MAX: usize = 4;
+
 /// Does what the core asks for, at one cluster.
 #[derive(Clone)]
 pub struct Executor {
@@ -58,6 +62,8 @@ enum Stopped {
     Refused(Refused),
     /// Something else is there, or nothing.
     Precondition,
+    /// It was changed since it was read: right again at the next try.
+    Outdated,
 }
 
 impl From<Failure> for Stopped {
@@ -78,6 +84,7 @@ impl From<Stopped> for OpResult {
             Stopped::Failure(failure) => failure.into(),
             Stopped::Refused(refused) => refused.into(),
             Stopped::Precondition => Self::PreconditionFailed,
+            Stopped::Outdated => Failure::unavailable("it was changed by another meanwhile").into(),
         }
     }
 }
@@ -202,11 +209,8 @@ impl Executor {
         let scaled = self.scaled(&entry.key, policy, &object).await?;
         let exempt = Exempt::new(policy, &object, scaled)?;
         if takeover == ApplyTakeover::Posted || !exempt.is_empty() {
-            let want = if exempt.is_empty() { Want::Metadata } else { Want::Whole };
-            let live = target.read_as(want).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
-            let kept = exempt.take_out(&mut object, &live.whole(), live.managed());
+            object = target.prepare(object, &exempt, uid).await?;
             complete(&mut object, entry, mark)?;
-            target.divide(&live, kept.as_ref()).await?;
         }
         render::pin(&mut object, uid);
         let advised = |stopped| advised(stopped, policy);
@@ -366,6 +370,21 @@ impl Target<'_> {
         Err(Failure::new(Reason::FieldConflict, "field managers change faster than it can be applied").into())
     }
 
+    /// Has our managers hold what each is to hold from now on. Returns what the first one is to apply.
+    async fn prepare(&self, object: Value, exempt: &Exempt, uid: &Uid) -> Result<Value, Stopped> {
+        let want = if exempt.is_empty() { Want::Metadata } else { Want::Whole };
+        for _ in 0..REWRITE_ROUNDS_MAX {
+            let live = self.read_as(want).await?.filter(|live| live.is(uid)).ok_or(Stopped::Precondition)?;
+            let mut sent = object.clone();
+            let kept = exempt.take_out(&mut sent, &live.whole(), live.managed());
+            match self.divide(&live, kept.as_ref()).await {
+                Err(Stopped::Outdated) => {}
+                divided => return divided.map(|()| sent),
+            }
+        }
+        Err(Stopped::Outdated)
+    }
+
     /// Has our second manager hold just these of our fields, and the first all others, as applied.
     async fn divide(&self, live: &Object, kept: Option<&Value>) -> Result<(), Stopped> {
         if let Some(managed) = fields::divide(live.managed(), kept) {
@@ -395,8 +414,7 @@ impl Target<'_> {
         let patch = json!({"metadata": metadata});
         self.send(Method::PATCH, uri, MERGE_PATCH, &patch).await.map_err(|refused| match refused.is_object_missing() {
             true => Stopped::Precondition,
-            // Changed since it was read: right again at the next try.
-            false if refused.is_stale() => Failure::unavailable("it was changed by another meanwhile").into(),
+            false if refused.is_stale() => Stopped::Outdated,
             false => self.judge(refused),
         })
     }
@@ -433,7 +451,7 @@ fn advised(stopped: Stopped, policy: &ApplyPolicy) -> Stopped {
         Stopped::Refused(refused) if refused.failure().reason == Reason::Immutable => {
             Stopped::Failure(refused.failure().with_advice(policy.recreate))
         }
-        Stopped::Refused(_) | Stopped::Failure(_) | Stopped::Precondition => stopped,
+        Stopped::Refused(_) | Stopped::Failure(_) | Stopped::Precondition | Stopped::Outdated => stopped,
     }
 }
 
