@@ -13,7 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::wire::v1::EnrolRequest;
 use tideline_common::{EnrolmentToken, TokenError};
 use tideline_runtime::health::{self, Health};
-use tideline_runtime::{Shutdown, TaskError};
+use tideline_runtime::{BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -92,7 +92,7 @@ pub enum Error {
     #[error(transparent)]
     Link(#[from] link::Error),
     #[error(transparent)]
-    Health(#[from] health::BindError),
+    Bind(#[from] BindError),
     #[error("the operating system gives no random numbers")]
     Random,
     #[error("the agent stopped by itself")]
@@ -123,7 +123,7 @@ impl Agent {
         let data_dir = DataDir::open(&data_dir)?;
         let listener = match listen {
             Listen::Off => None,
-            Listen::At(address) => Some(health::bind(address).await?),
+            Listen::At(address) => Some(health::bind(address, "--listen").await?),
         };
         let token = token_file.as_deref().map(read_token).transpose()?;
         let identity = Identity::open(data_dir.path(), token.as_ref())?;

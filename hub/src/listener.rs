@@ -1,7 +1,6 @@
 //! The one public port: TLS, HTTP/1.1 and HTTP/2, bounded in connections.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,18 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const DRAIN: Duration = Duration::from_secs(3);
 /// How long to wait after the system refuses a connection, which it does when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}; choose another --listen address, or stop what holds it")]
-pub struct BindError {
-    address: SocketAddr,
-    source: std::io::Error,
-}
-
-/// Takes the port, so that its being in use is said before anything else is done.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| BindError { address, source })
-}
 
 /// Serves until `shutdown`, then lets requests that are under way finish.
 pub(crate) async fn serve(

@@ -13,7 +13,7 @@ use tideline_apiserver::{ApiServer, Credentials, Identity as User, MASTERS, Spac
 use tideline_common::SpaceName;
 use tideline_common::wire::v1::PollSettings;
 use tideline_runtime::health::{self, Health};
-use tideline_runtime::{Shutdown, TaskError, tls};
+use tideline_runtime::{BindError, Shutdown, TaskError, bind, tls};
 use tideline_store::{SqliteStore, Store};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -45,9 +45,7 @@ pub enum Error {
     #[error(transparent)]
     Certificate(#[from] certificates::Error),
     #[error(transparent)]
-    Bind(#[from] listener::BindError),
-    #[error(transparent)]
-    HealthBind(#[from] health::BindError),
+    Bind(#[from] BindError),
     #[error("cannot prepare the spaces")]
     Spaces(#[from] tideline_apiserver::Error),
     #[error(transparent)]
@@ -75,8 +73,8 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let engine = SqliteStore::open(dir).map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::clone(&engine) as _;
     let identity = Identity::open(dir)?;
-    let listener = listener::bind(options.listen).await?;
-    let health_listener = health::bind(options.health_listen).await?;
+    let listener = bind(options.listen, "agents and Kubernetes clients", "--listen").await?;
+    let health_listener = health::bind(options.health_listen, "--health-listen").await?;
     let address = listener.local_addr().unwrap_or(options.listen);
     let url = options.public_url.clone().unwrap_or_else(|| link_http::default_url(address));
 

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
+use crate::BindError;
 use crate::process::ProcessCollector;
 
 /// Connections served at once; a Prometheus, a kubelet and a person need three.
@@ -121,16 +122,9 @@ impl Drop for Heartbeat {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for health and metrics; choose another address, or stop what holds it")]
-pub struct BindError {
-    address: SocketAddr,
-    source: std::io::Error,
-}
-
-/// Takes the port, so that its being in use is said before anything else is done.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| BindError { address, source })
+/// Takes the port of health and metrics, which the command line's `option` names.
+pub async fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, BindError> {
+    crate::bind(address, "health and metrics", option).await
 }
 
 /// Registers what every process tells: its version, as `tideline_build_info`, and what it costs.
