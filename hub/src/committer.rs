@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::TryFutureExt;
 use tideline_common::{SessionNumber, TargetId};
+use tideline_runtime::retry::{self, Failure};
 use tideline_runtime::{Backoff, exit};
 use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, MAX_COMMIT_OPS, Op, Store};
 use tokio::time::sleep_until;
@@ -22,6 +24,8 @@ use crate::shared::Shared;
 const SESSION_PREFIX: &str = "session/";
 /// How long a revision can be read and watched from, at least: as a kube-apiserver on etcd has it by default.
 const HISTORY: Duration = Duration::from_mins(5);
+/// The first and the longest wait before a failed write is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// Keys read at once when the ledger is loaded.
 const LOAD_PAGE: usize = 1_000;
 
@@ -55,7 +59,6 @@ pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: Cancell
             engine.work(now)
         });
         if !work.is_empty() {
-            // Not raced with the shutdown: a write that was begun is seen through.
             if !persist(store.as_ref(), &work, &shutdown).await {
                 return Ok(());
             }
@@ -73,15 +76,11 @@ pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: Cancell
 
 /// Writes all of it, in order. False when it was not done because the run ends.
 async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -> bool {
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
-    while let Err(error) = write(store, work).await {
-        let pause = backoff.next_delay(None);
-        warn!(error = exit::chain(&error), ?pause, "cannot write the ledger; trying again");
-        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-            return false;
-        }
-    }
-    true
+    let backoff = Backoff::new(RETRY.0, RETRY.1);
+    // A write that was begun is seen through: half of it is recovered from, and costs every agent a look at all its set.
+    let written =
+        retry::retry("write the ledger", backoff, shutdown, || write(store, work).map_err(Failure::transient));
+    written.await.is_ok()
 }
 
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {

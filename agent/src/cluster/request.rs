@@ -13,6 +13,7 @@ use kube::client::Body;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
 use tideline_common::Impersonation;
+use tideline_runtime::retry::parse_retry_after;
 
 use super::discovery::Resource;
 use super::failure::{Failure, Refused};
@@ -101,11 +102,7 @@ pub(super) async fn call<T: DeserializeOwned>(client: &Client, call: Call<'_>) -
 async fn exchange(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, Refused> {
     let response = client.send(request).await.map_err(|error| Refused::Local(Failure::of_client(&error)))?;
     let code = response.status();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.parse().ok())
-        .map(Duration::from_secs);
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
     let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
         .collect()
         .await

@@ -1,7 +1,5 @@
 //! One exchange without the wire: a request as what is sent, an answer as what may be believed of what came back.
 
-use std::time::Duration;
-
 use serde::de::DeserializeOwned;
 use tideline_common::Digest;
 use tideline_common::signature::{self, RawHeaders, VerifyingKey};
@@ -9,6 +7,7 @@ use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
     BODIES_PATH, BodiesAnswer, Body, DESIRED_PATH, ENROL_PATH, REPORTED_PATH, Refusal, SESSION_PATH,
 };
+use tideline_runtime::retry::parse_retry_after;
 
 use crate::core::{Answer, LinkFailure, Request};
 
@@ -86,7 +85,7 @@ pub(super) fn read_answer(
     if let Err(error) = signature::verify_response(hub, response, raw, nonce) {
         return Err(LinkFailure::Unreachable {
             message: describe(returned, &error),
-            retry_after: returned.retry_after.as_deref().and_then(retry_after),
+            retry_after: returned.retry_after.as_deref().and_then(parse_retry_after),
         });
     }
     if returned.status != 200 {
@@ -141,11 +140,6 @@ fn describe(returned: &Returned, error: &signature::Error) -> String {
         (_, false) => "something between hub and agent changes answers, or this is another hub",
     };
     format!("the answer ({status}, {content_type}) is not the pinned hub's: {error}; {guess}")
-}
-
-/// Seconds; the other form, a date, would need a clock that is right.
-fn retry_after(text: &str) -> Option<Duration> {
-    text.trim().parse().ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ pub enum Error<E: StdError + 'static> {
     Permanent(E),
 }
 
-/// Tries until it succeeds, fails for good, or is cancelled; a running try is dropped then.
+/// Tries until it succeeds, fails for good, or is cancelled. A try that was begun is seen through, so that nothing is left
+/// half done; it has a bound of its own.
 ///
 /// Logs each failed try under the name `what`: this is where such an error is handled.
 pub async fn retry<T, E, F, A>(
@@ -101,11 +102,10 @@ where
     A: Future<Output = Result<T, Failure<E>>>,
 {
     loop {
-        let (error, retry_after) = match cancellation.run_until_cancelled(operation()).await {
-            None => return Err(Error::Cancelled),
-            Some(Ok(value)) => return Ok(value),
-            Some(Err(Failure::Permanent(error))) => return Err(Error::Permanent(error)),
-            Some(Err(Failure::Transient { error, retry_after })) => (error, retry_after),
+        let (error, retry_after) = match operation().await {
+            Ok(value) => return Ok(value),
+            Err(Failure::Permanent(error)) => return Err(Error::Permanent(error)),
+            Err(Failure::Transient { error, retry_after }) => (error, retry_after),
         };
         let delay = backoff.next_delay(retry_after);
         tracing::warn!(what, ?delay, error = chain(&error), "failed; trying again");
