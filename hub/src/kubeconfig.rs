@@ -55,8 +55,13 @@ pub enum RequestError {
     Unauthorized,
     #[error("{message}")]
     Refused { code: u16, message: String },
-    #[error("cannot reach the hub")]
-    Unreachable(#[source] Box<kube::Error>),
+    #[error("no answer: {why}")]
+    NoAnswer { why: String },
+    #[error(
+        "cannot reach the hub at {url}, where the context {ROOT:?} of the kubeconfig {origin} has it; see that it runs \
+         there and can be reached from here, or give the kubeconfig of another with --kubeconfig: {why}"
+    )]
+    Unreachable { url: String, origin: String, why: String },
 }
 
 impl From<kube::Error> for RequestError {
@@ -64,9 +69,18 @@ impl From<kube::Error> for RequestError {
         match error {
             kube::Error::Api(status) if status.code == 401 => Self::Unauthorized,
             kube::Error::Api(status) => Self::Refused { code: status.code, message: status.message },
-            other => Self::Unreachable(Box::new(other)),
+            other => Self::NoAnswer { why: innermost(&other) },
         }
     }
+}
+
+/// The cause that says most to a person: what the system or TLS said, not the layers around it.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// A kubeconfig with one context for each of `spaces`, as YAML. It is a secret: `token` opens what it opens.
@@ -119,9 +133,11 @@ pub struct Access {
 impl Access {
     /// Reads `path`, or else what `KUBECONFIG` names.
     pub fn read(path: Option<&Path>) -> Result<Self, Error> {
-        let (origin, read) = match path {
-            Some(path) => (path.display().to_string(), Kubeconfig::read_from(path).map(Some)),
-            None => ("$KUBECONFIG".to_owned(), Kubeconfig::from_env()),
+        let (origin, read) = if let Some(path) = path {
+            (path.display().to_string(), Kubeconfig::read_from(path).map(Some))
+        } else {
+            let named = std::env::var("KUBECONFIG").unwrap_or_default();
+            (format!("{named} (by KUBECONFIG)"), Kubeconfig::from_env())
         };
         match read {
             Ok(Some(kubeconfig)) => Self::of(origin, kubeconfig),
@@ -152,6 +168,18 @@ impl Access {
         let contexts =
             if names.is_empty() { "no context".to_owned() } else { format!("the contexts {}", names.join(", ")) };
         Err(Error::NotOfAHub { origin, contexts })
+    }
+
+    /// Says of an error where the hub was sought.
+    pub fn locate(&self, error: RequestError) -> RequestError {
+        match error {
+            RequestError::NoAnswer { why } => {
+                RequestError::Unreachable { url: self.url.clone(), origin: self.origin.clone(), why }
+            }
+            said @ (RequestError::Unauthorized | RequestError::Refused { .. } | RequestError::Unreachable { .. }) => {
+                said
+            }
+        }
     }
 
     /// A client of one space. Dials nothing yet, and uses no proxy.

@@ -76,8 +76,12 @@ pub enum Error {
 
 /// Makes a token. Its secret is in what is returned, and nowhere else.
 pub async fn create(request: TokenRequest) -> Result<Token, Error> {
-    let root = Access::read(request.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
-    create_in(&root, request, Timestamp::now()).await
+    let access = Access::read(request.kubeconfig.as_deref())?;
+    let root = access.client(&SpaceName::root()).await?;
+    create_in(&root, request, Timestamp::now()).await.map_err(|error| match error {
+        Error::Request { operation, source } => Error::Request { operation, source: access.locate(source) },
+        other => other,
+    })
 }
 
 pub(crate) async fn create_in(root: &Client, request: TokenRequest, now: Timestamp) -> Result<Token, Error> {

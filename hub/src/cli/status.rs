@@ -87,7 +87,8 @@ struct Worst {
 /// Asks the hub.
 pub(crate) async fn read(access: &Access, space: &SpaceName) -> Result<Status, Error> {
     let root = access.client(&SpaceName::root()).await?;
-    let targets = list(&root, "/apis/tideline.dev/v1alpha1/synctargets").await.map_err(Error::Targets)?;
+    let targets = list(&root, "/apis/tideline.dev/v1alpha1/synctargets").await;
+    let targets = targets.map_err(|error| Error::Targets(access.locate(error)))?;
     let mut rollups = Vec::new();
     // The root space places nothing.
     if *space != SpaceName::root() {
@@ -96,7 +97,7 @@ pub(crate) async fn read(access: &Access, space: &SpaceName) -> Result<Status, E
             let path = format!("/apis/{GROUP}/v1alpha1/{resource}");
             rollups.extend(list(&client, &path).await.map_err(|source| match source {
                 RequestError::Refused { code: 404, .. } => Error::NoSpace(space.to_string()),
-                source => Error::Rollups { space: space.to_string(), source },
+                source => Error::Rollups { space: space.to_string(), source: access.locate(source) },
             })?);
         }
     }
