@@ -44,6 +44,12 @@ reasons!(
     /// Larger than a body may be.
     TooLarge,
 
+    // Of Placements and Locations.
+    /// It selects no target.
+    NoTargets,
+    /// It selects no object.
+    NoObjects,
+
     // Of applying.
     /// An object is there that the policy forbids to take over.
     Unmanaged,

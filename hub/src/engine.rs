@@ -81,6 +81,10 @@ pub struct Engine {
     dirty_sources: BTreeSet<SourceId>,
     /// Targets whose SyncTarget status may.
     dirty_targets: BTreeSet<TargetId>,
+    /// Placement was told something that it has not drained yet.
+    told: bool,
+    /// What Placements and Locations come to may be another.
+    resolved: bool,
     /// Counts what readers of rollups and reports may have to read again.
     pub(crate) version: u64,
 }
@@ -114,6 +118,8 @@ impl Engine {
             timer: None,
             dirty_sources: BTreeSet::new(),
             dirty_targets: BTreeSet::new(),
+            told: false,
+            resolved: false,
             version: 0,
         }
     }
@@ -126,6 +132,7 @@ impl Engine {
     /// Takes what is to be persisted. Only one may be under way.
     pub fn work(&mut self, now: Monotonic) -> Work {
         self.changes.extend(self.index.drain(now));
+        self.resolved |= std::mem::take(&mut self.told);
         let batch = (!self.changes.is_empty()).then(|| self.ledger.plan(std::mem::take(&mut self.changes)));
         self.confirming = (false, self.confirming.0);
         Work {
@@ -265,6 +272,16 @@ impl Engine {
             self.timer = None;
             self.step(now, link::Event::Timer);
         }
+    }
+
+    /// Placement was told something: once it is drained, what it says of itself is to be looked at again.
+    pub fn told(&mut self) {
+        self.told = true;
+    }
+
+    /// Whether what Placements and Locations come to is to be looked at again. Nothing may be persisted for that.
+    pub fn take_resolved(&mut self) -> bool {
+        std::mem::take(&mut self.resolved)
     }
 
     /// Sources and targets whose status is to be looked at again.

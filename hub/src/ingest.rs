@@ -88,7 +88,10 @@ impl Ingest {
                     Selector::try_from(&location.spec.instance_selector).map_err(|error| exit::chain(&error))
                 });
                 let labels = labels(&object["metadata"]["labels"]);
-                self.shared.ingest(|engine, _| engine.index.apply_location(&name(), labels, selector));
+                self.shared.ingest(|engine, _| {
+                    engine.index.apply_location(&name(), labels, selector);
+                    engine.index.location_generation(&name(), generation(object));
+                });
             }
             Role::Spaces => self.space(object, &name()),
             Role::Placements => {
@@ -97,7 +100,10 @@ impl Ingest {
                     decode::<Placement>(object.clone()).map_err(|error| error.to_string()).and_then(|placement| {
                         PlacementRule::try_from(&placement.spec).map_err(|error| exit::chain(&error))
                     });
-                self.shared.ingest(|engine, _| engine.index.apply_placement(&of.space, &name(), uid, rule));
+                self.shared.ingest(|engine, _| {
+                    engine.index.apply_placement(&of.space, &name(), uid, rule);
+                    engine.index.placement_generation(&of.space, &name(), generation(object));
+                });
             }
             Role::Objects => self.source(of, object),
             Role::Other => {}
@@ -220,6 +226,10 @@ fn reset(engine: &mut Engine, of: &SpaceResource) {
 
 fn uid(object: &Value) -> Option<Uid> {
     object["metadata"]["uid"].as_str()?.parse().ok()
+}
+
+fn generation(object: &Value) -> i64 {
+    object["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 
 fn labels(value: &Value) -> Labels {

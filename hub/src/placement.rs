@@ -22,7 +22,7 @@ pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, Sour
 pub use index::{DELETION_GRACE, Index, Part, SETTLE};
 pub use inventory::Target;
 pub use rule::{Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
-pub use summary::{PROBLEMS_MAX, PlacementProblem, PlacementSummary};
+pub use summary::{LocationSummary, PROBLEMS_MAX, PlacementProblem, PlacementSummary};
 
 #[cfg(test)]
 mod tests;

@@ -52,13 +52,16 @@ impl Shared {
         let (version, timer) = (engine.version, engine.timer());
         let result = step(&mut engine, now);
         let (moved, work) = (engine.version != version, engine.has_work() || engine.timer() != timer);
+        let resolved = engine.take_resolved();
         let version = engine.version;
         drop(engine);
         if work {
             self.inner.work.notify_one();
         }
-        if moved {
+        if moved || resolved {
             self.inner.statuses.notify_one();
+        }
+        if moved {
             self.inner.version.send_replace(version);
         }
         result
@@ -66,7 +69,10 @@ impl Shared {
 
     /// Does one step that placement may have something to say about.
     pub(crate) fn ingest(&self, step: impl FnOnce(&mut Engine, Monotonic)) {
-        self.step(step);
+        self.step(|engine, now| {
+            step(engine, now);
+            engine.told();
+        });
         self.inner.work.notify_one();
     }
 

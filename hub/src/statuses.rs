@@ -10,6 +10,7 @@ use http::{Method, Request};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
+use tideline_api::PlacementStatus;
 use tideline_common::rollup::Freshness;
 use tideline_common::{FIELD_MANAGER_HUB, Reason, SpaceName, TargetId};
 use tideline_runtime::{Backoff, exit};
@@ -18,11 +19,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::engine::{Engine, SourceSeen, status_digest};
-use crate::placement::SourceId;
+use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
 
 /// How often a SyncTarget's lastContact is written while nothing else changes.
 const CONTACT_PERIOD: Duration = Duration::from_mins(10);
+/// Bytes of a condition's message, by the Kubernetes conventions.
+const CONDITION_MESSAGE_MAX: usize = 32 * 1024;
 
 /// Clients of the spaces that statuses are written into.
 pub(crate) type Clients = BTreeMap<SpaceName, Client>;
@@ -229,39 +232,65 @@ fn plan(engine: &Engine, id: &SourceId) -> Option<SourceWrite> {
 
 fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<(Described, Value)> {
     let described = engine.index.placements(space).filter_map(|name| {
-        let summary = engine.index.placement_status(space, name)?;
-        let problems: Vec<_> = summary
-            .problems
-            .iter()
-            .map(|problem| {
-                let mut shown = json!({"reason": problem.reason, "message": problem.message});
-                if let Some(object) = &problem.object {
-                    shown["object"] = json!(object.to_string());
-                }
-                shown
-            })
-            .collect();
-        let mut ready = match summary.problems.first() {
-            None => json!({"status": "True", "reason": "Resolved", "message": ""}),
-            Some(first) => json!({"status": "False", "reason": first.reason, "message": first.message}),
-        };
-        ready["type"] = json!("Ready");
-        let status = json!({
-            "targets": summary.targets, "objects": summary.objects, "problems": problems, "conditions": [ready],
-        });
-        let what = Described { space: space.clone(), resource: "placements", name: name.to_owned() };
-        Some((what, status))
+        let status = placement_status(&engine.index.placement_status(space, name)?);
+        Some((Described { space: space.clone(), resource: "placements", name: name.to_owned() }, status))
     });
     described.collect()
 }
 
+fn placement_status(summary: &PlacementSummary) -> Value {
+    let shown = |problem: &PlacementProblem| {
+        let message = cut(&problem.message, PlacementStatus::PROBLEM_MESSAGE_MAX);
+        let mut shown = json!({"reason": problem.reason, "message": message});
+        if let Some(object) = &problem.object {
+            shown["object"] = json!(object.to_string());
+        }
+        shown
+    };
+    let problems: Vec<_> = summary.problems.iter().map(shown).collect();
+    // One line for all that is wrong with the Placement itself; else for the first of its objects.
+    let own = summary.problems.iter().filter(|problem| problem.object.is_none());
+    let own: Vec<_> = own.map(|problem| problem.message.as_str()).collect();
+    let problem = summary.problems.first().map(|first| {
+        let message = if own.is_empty() { first.message.clone() } else { own.join("; and ") };
+        (first.reason, message)
+    });
+    json!({
+        "observedGeneration": summary.generation,
+        "targets": summary.targets,
+        "objects": summary.objects,
+        "problems": problems,
+        "conditions": [ready(summary.generation, problem)],
+    })
+}
+
 fn location_statuses(engine: &Engine) -> Vec<(Described, Value)> {
     let described = engine.index.locations().filter_map(|name| {
-        let (targets, _problem) = engine.index.location_status(name)?;
-        let what = Described { space: SpaceName::root(), resource: "locations", name: name.to_owned() };
-        Some((what, json!({"targets": targets})))
+        let LocationSummary { generation, targets, problem } = engine.index.location_status(name)?;
+        let status = json!({
+            "observedGeneration": generation, "targets": targets, "conditions": [ready(generation, problem)],
+        });
+        Some((Described { space: SpaceName::root(), resource: "locations", name: name.to_owned() }, status))
     });
     described.collect()
+}
+
+/// The condition of a Placement or a Location: it selects something, or what to do so that it does.
+fn ready(generation: i64, problem: Option<(Reason, String)>) -> Value {
+    let mut ready = match problem {
+        None => json!({"status": "True", "reason": "Resolved", "message": ""}),
+        Some((reason, message)) => {
+            json!({"status": "False", "reason": reason, "message": cut(&message, CONDITION_MESSAGE_MAX)})
+        }
+    };
+    ready["type"] = json!("Ready");
+    ready["observedGeneration"] = json!(generation);
+    ready
+}
+
+/// The beginning of a text, in as many bytes as its field takes.
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {

@@ -19,6 +19,7 @@ use crate::schema;
     derive = "PartialEq",
     doc = "A named set of SyncTargets. Placements select locations by the labels of the Location object.",
     printcolumn(name = "Targets", type_ = "integer", json_path = ".status.targets"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -39,6 +39,14 @@ pub(super) struct Location {
     selector: Option<Selector>,
     pub(super) problem: Option<String>,
     pub(super) targets: RoaringBitmap,
+    pub(super) generation: i64,
+}
+
+impl Location {
+    /// Whether it could be read at least once.
+    pub(super) fn is_readable(&self) -> bool {
+        self.selector.is_some()
+    }
 }
 
 /// What may be resolved differently than before.
@@ -107,11 +115,12 @@ impl Inventory {
             Err(problem) => (former.as_ref().and_then(|former| former.selector.clone()), Some(problem)),
         };
         let same = former.as_ref().is_some_and(|former| former.labels == labels && former.selector == selector);
+        let generation = former.as_ref().map_or(0, |former| former.generation);
         let targets = match former {
             Some(former) if same => former.targets,
             Some(_) | None => self.selected(selector.as_slice()),
         };
-        self.locations.insert(name, Location { labels, selector, problem, targets });
+        self.locations.insert(name, Location { labels, selector, problem, targets, generation });
         self.news.locations |= !same;
     }
 
@@ -167,7 +176,17 @@ impl Reach {
             self.locations = locations.map(|(name, _)| name.clone()).collect();
         }
         self.fresh = true;
+        self.targets(inventory)
+    }
+
+    /// What the rule selected when it was last refreshed.
+    pub(super) fn targets(&self, inventory: &Inventory) -> RoaringBitmap {
         inventory.targets_of(self.locations.iter().map(|name| &**name)) | &self.direct
+    }
+
+    /// The Locations that the rule selected then.
+    pub(super) fn locations(&self) -> &[Arc<str>] {
+        &self.locations
     }
 }
 

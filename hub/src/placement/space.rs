@@ -46,6 +46,8 @@ pub(super) struct Space {
 #[derive(Debug)]
 pub(super) struct Placing {
     pub(super) uid: Uid,
+    /// Of its spec, as it was last told.
+    pub(super) generation: i64,
     /// The last that could be read.
     pub(super) rule: Option<Arc<PlacementRule>>,
     pub(super) problem: Option<String>,
@@ -108,6 +110,11 @@ impl Space {
     /// Whether a Placement was never readable, so that nothing may be taken from any target.
     pub(super) fn is_unreadable(&self) -> bool {
         self.placements.values().any(|placing| placing.rule.is_none())
+    }
+
+    /// Whether the space was seen to have a resource.
+    pub(super) fn serves(&self, resource: &GroupResource) -> bool {
+        self.listings.contains_key(resource)
     }
 
     pub(super) fn object(&self, index: u32) -> Option<&Object> {
@@ -328,6 +335,7 @@ impl Space {
         let unreadable = self.is_unreadable();
         let placing = self.placements.entry(name.clone()).or_insert_with(|| Placing {
             uid,
+            generation: 0,
             rule: None,
             problem: None,
             reach: Reach::default(),

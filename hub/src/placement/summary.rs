@@ -3,17 +3,23 @@ use std::collections::BTreeMap;
 use tideline_api::PlacementStatus;
 use tideline_common::{ObjectKey, Reason, SpaceName};
 
-use super::SourceId;
 use super::index::Index;
+use super::inventory::Inventory;
 use super::object::State;
+use super::rule::{Clause, PlacementRule};
 use super::space::{Placing, Space};
+use super::{GroupResource, SourceId};
 
 /// Problems kept for one Placement; they are counted beyond.
 pub const PROBLEMS_MAX: usize = PlacementStatus::PROBLEMS_MAX;
+/// Names that one message gives; a person needs an example or two.
+const NAMES_MAX: usize = 3;
 
 /// What one Placement selects, and what of it cannot be as it asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementSummary {
+    /// The generation that this describes.
+    pub generation: i64,
     pub targets: u64,
     /// What it selects, whether that can be placed or not.
     pub objects: u64,
@@ -21,6 +27,15 @@ pub struct PlacementSummary {
     pub problems: Vec<PlacementProblem>,
     /// All problems, by reason.
     pub counts: BTreeMap<Reason, u64>,
+}
+
+/// What one Location selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocationSummary {
+    /// The generation that this describes.
+    pub generation: i64,
+    pub targets: u64,
+    pub problem: Option<(Reason, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,18 +56,33 @@ impl PlacementSummary {
 }
 
 impl Index {
-    /// Describes one Placement as of the last drain; none if it is not known. What other sources hold is the ledger's
-    /// to say, see [`Index::placement_sources`].
+    /// Describes one Placement as of the last drain; none if it is not known, or not resolved yet. What other sources hold
+    /// is the ledger's to say, see [`Index::placement_sources`].
     pub fn placement_status(&self, space: &SpaceName, name: &str) -> Option<PlacementSummary> {
         let space = self.spaces.get(space)?;
         let placing = space.placements.get(name)?;
-        let mut summary =
-            PlacementSummary { targets: placing.targets.len(), objects: placing.objects.len(), ..Default::default() };
+        if placing.rule.is_some() && !placing.reach.is_fresh() {
+            return None;
+        }
+        let mut summary = PlacementSummary {
+            generation: placing.generation,
+            targets: placing.targets.len(),
+            objects: placing.objects.len(),
+            ..Default::default()
+        };
         if let Some(problem) = &placing.problem {
             summary.add(Reason::Undecodable, None, || match placing.rule {
                 Some(_) => format!("{problem}; its last good form stays in force"),
                 None => format!("{problem}; until it can be read nothing is taken from any target of this space"),
             });
+        }
+        if let Some(rule) = placing.rule.as_deref() {
+            if placing.targets.is_empty() {
+                summary.add(Reason::NoTargets, None, || no_targets(space, placing, rule, &self.inventory));
+            }
+            if placing.objects.is_empty() {
+                summary.add(Reason::NoObjects, None, || no_objects(space, rule));
+            }
         }
         for index in &placing.objects {
             object_problems(space, placing, name, index, &mut summary);
@@ -60,10 +90,41 @@ impl Index {
         Some(summary)
     }
 
-    /// How many targets a Location selects, and why its selector cannot be read, if it cannot; none if it is not known.
-    pub fn location_status(&self, name: &str) -> Option<(u64, Option<&str>)> {
-        let location = self.inventory.locations.get(name)?;
-        Some((location.targets.len(), location.problem.as_deref()))
+    /// Describes one Location; none if it is not known, or the targets are not.
+    pub fn location_status(&self, name: &str) -> Option<LocationSummary> {
+        let location = self.inventory.locations.get(name).filter(|_| self.inventory.listed())?;
+        let targets = location.targets.len();
+        let problem = match &location.problem {
+            Some(problem) if location.is_readable() => {
+                Some((Reason::Undecodable, format!("{problem}; its last good form stays in force")))
+            }
+            Some(problem) => {
+                Some((Reason::Undecodable, format!("{problem}; until it can be read nothing is taken from any target")))
+            }
+            None if targets == 0 => Some((
+                Reason::NoTargets,
+                "no SyncTarget has the labels that spec.instanceSelector asks for; compare them with `kubectl get \
+                 synctargets --show-labels`"
+                    .to_owned(),
+            )),
+            None => None,
+        };
+        Some(LocationSummary { generation: location.generation, targets, problem })
+    }
+
+    /// Notes which generation of a Placement was told last; what describes it says so.
+    pub fn placement_generation(&mut self, space: &SpaceName, name: &str, generation: i64) {
+        let placements = self.spaces.get_mut(space).map(|space| &mut space.placements);
+        if let Some(placing) = placements.and_then(|placements| placements.get_mut(name)) {
+            placing.generation = generation;
+        }
+    }
+
+    /// The same for a Location.
+    pub fn location_generation(&mut self, name: &str, generation: i64) {
+        if let Some(location) = self.inventory.locations.get_mut(name) {
+            location.generation = generation;
+        }
     }
 
     /// The names of all Locations.
@@ -93,6 +154,81 @@ impl Index {
         let Some(space) = self.spaces.get(&source.space) else { return Vec::new() };
         let object = space.objects.iter().flatten().find(|object| object.id == *source);
         object.into_iter().flat_map(|object| object.matches.keys().map(|name| &**name)).collect()
+    }
+}
+
+/// Why a Placement selects no target, and what to do about it.
+fn no_targets(space: &Space, placing: &Placing, rule: &PlacementRule, inventory: &Inventory) -> String {
+    let compare = "compare with `kubectl get synctargets,locations --show-labels` in the space root";
+    let asked = (!rule.reach.targets.is_empty(), !rule.reach.locations.is_empty());
+    if asked == (false, false) {
+        return "spec.targets and spec.locations are empty, and so select no target; an empty selector, as in \
+                `targets: [{}]`, selects all"
+            .to_owned();
+    }
+    if rule.number_of_targets == Some(0) {
+        return "spec.numberOfTargets is 0; raise it, or leave it out for all that are selected".to_owned();
+    }
+    let selected = placing.reach.targets(inventory);
+    if selected.is_empty() {
+        let locations = placing.reach.locations();
+        if !locations.is_empty() {
+            return format!("no SyncTarget is in what spec.locations selects, {}; {compare}", named(locations));
+        }
+        let nobody = match asked {
+            (true, false) => "no SyncTarget has the labels that spec.targets asks for",
+            (false, _) => "no Location has the labels that spec.locations asks for",
+            (true, true) => "no SyncTarget and no Location has the labels that spec.targets and spec.locations ask for",
+        };
+        return format!("{nobody}; {compare}");
+    }
+    let (count, plural) = (selected.len(), if selected.len() == 1 { "" } else { "s" });
+    if selected.is_disjoint(&space.allowed) {
+        return format!(
+            "it selects {count} target{plural}, and this space may place to none of them; see spec.allow of the Space {}",
+            space.name
+        );
+    }
+    format!("it selects {count} target{plural}, and all are unschedulable; see spec.unschedulable of the SyncTargets")
+}
+
+/// Why a Placement selects no object, and what to do about it.
+fn no_objects(space: &Space, rule: &PlacementRule) -> String {
+    if rule.objects.is_empty() {
+        return "spec.objects is empty, and so selects no object; name at least one resource there".to_owned();
+    }
+    if let Some(nth) = rule.objects.iter().position(|clause| clause.resources.is_empty()) {
+        return format!(
+            "spec.objects[{nth}].resources is empty, and so selects no object; name resources by plural name, or \
+             \"*\" for all of the group"
+        );
+    }
+    let asked = |(nth, clause): (usize, &Clause)| -> Vec<String> {
+        let absent = clause.resources.iter().filter(|resource| {
+            let named = GroupResource::new(clause.group.as_str(), resource.as_str());
+            resource.as_str() != "*" && !space.serves(&named)
+        });
+        let group = if clause.group.is_empty() { "the core group".to_owned() } else { clause.group.clone() };
+        absent.map(|resource| format!("{resource:?} in {group} (spec.objects[{nth}])")).collect()
+    };
+    let absent: Vec<_> = rule.objects.iter().enumerate().flat_map(asked).collect();
+    if absent.is_empty() {
+        return "no object of this space is what spec.objects asks for; compare its resources, names, namespaces and \
+                labels with `kubectl get RESOURCE --all-namespaces --show-labels`"
+            .to_owned();
+    }
+    format!(
+        "this space has no resource {}; `kubectl api-resources` shows names and groups of those that it has",
+        named(&absent)
+    )
+}
+
+/// The first of these, and how many there are besides.
+fn named(names: &[impl AsRef<str>]) -> String {
+    let shown: Vec<_> = names.iter().take(NAMES_MAX).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::clean::{self, Labels};
 mod oracle;
 mod selecting;
 mod settling;
+mod summary;
 
 /// An index with the assignments that it has told so far.
 struct World {
