@@ -36,13 +36,13 @@ mod plan;
 mod record;
 mod slot;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{Entry, Epoch, ObjectKey, Revision, SourceRef, TargetId, Tombstone, Uid};
+use tideline_common::{Entry, Epoch, GroupKind, ObjectKey, Revision, SourceRef, SpaceName, TargetId, Tombstone, Uid};
 
-use crate::placement::{Assignment, PlacementId, SourceId};
+use crate::placement::{Assignment, GroupResource, PlacementId, SourceId};
 
 pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
 pub use claim::Body;
@@ -230,6 +230,31 @@ impl Ledger {
         self.sources.values().map(|claim| SourceView { claim })
     }
 
+    /// The same of one space.
+    pub fn sources_of<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
+        let (claims, space) = (self.sources.range(before(space, GroupResource::new("", ""))..), space.clone());
+        claims.take_while(move |(id, _)| id.space == space).map(|(_, claim)| SourceView { claim })
+    }
+
+    /// The kinds that a space places anything of, and those of every removal that is not confirmed, each by one step.
+    pub fn kinds_of(&self, space: &SpaceName) -> BTreeSet<&GroupKind> {
+        let mut kinds = BTreeSet::new();
+        let mut next = before(space, GroupResource::new("", ""));
+        while let Some((id, claim)) = self.sources.range(next..).next().filter(|(id, _)| id.space == *space) {
+            kinds.insert(&claim.key.kind);
+            // Nothing sorts between a name and the same with a zero behind it.
+            let behind = format!("{}\0", id.resource.resource);
+            next = before(space, GroupResource::new(id.resource.group.clone(), behind));
+        }
+        let mut next = ObjectKey::new(GroupKind::new("", ""), "", "");
+        while let Some((key, _)) = self.graves.range(next..).next() {
+            kinds.insert(&key.kind);
+            let behind = format!("{}\0", key.kind.kind);
+            next = ObjectKey::new(GroupKind::new(key.kind.group.clone(), behind), "", "");
+        }
+        kinds
+    }
+
     /// The source that holds a destination of a target.
     pub fn holder(&self, target: TargetIndex, key: &ObjectKey) -> Option<SourceView<'_>> {
         holder(self.slots.claims(key), target).map(|(claim, _)| SourceView { claim })
@@ -251,14 +276,12 @@ impl Ledger {
 
     /// The same, with what is known of each.
     pub fn open_removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
-        self.graves.iter().flat_map(|(key, by_source)| {
-            by_source.iter().map(move |(source, grave)| RemovalView {
-                key,
-                source,
-                origin: grave.origin.as_ref(),
-                targets: &grave.targets,
-            })
-        })
+        self.graves.iter().flat_map(removals)
+    }
+
+    /// Those from one destination.
+    pub fn open_removals_from(&self, key: &ObjectKey) -> impl Iterator<Item = RemovalView<'_>> {
+        self.graves.get_key_value(key).into_iter().flat_map(removals)
     }
 
     /// The targets that have not confirmed the removal of a source from a destination.
@@ -270,6 +293,20 @@ impl Ledger {
     pub fn choices(&self) -> impl Iterator<Item = (&PlacementId, &RoaringBitmap)> {
         self.choices.iter()
     }
+}
+
+fn removals<'a>((key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Grave>)) -> impl Iterator<Item = RemovalView<'a>> {
+    let view = move |(source, grave): (&'a Uid, &'a Grave)| {
+        let Grave { targets, at: _, origin } = grave;
+        RemovalView { key, source, origin: origin.as_ref(), targets }
+    };
+    by_source.iter().map(view)
+}
+
+/// What sorts before every source of a resource.
+fn before(space: &SpaceName, resource: GroupResource) -> SourceId {
+    let uid = Uid::try_from("\0".to_owned()).expect("it is one byte, and one is enough");
+    SourceId { space: space.clone(), resource, uid }
 }
 
 #[cfg(test)]

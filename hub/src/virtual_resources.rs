@@ -4,11 +4,12 @@
 //! `clusterreports`. Names are `<kind>.<group>.<name>`, and `….<target>` for reports, all in lower case but the names.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tideline_apiserver::{Column, ResourceKind, VirtualResource};
-use tideline_common::ObjectKey;
 use tideline_common::wire::v1::Progress;
+use tideline_common::{GroupKind, ObjectKey, SpaceName};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, ReportLine, SourceOutline};
@@ -101,7 +102,8 @@ impl VirtualResource for Resource {
     }
 
     fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.objects(space, namespace).remove(&(namespace.unwrap_or("").to_owned(), name.to_owned()))
+        let space = space.parse().ok()?;
+        self.shared.read(|engine| self.object(engine, &space, namespace.unwrap_or(""), name))
     }
 
     fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
@@ -122,6 +124,36 @@ impl Resource {
             View::Reports => engine.report_lines(space).filter(|line| shown(&line.key)).map(|l| report(&l)).collect(),
         })
     }
+}
+
+impl Resource {
+    /// One object, at the cost of one.
+    fn object(&self, engine: &Engine, space: &SpaceName, namespace: &str, name: &str) -> Option<Value> {
+        let kinds = engine.outlined_kinds(space);
+        let mut meanings = kinds.iter().flat_map(|kind| meanings(kind, namespace, name));
+        meanings.find_map(|(key, target)| match (self.view, target) {
+            (View::Rollups, None) => Some(rollup(engine, &engine.outline_of(space, &key)?).1),
+            (View::Reports, Some(target)) => Some(report(&engine.report_line_of(space, &key, target)?).1),
+            (View::Rollups, Some(_)) | (View::Reports, None) => None,
+        })
+    }
+}
+
+/// What a name may mean in a kind: the key of an object, and what follows its name. Both may have dots, so that only what
+/// is placed tells them apart.
+fn meanings<'a>(
+    kind: &GroupKind,
+    namespace: &str,
+    name: &'a str,
+) -> impl Iterator<Item = (ObjectKey, Option<&'a str>)> + use<'a> {
+    let rest = name.strip_prefix(&kind.to_string().to_lowercase()).and_then(|rest| rest.strip_prefix('.'));
+    let split = |rest: &'a str| rest.match_indices('.').map(move |(dot, _)| (&rest[..dot], Some(&rest[dot + 1..])));
+    let split = rest.into_iter().flat_map(split);
+    let (kind, namespace): (GroupKind, Arc<str>) = (kind.clone(), namespace.into());
+    rest.into_iter()
+        .map(|whole| (whole, None))
+        .chain(split)
+        .map(move |(name, target)| (ObjectKey::new(kind.clone(), namespace.clone(), name), target))
 }
 
 fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value) {

@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
 use serde_json::Value;
 use tideline_common::wire::v1::{ObjectReport, Progress};
-use tideline_common::{EntryState, ObjectKey, SourceRef, TargetId, Uid};
+use tideline_common::{EntryState, GroupKind, ObjectKey, SourceRef, SpaceName, TargetId, Uid};
 
 use super::Engine;
 use crate::ledger::{RemovalView, SourceView};
@@ -56,6 +57,36 @@ impl Engine {
         }))
     }
 
+    /// One of [`Engine::outlines`], at the cost of one.
+    pub fn outline_of(&self, space: &SpaceName, key: &ObjectKey) -> Option<SourceOutline> {
+        if let Some(view) = self.placed_as(space, key) {
+            return Some(self.outline(view));
+        }
+        let (removal, source) = self.leaving_from(space, key).pop()?;
+        Some(self.leaving_outline(removal, source))
+    }
+
+    /// One of [`Engine::report_lines`], at the cost of those of its object.
+    pub fn report_line_of(&self, space: &SpaceName, key: &ObjectKey, target_name: &str) -> Option<ReportLine> {
+        let named = |indexes: &RoaringBitmap| {
+            let targets = indexes.iter().filter_map(|index| self.ledger.target_at(index));
+            targets.into_iter().find(|target| self.targets.name(*target) == target_name)
+        };
+        let placed = self.placed_as(space, key);
+        if let Some((view, target)) = placed.and_then(|view| Some((view, named(&view.assigned())?))) {
+            return Some(self.line(view.source(), key, target));
+        }
+        let leaving = self.leaving_from(space, key).into_iter().rev();
+        let mut lines =
+            leaving.filter_map(|(removal, source)| Some(self.leaving_line(&source, key, named(removal.targets)?)));
+        lines.next()
+    }
+
+    /// The kinds of all of these.
+    pub fn outlined_kinds(&self, space: &SpaceName) -> BTreeSet<&GroupKind> {
+        self.ledger.kinds_of(space)
+    }
+
     /// The status that a source should have in its space: its one target's, or none. Outer none: it is not known yet.
     pub fn status_of(&self, id: &SourceId) -> Option<Option<Value>> {
         let Some(view) = self.ledger.source(id) else { return Some(None) };
@@ -71,13 +102,26 @@ impl Engine {
     }
 
     fn placed<'a>(&'a self, space: &str) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
-        let space = space.to_owned();
-        self.ledger.sources().filter(move |view| view.id().space.as_str() == space && !view.assigned().is_empty())
+        let space: Option<SpaceName> = space.parse().ok();
+        let views = space.into_iter().flat_map(|space| self.ledger.sources_of(&space));
+        views.filter(|view| !view.assigned().is_empty())
+    }
+
+    fn placed_as(&self, space: &SpaceName, key: &ObjectKey) -> Option<SourceView<'_>> {
+        let mut claimants = self.ledger.claimants(key);
+        claimants.find(|view| view.id().space == *space && !view.assigned().is_empty())
     }
 
     /// The removals of a space that some target has not confirmed, with their sources.
     fn leaving(&self, space: &str) -> Vec<(RemovalView<'_>, SourceRef)> {
-        let removals: Vec<_> = self.ledger.open_removals().collect();
+        self.with_sources(self.ledger.open_removals().collect(), space)
+    }
+
+    fn leaving_from(&self, space: &SpaceName, key: &ObjectKey) -> Vec<(RemovalView<'_>, SourceRef)> {
+        self.with_sources(self.ledger.open_removals_from(key).collect(), space.as_str())
+    }
+
+    fn with_sources<'a>(&self, removals: Vec<RemovalView<'a>>, space: &str) -> Vec<(RemovalView<'a>, SourceRef)> {
         let sought: BTreeSet<&Uid> =
             removals.iter().filter(|removal| removal.origin.is_none()).map(|removal| removal.source).collect();
         let found = self.sources_named(&sought);
