@@ -5,30 +5,28 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use tideline_tests::{EmbeddedCluster, Scratch, require_binaries};
 
-use crate::harness::{Agent, Hub, SOON, command, fails, get, run_agent};
+use crate::harness::{Agent, Hub, SOON, Site, command, fails, get, run_agent};
 
 const FREE: &str = "127.0.0.1:0";
 
 #[tokio::test]
 async fn a_data_directory_that_another_process_holds_is_refused() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let mut hub = Hub::start(&binaries).await?;
-    let mut agent = hub.agent("store", &cluster).await?;
+    let mut site = Site::start(&binaries).await?;
 
     let mut second = command(binaries.hub(), &["serve", "--listen", FREE, "--health-listen", FREE]);
-    second.arg("--data-dir").arg(hub.data_dir());
+    second.arg("--data-dir").arg(site.hub.data_dir());
     fails(&mut second, 1, &["another process", "--data-dir"]).await?;
-    let mut second = run_agent(&binaries, &agent.data_dir(), cluster.kubeconfig());
+    let mut second = run_agent(&binaries, &site.agent.data_dir(), site.cluster.kubeconfig());
     fails(second.args(["--listen", "off"]), 1, &["another process", "--data-dir"]).await?;
 
-    hub.serves().await?;
-    agent.is_ready().await?;
-    hub.place_config_maps().await?;
-    hub.delivers("after", &cluster).await
+    site.hub.serves().await?;
+    site.agent.is_ready().await?;
+    site.hub.place_config_maps().await?;
+    site.delivers("after").await
 }
 
 #[tokio::test]
@@ -38,13 +36,33 @@ async fn a_port_in_use_is_refused() -> Result<()> {
     let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let held = holder.local_addr()?.to_string();
 
-    for (listen, health) in [(held.as_str(), FREE), (FREE, held.as_str())] {
+    let advice = "or stop what holds it";
+    for (listen, health, option) in
+        [(held.as_str(), FREE, "with --listen"), (FREE, held.as_str(), "with --health-listen")]
+    {
         let mut hub = command(binaries.hub(), &["serve", "--listen", listen, "--health-listen", health]);
-        fails(hub.arg("--data-dir").arg(scratch.join("hub")), 1, &[&held, "choose another", "stop what holds it"])
-            .await?;
+        fails(hub.arg("--data-dir").arg(scratch.join("hub")), 1, &[&held, option, advice]).await?;
     }
     let mut agent = run_agent(&binaries, &scratch.join("agent"), &scratch.join("none"));
-    fails(agent.args(["--listen", &held]), 1, &[&held, "choose another", "stop what holds it"]).await?;
+    fails(agent.args(["--listen", &held]), 1, &[&held, "with --listen", advice]).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_whose_hub_is_stopped_says_where_it_was_sought() -> Result<()> {
+    let binaries = require_binaries!();
+    let mut hub = Hub::start(&binaries).await?;
+    hub.process.terminate()?;
+    hub.process.wait(SOON).await?;
+
+    let (address, kubeconfig) = (hub.address().to_string(), hub.kubeconfig().display().to_string());
+    for args in [["status"].as_slice(), &["token", "create", "store"]] {
+        let parts = [address.as_str(), &kubeconfig, "\"root\"", "see that it runs", "Connection refused"];
+        fails(&mut hub.command(args), 1, &parts).await?;
+        let mut by_environment = command(binaries.hub(), args);
+        let parts = [address.as_str(), &kubeconfig, "by KUBECONFIG", "see that it runs"];
+        fails(by_environment.env("KUBECONFIG", &kubeconfig), 1, &parts).await?;
+    }
     Ok(())
 }
 
@@ -177,19 +195,49 @@ async fn a_token_used_by_another_agent_lets_nobody_in_and_its_owner_goes_on() ->
 }
 
 #[tokio::test]
+async fn a_placement_or_location_that_selects_nothing_says_what_to_do() -> Result<()> {
+    let binaries = require_binaries!();
+    let site = Site::start(&binaries).await?;
+    let typo = json!({"targets": [{"matchLabels": {"tier": "shpo"}}], "objects": [{"resources": ["configmap"]}]});
+    site.hub.create("default", "Placement", "typo", &typo).await?;
+    site.hub
+        .create("root", "Location", "nowhere", &json!({"instanceSelector": {"matchLabels": {"tier": "shpo"}}}))
+        .await?;
+
+    let said = site.hub.is_ready_as("default", "Placement", "typo", "False").await?;
+    assert_eq!(said["reason"], "NoTargets");
+    let message = said["message"].as_str().unwrap_or_default();
+    for part in
+        ["no SyncTarget has the labels", "kubectl get synctargets", "no resource \"configmap\" in the core group"]
+    {
+        ensure!(message.contains(part), "it should say {part:?}: {message}");
+    }
+    assert_eq!(said["observedGeneration"], 1);
+    let said = site.hub.is_ready_as("root", "Location", "nowhere", "False").await?;
+    assert_eq!(said["reason"], "NoTargets");
+
+    // The others go on, and so does this one once it is right.
+    site.hub.place_config_maps().await?;
+    site.delivers("goods").await?;
+    site.hub.is_ready_as("default", "Placement", "everywhere", "True").await?;
+    let right = json!({"targets": [{"matchLabels": {"tier": "shop"}}], "objects": [{"resources": ["configmaps"]}]});
+    site.hub.patch("default", "Placement", "typo", &json!({"spec": right})).await?;
+    let said = site.hub.is_ready_as("default", "Placement", "typo", "True").await?;
+    assert_eq!(said["observedGeneration"], 2);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_damaged_journal_is_moved_aside_and_the_agent_goes_on() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let hub = Hub::start(&binaries).await?;
-    let mut agent = hub.agent("store", &cluster).await?;
-    hub.place_config_maps().await?;
-    hub.delivers("before", &cluster).await?;
-    agent.process.terminate()?;
-    agent.process.wait(SOON).await?;
-    let targets = hub.identities().await?;
+    let mut site = Site::start(&binaries).await?;
+    site.hub.place_config_maps().await?;
+    site.delivers("before").await?;
+    site.agent.process.terminate()?;
+    site.agent.process.wait(SOON).await?;
+    let targets = site.hub.identities().await?;
 
-    let journal = agent.data_dir().join("journal");
+    let journal = site.agent.data_dir().join("journal");
     let mut damaged = 0;
     for file in fs::read_dir(&journal)? {
         let file = file?;
@@ -201,14 +249,14 @@ async fn a_damaged_journal_is_moved_aside_and_the_agent_goes_on() -> Result<()> 
     }
     ensure!(damaged > 0, "the journal has files");
 
-    agent.resume()?;
-    agent.is_ready().await?;
-    hub.delivers("after", &cluster).await?;
-    let aside = agent.data_dir().join("journal.damaged-1");
+    site.agent.resume()?;
+    site.agent.is_ready().await?;
+    site.delivers("after").await?;
+    let aside = site.agent.data_dir().join("journal.damaged-1");
     ensure!(aside.is_dir(), "{} is kept", aside.display());
-    let log = agent.process.log();
+    let log = site.agent.process.log();
     let said = log.lines().find(|line| line.contains("is damaged")).context("the log says what happened")?;
     ensure!(said.contains("journal.damaged-1") && said.contains("starts with an empty one"), "{said}");
-    assert_eq!(hub.identities().await?, targets, "it is the same target");
+    assert_eq!(site.hub.identities().await?, targets, "it is the same target");
     Ok(())
 }

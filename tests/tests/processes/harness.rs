@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use serde_json::{from_value, json};
+use serde_json::{Value, from_value, json};
 use tideline_tests::{Binaries, EmbeddedCluster, Finished, Process, Scratch, eventually_ok, free_port, run_to_end};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -33,8 +33,8 @@ pub(crate) fn command(binary: PathBuf, args: &[&str]) -> Command {
 
 /// Runs a command that must fail with `code`, say nothing on standard output, and say one line that has all of `parts`.
 pub(crate) async fn fails(command: &mut Command, code: i32, parts: &[&str]) -> Result<String> {
-    // What is left is the message; a start that fails has nothing to warn of.
-    let Finished { status, stdout, stderr } = run_to_end(command.env("TIDELINE_LOG", "warn"), "", AT_ONCE).await?;
+    // At the default log level: nothing may stand beside the message.
+    let Finished { status, stdout, stderr } = run_to_end(command, "", AT_ONCE).await?;
     ensure!(status.code() == Some(code), "it ended with {status}, not {code}: {stderr}");
     ensure!(stdout.is_empty(), "a failure has no output: {stdout}");
     ensure!(stderr.trim_end().lines().count() == 1, "it should say one line: {stderr}");
@@ -111,6 +111,10 @@ impl Hub {
         Ok(())
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listen
+    }
+
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
@@ -170,18 +174,44 @@ impl Hub {
         let space = self.client("default").await?;
         let namespace = from_value(json!({"metadata": {"name": NAMESPACE}}))?;
         Api::<Namespace>::all(space.clone()).create(&PostParams::default(), &namespace).await?;
-        let placement = from_value(json!({
-            "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement",
-            "metadata": {"name": "everywhere"},
-            "spec": {
-                "targets": [{"matchLabels": {"tier": "shop"}}],
-                "objects": [{
-                    "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
-                }],
-            },
+        let spec = json!({
+            "targets": [{"matchLabels": {"tier": "shop"}}],
+            "objects": [{
+                "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
+            }],
+        });
+        self.create("default", "Placement", "everywhere", &spec).await
+    }
+
+    /// Makes an object of one of the hub's own kinds.
+    pub(crate) async fn create(&self, space: &str, kind: &str, name: &str, spec: &Value) -> Result<()> {
+        let object = from_value(json!({
+            "apiVersion": "tideline.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
         }))?;
-        dynamic(&space, "Placement").create(&PostParams::default(), &placement).await?;
+        dynamic(&self.client(space).await?, kind).create(&PostParams::default(), &object).await?;
         Ok(())
+    }
+
+    /// Changes one of them.
+    pub(crate) async fn patch(&self, space: &str, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        let api = dynamic(&self.client(space).await?, kind);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Waits until the condition Ready of one of them is `status` as of its present generation, and returns the condition.
+    pub(crate) async fn is_ready_as(&self, space: &str, kind: &str, name: &str, status: &str) -> Result<Value> {
+        let api = dynamic(&self.client(space).await?, kind);
+        eventually_ok(SOON, &format!("{kind} {name} to be Ready: {status}"), async || {
+            let object = api.get(name).await?;
+            let condition = &object.data["status"]["conditions"][0];
+            let is_so = condition["type"] == "Ready"
+                && condition["status"] == status
+                && condition["observedGeneration"].as_i64() == object.metadata.generation;
+            ensure!(is_so, "{object:?}");
+            Ok(condition.clone())
+        })
+        .await
     }
 
     /// Makes a ConfigMap here and waits for it in `cluster`.
@@ -193,6 +223,30 @@ impl Hub {
         let there = api(cluster.client());
         eventually_ok(SOON, &format!("{name} in the cluster"), async || there.get(name).await).await?;
         Ok(())
+    }
+}
+
+/// A hub, a cluster of this process, and the agent `store` that keeps it.
+pub(crate) struct Site {
+    pub(crate) agent: Agent,
+    pub(crate) hub: Hub,
+    pub(crate) cluster: EmbeddedCluster,
+    _dir: Scratch,
+}
+
+impl Site {
+    /// Starts all of it, and waits until the agent is ready.
+    pub(crate) async fn start(binaries: &Binaries) -> Result<Self> {
+        let dir = Scratch::new("cluster")?;
+        let cluster = EmbeddedCluster::start(dir.path(), "cluster").await?;
+        let hub = Hub::start(binaries).await?;
+        let agent = hub.agent("store", &cluster).await?;
+        Ok(Self { agent, hub, cluster, _dir: dir })
+    }
+
+    /// Makes a ConfigMap at the hub and waits for it in the cluster.
+    pub(crate) async fn delivers(&self, name: &str) -> Result<()> {
+        self.hub.delivers(name, &self.cluster).await
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok, require_binaries};
+use tideline_tests::{eventually_ok, require_binaries};
 
-use crate::harness::{Hub, SOON, get};
+use crate::harness::{SOON, Site, get};
 
 /// Kubernetes waits 30 s before it kills; a person waits less.
 const END: Duration = Duration::from_secs(10);
@@ -16,11 +16,8 @@ const END: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn both_answer_whether_they_live_and_are_ready_and_what_they_count() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let hub = Hub::start(&binaries).await?;
-    let agent = hub.agent("store", &cluster).await?;
-    for (port, metric) in [(hub.health, "tideline_hub_targets"), (agent.health, "tideline_agent_")] {
+    let site = Site::start(&binaries).await?;
+    for (port, metric) in [(site.hub.health, "tideline_hub_targets"), (site.agent.health, "tideline_agent_")] {
         for path in ["/livez", "/readyz"] {
             assert_eq!(get(port, path).await?, (200, "ok\n".to_owned()), "{path}");
         }
@@ -34,47 +31,41 @@ async fn both_answer_whether_they_live_and_are_ready_and_what_they_count() -> Re
 #[tokio::test]
 async fn sigterm_ends_both_with_success_within_seconds() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let mut hub = Hub::start(&binaries).await?;
-    let mut agent = hub.agent("store", &cluster).await?;
+    let mut site = Site::start(&binaries).await?;
 
     // The agent holds a poll open at the hub.
-    hub.process.terminate()?;
-    assert_eq!(hub.process.wait(END).await?.code(), Some(0), "the hub, with an agent that polls");
+    site.hub.process.terminate()?;
+    assert_eq!(site.hub.process.wait(END).await?.code(), Some(0), "the hub, with an agent that polls");
     // And has no hub to report to.
-    agent.process.terminate()?;
-    assert_eq!(agent.process.wait(END).await?.code(), Some(0), "the agent, without its hub");
+    site.agent.process.terminate()?;
+    assert_eq!(site.agent.process.wait(END).await?.code(), Some(0), "the agent, without its hub");
 
-    hub.resume().await?;
-    agent.resume()?;
-    agent.is_ready().await?;
-    agent.process.terminate()?;
-    assert_eq!(agent.process.wait(END).await?.code(), Some(0), "the agent, with its hub");
+    site.hub.resume().await?;
+    site.agent.resume()?;
+    site.agent.is_ready().await?;
+    site.agent.process.terminate()?;
+    assert_eq!(site.agent.process.wait(END).await?.code(), Some(0), "the agent, with its hub");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_hub_that_was_killed_serves_again_as_the_same_hub() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let mut hub = Hub::start(&binaries).await?;
-    let mut agent = hub.agent("store", &cluster).await?;
-    hub.place_config_maps().await?;
-    hub.delivers("before", &cluster).await?;
-    let kubeconfig = fs::read_to_string(hub.kubeconfig())?;
-    let targets = hub.identities().await?;
+    let mut site = Site::start(&binaries).await?;
+    site.hub.place_config_maps().await?;
+    site.delivers("before").await?;
+    let kubeconfig = fs::read_to_string(site.hub.kubeconfig())?;
+    let targets = site.hub.identities().await?;
 
-    hub.process.kill()?;
-    hub.resume().await?;
+    site.hub.process.kill()?;
+    site.hub.resume().await?;
 
-    assert_eq!(fs::read_to_string(hub.kubeconfig())?, kubeconfig, "its address, authority and administrator");
-    assert_eq!(hub.identities().await?, targets);
-    hub.delivers("after", &cluster).await?;
-    ensure!(agent.process.exit_status()?.is_none(), "the agent never noticed more than an absence");
+    assert_eq!(fs::read_to_string(site.hub.kubeconfig())?, kubeconfig, "its address, authority and administrator");
+    assert_eq!(site.hub.identities().await?, targets);
+    site.delivers("after").await?;
+    ensure!(site.agent.process.exit_status()?.is_none(), "the agent never noticed more than an absence");
     eventually_ok(SOON, "the target to be ready", async || {
-        let targets = hub.targets().await?;
+        let targets = site.hub.targets().await?;
         ensure!(targets.iter().all(|target| target.phase == "Ready"), "{targets:?}");
         Ok(())
     })
@@ -84,33 +75,31 @@ async fn a_hub_that_was_killed_serves_again_as_the_same_hub() -> Result<()> {
 #[tokio::test]
 async fn an_agent_that_was_killed_goes_on_as_the_same_target() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let hub = Hub::start(&binaries).await?;
-    let mut agent = hub.agent("store", &cluster).await?;
-    hub.place_config_maps().await?;
-    hub.delivers("before", &cluster).await?;
-    let before = hub.identities().await?;
+    let mut site = Site::start(&binaries).await?;
+    site.hub.place_config_maps().await?;
+    site.delivers("before").await?;
+    let before = site.hub.identities().await?;
 
-    agent.process.kill()?;
-    agent.resume()?;
-    hub.delivers("after", &cluster).await?;
-    agent.is_ready().await?;
-    assert_eq!(hub.identities().await?, before);
+    site.agent.process.kill()?;
+    site.agent.resume()?;
+    site.delivers("after").await?;
+    site.agent.is_ready().await?;
+    assert_eq!(site.hub.identities().await?, before);
     Ok(())
 }
 
 #[tokio::test]
 async fn data_directories_are_their_owners_alone() -> Result<()> {
     let binaries = require_binaries!();
-    let scratch = Scratch::new("cluster")?;
-    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
-    let hub = Hub::start(&binaries).await?;
-    let agent = hub.agent("store", &cluster).await?;
+    let site = Site::start(&binaries).await?;
     let mode = |path: &Path| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
-    assert_eq!(mode(&hub.data_dir())?, 0o700, "it holds Secrets");
-    assert_eq!(mode(&hub.kubeconfig())?, 0o600, "it is a password");
-    assert_eq!(mode(&agent.data_dir())?, 0o700, "it holds Secrets");
-    assert_eq!(mode(&agent.data_dir().join("identity.json"))?, 0o600, "it is a key");
+    assert_eq!(mode(&site.hub.data_dir())?, 0o700, "it holds Secrets");
+    assert_eq!(mode(&site.hub.kubeconfig())?, 0o600, "it is a password");
+    assert_eq!(mode(&site.agent.data_dir())?, 0o700, "it holds Secrets");
+    assert_eq!(mode(&site.agent.data_dir().join("identity.json"))?, 0o600, "it is a key");
+    for file in fs::read_dir(site.hub.data_dir())? {
+        let file = file?.path();
+        assert_eq!(mode(&file)?, 0o600, "{}: no umask decides who reads it", file.display());
+    }
     Ok(())
 }

@@ -5,3 +5,4 @@ mod bad_input;
 mod harness;
 mod life;
 mod usage;
+mod views;
