@@ -156,6 +156,14 @@ impl Additions {
         Self { labels: both(&self.labels, &other.labels), annotations: both(&self.annotations, &other.annotations) }
     }
 
+    /// Whether both have something of one name, with different values.
+    fn disagrees_with(&self, other: &Self) -> bool {
+        let differ = |ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>| {
+            ours.iter().any(|(name, value)| theirs.get(name).is_some_and(|other| other != value))
+        };
+        differ(&self.labels, &other.labels) || differ(&self.annotations, &other.annotations)
+    }
+
     fn hash(&self, hasher: &mut Hasher) {
         let Self { labels, annotations } = self;
         for (what, map) in [("label", labels), ("annotation", annotations)] {
@@ -205,6 +213,12 @@ impl ApplyPolicy {
             drift: self.drift.min(other.drift),
             fields: fields.into_iter().map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode }).collect(),
         }
+    }
+
+    /// Whether merging takes away what one of the two says. What both may have at once is no disagreement.
+    pub fn disagrees_with(&self, other: &Self) -> bool {
+        let alone = |policy: &Self| Self { additions: Additions::default(), ..policy.clone() };
+        self.additions.disagrees_with(&other.additions) || alone(self) != alone(other)
     }
 
     /// What names this policy in entries and indexes.

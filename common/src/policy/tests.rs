@@ -64,3 +64,16 @@ fn unknown_value_is_read_as_the_least_destructive() {
         serde_json::from_str(r#"{"prune": "Shred", "takeover": "ByForce", "later": 1}"#).expect("it is a policy");
     assert_eq!((policy.prune, policy.takeover), (Prune::Orphan, Takeover::Never));
 }
+
+#[test]
+fn policies_disagree_where_merging_takes_something_from_one() {
+    let adding = |name: &str, value: &str| ApplyPolicy {
+        additions: Additions { labels: [(name.to_owned(), value.to_owned())].into(), ..Additions::default() },
+        ..ApplyPolicy::default()
+    };
+    let orphaning = ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() };
+    assert!(!adding("a", "1").disagrees_with(&adding("b", "2")));
+    assert!(adding("a", "1").disagrees_with(&adding("a", "2")));
+    assert!(orphaning.disagrees_with(&adding("a", "1")) && adding("a", "1").disagrees_with(&orphaning));
+    assert!(!orphaning.disagrees_with(&orphaning));
+}

@@ -249,7 +249,7 @@ fn object_problems(space: &Space, placing: &Placing, name: &str, index: u32, sum
         });
     }
     let Some(policy) = object.matches.get(name) else { return };
-    for (other, _) in object.matches.iter().filter(|(_, other)| *other != policy) {
+    for (other, _) in object.matches.iter().filter(|(_, other)| policy.disagrees_with(other)) {
         let shared = space.placements.get(other).is_some_and(|other| !other.targets.is_disjoint(&placing.targets));
         if shared {
             summary.add(Reason::Conflict, Some(&object.key), || {
