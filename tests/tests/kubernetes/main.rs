@@ -2,6 +2,7 @@
 
 mod agent_cluster;
 mod harness;
+mod kubectl;
 mod main_job;
 mod objects;
 mod offline;
