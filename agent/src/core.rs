@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, TargetId, Tombstone};
 
+mod approve;
 mod copies;
 mod disk;
 mod effect;
@@ -42,6 +43,7 @@ pub use effect::{
 pub use event::{Answer, Event, FieldConflict, LinkFailure, Observed, OpResult, Served};
 pub use fuse::FuseLimits;
 
+use approve::Approvals;
 use copies::Copies;
 use disk::Disk;
 use fuse::Fuse;
@@ -49,7 +51,7 @@ use inputs::Inputs;
 use jitter::Jitter;
 use kinds::Kinds;
 use observe::Object;
-use remove::Removal;
+use remove::{Cause, Removal};
 use report::Reports;
 use session::Session;
 use work::Work;
@@ -98,6 +100,7 @@ pub struct Core {
     removals: BTreeMap<Tombstone, Removal>,
     kinds: Kinds,
     fuse: Fuse,
+    approvals: Approvals,
     work: Work,
     reports: Reports,
     disk: Disk,
@@ -132,6 +135,7 @@ impl Core {
             removals: BTreeMap::new(),
             kinds: Kinds::default(),
             fuse: Fuse::new(config.fuse),
+            approvals: Approvals::default(),
             work: Work::default(),
             reports: Reports::default(),
             disk: Disk::default(),
@@ -150,7 +154,7 @@ impl Core {
             core.put_entry(entry);
         }
         for tombstone in removing {
-            core.put_removal(tombstone, None);
+            core.put_removal(tombstone, None, Cause::Told);
         }
         core
     }

@@ -29,8 +29,8 @@ pub use ids::{Epoch, HubId, InvalidId, Revision, SessionNumber, SpaceName, Targe
 pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{
-    Additions, ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPath, FieldPathError, FieldPolicy,
-    Place, Prune, PruneAdopted, Recreate, Takeover, Way,
+    Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,
+    FieldPathError, FieldPolicy, Place, Prune, PruneAdopted, Recreate, Takeover, Way,
 };
 pub use reason::Reason;
 pub use time::Monotonic;

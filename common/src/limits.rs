@@ -11,6 +11,9 @@ pub const DESIRED_OBJECTS_MAX: usize = 100_000;
 /// Entries in one page of a desired index. About 500 bytes each as JSON, 60 compressed: a page is under 1 MiB raw.
 pub const DESIRED_PAGE_ENTRIES_MAX: usize = 2_000;
 
+/// Approved removals in one answer: of a few hundred bytes each, as a page of entries.
+pub const APPROVED_PAGE_REMOVALS_MAX: usize = 2_000;
+
 /// Bytes of body text that one answer may hold before compression. Proxies commonly refuse more than 1 MiB.
 pub const BODY_BATCH_BYTES_MAX: usize = 1 << 20;
 /// Bodies that one request may ask for: a batch of the smallest useful bodies (about 256 bytes) fills an answer.

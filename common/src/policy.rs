@@ -95,6 +95,16 @@ policy_enum!(
     default Orphan
 );
 policy_enum!(
+    /// Whether more deletions than pass within an hour wait for a person.
+    ApproveDeletions {
+        /// They do, until somebody approves them.
+        Ask,
+        /// They are approved by whoever wrote the Placement, and are not counted.
+        InAdvance,
+    }
+    default Ask
+);
+policy_enum!(
     /// What happens to a local change of a field we own.
     DriftPolicy {
         Report,
@@ -113,6 +123,13 @@ policy_enum!(
     }
     default Continuous
 );
+
+impl ApproveDeletions {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    fn is_ask(&self) -> bool {
+        *self == Self::Ask
+    }
+}
 
 /// An exception for one field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -187,6 +204,8 @@ pub struct ApplyPolicy {
     pub prune: Prune,
     pub prune_adopted: PruneAdopted,
     pub drift: DriftPolicy,
+    #[serde(skip_serializing_if = "ApproveDeletions::is_ask")]
+    pub approve_deletions: ApproveDeletions,
     /// At most one per path, ordered by path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldPolicy>,
@@ -211,6 +230,7 @@ impl ApplyPolicy {
             prune: self.prune.min(other.prune),
             prune_adopted: self.prune_adopted.min(other.prune_adopted),
             drift: self.drift.min(other.drift),
+            approve_deletions: self.approve_deletions.min(other.approve_deletions),
             fields: fields.into_iter().map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode }).collect(),
         }
     }
@@ -223,7 +243,18 @@ impl ApplyPolicy {
 
     /// What names this policy in entries and indexes.
     pub fn digest(&self) -> Digest {
-        let Self { additions, mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = self;
+        let Self {
+            additions,
+            mode,
+            conflicts,
+            takeover,
+            recreate,
+            prune,
+            prune_adopted,
+            drift,
+            approve_deletions,
+            fields,
+        } = self;
         let mut hasher = Hasher::new("tideline/policy/v1");
         for text in [
             mode.as_str(),
@@ -240,6 +271,14 @@ impl ApplyPolicy {
             hasher.field(path.as_bytes()).field(mode.as_str().as_bytes());
         }
         additions.hash(&mut hasher);
+        // What came later is hashed only where it says something, so that policies keep their names. No field has such a
+        // mode, so that it is taken for none.
+        match approve_deletions {
+            ApproveDeletions::Ask => {}
+            ApproveDeletions::InAdvance => {
+                hasher.field(b"approveDeletions").field(approve_deletions.as_str().as_bytes());
+            }
+        }
         hasher.finish()
     }
 }

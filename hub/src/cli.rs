@@ -1,6 +1,8 @@
 //! The command line: what can be said, and what each command does with the library.
 
+mod approve;
 mod status;
+mod table;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -93,6 +95,9 @@ enum Command {
         #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// Approve deletions that a cluster holds because they are many, or because nothing explains them
+    #[command(after_help = approve::EXAMPLE)]
+    ApproveDeletions(approve::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -181,6 +186,8 @@ pub(crate) enum Error {
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
     Status(#[from] status::Error),
+    #[error(transparent)]
+    Approve(#[from] approve::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -212,6 +219,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
                 Output::Json => pretty(&status.json()),
             })
         }
+        Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
     }
 }
 

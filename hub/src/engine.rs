@@ -9,6 +9,7 @@
 //! One lock, held for a step and never across I/O. What must be written leaves as [`Work`], and comes back as
 //! [`Engine::committed`]; nothing is told to anybody before it was persisted.
 
+mod approved;
 mod outline;
 mod sources;
 mod targets;
@@ -23,11 +24,13 @@ use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Targe
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use crate::approvals::Approvals;
 use crate::ledger::{Batch, Ledger};
+use crate::link::Desk;
 use crate::link::core::{self as link, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, Part, SourceId, Target};
-use crate::summary::Summary;
+use crate::summary::{Summary, TargetReports};
 
 pub use outline::{ReportLine, SourceOutline};
 pub use sources::{SourceSeen, Sources, status_digest};
@@ -64,6 +67,7 @@ pub struct SessionRecord {
 pub struct Engine {
     pub(crate) index: Index,
     pub(crate) ledger: Ledger,
+    approvals: Approvals,
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
     pub(crate) targets: Targets,
@@ -105,6 +109,7 @@ impl Engine {
         Self {
             index,
             ledger,
+            approvals: Approvals::default(),
             link: link::Core::new(config),
             summary: Summary::default(),
             targets: Targets::new(sessions),
@@ -264,10 +269,11 @@ impl Engine {
 
     /// When [`Engine::tick`] is to be called at the latest.
     pub fn timer(&self) -> Option<Monotonic> {
-        self.timer.into_iter().chain(self.index.next_deadline()).min()
+        self.timer.into_iter().chain(self.index.next_deadline()).chain(self.approvals.next_end()).min()
     }
 
     pub fn tick(&mut self, now: Monotonic) {
+        self.approvals_due(now);
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.step(now, link::Event::Timer);
@@ -317,7 +323,8 @@ impl Engine {
 
     fn step(&mut self, now: Monotonic, event: link::Event) {
         let mut effects = link::Effects::new();
-        self.link.step(now, &self.ledger, event, &mut effects);
+        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
+        self.link.step(now, &desk, event, &mut effects);
         for effect in effects {
             self.execute(effect);
         }
@@ -383,7 +390,9 @@ impl Engine {
 
     fn report(&mut self, target: TargetId, report: ReportedRequest) {
         let told = |summary: &Summary| {
-            summary.target(target).map(|known| (known.accepted, known.applied, known.conditions.clone()))
+            let told =
+                |known: &TargetReports| (known.accepted, known.applied, known.conditions.clone(), known.waiting());
+            summary.target(target).map(told)
         };
         let former = told(&self.summary);
         let taken = self.summary.take(target, report);

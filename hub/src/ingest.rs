@@ -4,8 +4,9 @@ use std::convert::Infallible;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use serde_json::Value;
-use tideline_api::{Location, Placement, Selector, Space, SyncTarget, decode};
+use tideline_api::{DeletionApproval, Location, Placement, Selector, Space, SyncTarget, decode};
 use tideline_common::signature::VerifyingKey;
 use tideline_common::{Monotonic, ObjectKey, SpaceName, TargetId, Uid};
 use tideline_runtime::exit;
@@ -13,6 +14,7 @@ use tideline_runtime::health::ReadinessGate;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::approve;
 use crate::clean::{self, Labels};
 use crate::engine::{Engine, SourceSeen, TargetRecord};
 use crate::enrol::{AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
@@ -34,6 +36,7 @@ enum Role {
     Locations,
     Spaces,
     Placements,
+    Approvals,
     /// To be placed.
     Objects,
     /// Nothing that placement looks at.
@@ -105,6 +108,7 @@ impl Ingest {
                     engine.index.placement_generation(&of.space, &name(), generation(object));
                 });
             }
+            Role::Approvals => self.approval(object),
             Role::Objects => self.source(of, object),
             Role::Other => {}
         }
@@ -146,6 +150,19 @@ impl Ingest {
         self.shared.ingest(|engine, now| engine.target_seen(now, placed, record));
     }
 
+    fn approval(&self, object: &Value) {
+        let Some(uid) = uid(object) else { return };
+        let read = decode::<DeletionApproval>(object.clone()).map_err(|error| exit::chain(&error));
+        let read = read.and_then(|approval| approve::read(&approval.spec, Timestamp::now()));
+        self.shared.step(|engine, now| match read {
+            Ok(approved) => engine.approval_seen(now, uid, approved.from(now)),
+            Err(error) => {
+                warn!(error, "a DeletionApproval cannot be read; it approves nothing");
+                engine.approval_gone(now, &uid);
+            }
+        });
+    }
+
     fn space(&self, object: &Value, name: &str) {
         let Ok(space) = name.parse::<SpaceName>() else {
             warn!(name, "a Space has a name that no space can have");
@@ -174,6 +191,7 @@ impl Ingest {
                 }
             }
             Role::Placements => engine.index.delete_placement(&of.space, &key.name),
+            Role::Approvals => engine.approval_gone(now, &uid),
             Role::Objects => {
                 let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid };
                 engine.index.delete(&of.space, &of.resource, key);
@@ -190,6 +208,7 @@ fn role(of: &SpaceResource) -> Role {
         (true, tideline_api::GROUP, "synctargets") => Role::Targets,
         (true, tideline_api::GROUP, "locations") => Role::Locations,
         (true, tideline_api::GROUP, "spaces") => Role::Spaces,
+        (true, tideline_api::GROUP, "deletionapprovals") => Role::Approvals,
         (false, tideline_api::GROUP, "placements") => Role::Placements,
         (true, ..) => Role::Other,
         (false, ..) => Role::Objects,
@@ -203,7 +222,7 @@ fn part(of: &SpaceResource) -> Option<Part<'_>> {
         Role::Spaces => Some(Part::Spaces),
         Role::Placements => Some(Part::Placements(&of.space)),
         Role::Objects => Some(Part::Objects(&of.space, &of.resource)),
-        Role::Other => None,
+        Role::Approvals | Role::Other => None,
     }
 }
 
@@ -211,6 +230,7 @@ fn listed(engine: &mut Engine, now: Monotonic, of: &SpaceResource) {
     match part(of) {
         Some(Part::Targets) => engine.targets_listed(now),
         Some(part) => engine.index.listed(part),
+        None if role(of) == Role::Approvals => engine.approvals_listed(now),
         None => {}
     }
 }
@@ -221,6 +241,8 @@ fn reset(engine: &mut Engine, of: &SpaceResource) {
             engine.targets_reset();
         }
         engine.index.reset(part);
+    } else if role(of) == Role::Approvals {
+        engine.approvals_reset();
     }
 }
 

@@ -1,10 +1,13 @@
 //! The hub.
 
+pub mod approvals;
+pub mod approve;
 pub mod certificates;
 pub mod clean;
 mod committer;
 pub mod engine;
 pub mod enrol;
+pub mod held_deletions;
 pub mod identity;
 mod ingest;
 pub mod kubeconfig;

@@ -3,3 +3,5 @@
 pub mod core;
 pub mod http;
 mod sets;
+
+pub use sets::Desk;

@@ -27,7 +27,10 @@ use crate::options::Options;
 use crate::service::LinkService;
 use crate::shared::Shared;
 use crate::spaces::EmbeddedSource;
-use crate::{certificates, committer, ingest, kubeconfig, listener, metrics, statuses, token, virtual_resources};
+use crate::{
+    approve, certificates, committer, held_deletions, ingest, kubeconfig, listener, metrics, statuses, token,
+    virtual_resources,
+};
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
 const SPACES: [&str; 2] = ["root", "default"];
@@ -96,6 +99,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let metrics = metrics::registry(&shared);
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
     run.spawn("ingest", ingesting.run(EmbeddedSource::new(&server), run.token().clone()));
+    run.spawn("approvals", approve::sweep(root.clone(), run.token().clone()));
     run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), run.token().clone()));
     run.spawn("compactor", committer::compact(Arc::clone(&store), run.token().clone()));
     let clients =
@@ -125,8 +129,11 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
     let crds =
         if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
-    let virtual_resources =
-        if space == SpaceName::root().as_str() { Vec::new() } else { virtual_resources::all(shared) };
+    let virtual_resources = if space == SpaceName::root().as_str() {
+        vec![held_deletions::resource(shared)]
+    } else {
+        virtual_resources::all(shared)
+    };
     SpaceConfig { crds, virtual_resources, authorizer: None }
 }
 

@@ -328,8 +328,18 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     let problems = problems
         .into_iter()
         .map(|(problem, message)| json!({"type": problem, "status": "True", "reason": problem, "message": message}));
-    status["conditions"] = std::iter::once(ready).chain(problems).collect();
     let name = outline.record.name.clone();
+    let waiting = engine.waiting_for_approval(target);
+    let held = waiting.filter(|waiting| waiting.total() > 0).map(|waiting| {
+        let reason = if waiting.unexplained > 0 { Reason::HistoryLost } else { Reason::FuseHeld };
+        let message =
+            format!("{} deletions wait for an approval: tideline-hub approve-deletions {name}", waiting.total());
+        json!({"type": "DeletionsHeld", "status": "True", "reason": reason, "message": message})
+    });
+    if let Some(waiting) = waiting {
+        status["heldDeletions"] = json!(waiting.total());
+    }
+    status["conditions"] = std::iter::once(ready).chain(problems).chain(held).collect();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }
 

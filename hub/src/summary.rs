@@ -5,15 +5,19 @@
 //! computed when it is read, from the ledger's assignments and the reports, so it cannot drift from either.
 
 mod exact;
+mod held;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::rollup::{Counts, Freshness, Standing};
 use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedRequest, TargetCondition};
 use tideline_common::{Digest, ObjectKey, Reason, TargetId, Tombstone, Uid, Version};
 
+use held::is_held;
+
 pub use exact::exact_status;
+pub use held::Waiting;
 
 /// Targets that a rollup names, worst first. More than a person reads at a glance.
 pub const WORST_MAX: usize = 5;
@@ -31,6 +35,9 @@ pub struct TargetReports {
     pub applied: Option<Version>,
     pub conditions: Vec<TargetCondition>,
     objects: BTreeMap<ObjectKey, Arc<ObjectReport>>,
+    /// The keys of what is not removed for now.
+    held: BTreeSet<ObjectKey>,
+    waiting: Waiting,
 }
 
 /// What a report changed.
@@ -55,11 +62,11 @@ impl Summary {
                 continue;
             }
             taken.changed.push(object.key.clone());
-            known.objects.insert(object.key.clone(), Arc::new(object));
+            known.insert(object);
         }
         for tombstone in report.removed {
             if known.objects.get(&tombstone.key).is_some_and(|object| object.source_uid == tombstone.source) {
-                known.objects.remove(&tombstone.key);
+                known.remove(&tombstone.key);
             }
             taken.changed.push(tombstone.key.clone());
             taken.confirmed.push(tombstone);
@@ -84,6 +91,33 @@ impl Summary {
 impl TargetReports {
     pub fn objects(&self) -> impl Iterator<Item = &Arc<ObjectReport>> {
         self.objects.values()
+    }
+
+    /// What is held that was to be removed, for whatever reason.
+    pub fn held(&self) -> impl Iterator<Item = &Arc<ObjectReport>> {
+        self.held.iter().filter_map(|key| self.objects.get(key))
+    }
+
+    /// How much of that a person may approve.
+    pub fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+
+    fn insert(&mut self, report: ObjectReport) {
+        let key = report.key.clone();
+        self.remove(&key);
+        if is_held(&report) {
+            self.held.insert(key.clone());
+        }
+        self.waiting.add(Waiting::of(&report));
+        self.objects.insert(key, Arc::new(report));
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        if let Some(former) = self.objects.remove(key) {
+            self.held.remove(key);
+            self.waiting.subtract(Waiting::of(&former));
+        }
     }
 }
 

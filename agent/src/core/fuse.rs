@@ -23,12 +23,23 @@ impl Default for FuseLimits {
     }
 }
 
+/// Who has said that an object may be deleted, however many go with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Nobody.
+    None,
+    /// A person, who was shown this removal. It counts as every other, so that what was not shown passes no sooner.
+    Approved,
+    /// Whoever placed it. What goes by the way is no sign of a mistake, and does not count.
+    InAdvance,
+}
+
 #[derive(Debug)]
 pub(super) struct Fuse {
     limits: FuseLimits,
     /// Deletions let through, oldest first; none older than the window. Never more than were managed.
     passed: VecDeque<(Monotonic, Tombstone)>,
-    /// The same, to be found: a deletion that is tried again passes again.
+    /// Those of them that are not done: a deletion that is tried again passes again.
     known: BTreeSet<Tombstone>,
     /// Removals that were asked for and have not been let through, all of which count: a large removal is held whole,
     /// not once its first part is gone.
@@ -44,13 +55,15 @@ impl Fuse {
         self.waiting.insert(tombstone);
     }
 
-    /// It turned out that nothing is to be deleted, or it is done.
+    /// It turned out that nothing is to be deleted, or it is done: should the same be asked again, that is another
+    /// deletion.
     pub(super) fn withdraw(&mut self, tombstone: &Tombstone) {
         self.waiting.remove(tombstone);
+        self.known.remove(tombstone);
     }
 
     /// Lets a deletion through, or not. `managed` are the objects that stand, those about to go included.
-    pub(super) fn pass(&mut self, now: Monotonic, tombstone: &Tombstone, managed: usize) -> bool {
+    pub(super) fn pass(&mut self, now: Monotonic, tombstone: &Tombstone, managed: usize, leave: Leave) -> bool {
         while self.passed.front().is_some_and(|(at, _)| now.since(*at) >= WINDOW) {
             if let Some((_, passed)) = self.passed.pop_front() {
                 self.known.remove(&passed);
@@ -59,10 +72,19 @@ impl Fuse {
         if self.known.contains(tombstone) {
             return true;
         }
-        self.waiting.insert(tombstone.clone());
-        let removals = self.passed.len() + self.waiting.len();
-        let share = (managed + self.passed.len()) * self.limits.percent / 100;
-        let pass = removals <= self.limits.always.max(share);
+        let pass = match leave {
+            Leave::InAdvance => {
+                self.withdraw(tombstone);
+                return true;
+            }
+            Leave::Approved => true,
+            Leave::None => {
+                self.waiting.insert(tombstone.clone());
+                let removals = self.passed.len() + self.waiting.len();
+                let share = (managed + self.passed.len()) * self.limits.percent / 100;
+                removals <= self.limits.always.max(share)
+            }
+        };
         if pass {
             self.waiting.remove(tombstone);
             self.passed.push_back((now, tombstone.clone()));

@@ -40,6 +40,8 @@ pub(super) struct Object {
     pub(super) live: Live,
     /// What the hub acknowledged last.
     pub(super) told: Option<Told>,
+    /// The hub may have been told that it stands there for this source, and that nothing says why.
+    pub(super) unexplained: Option<Uid>,
 }
 
 /// How the last try went.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use tideline_common::{
-    ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted, Reason, Recreate, Uid,
+    ApplyPolicy, Digest, Entry, GroupKind, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted, Reason,
+    Recreate, Uid,
 };
 
 use super::effect::{AppliedRecord, Op};
@@ -15,11 +16,25 @@ use super::plan::Me;
 /// A removal under way.
 #[derive(Debug, Default)]
 pub(super) struct Removal {
+    pub(super) cause: Cause,
     pub(super) wave: i32,
     pub(super) version: Option<Arc<str>>,
+    /// Names the policy that the set had last for it, if that is still known.
+    pub(super) policy: Option<Digest>,
     pub(super) failures: u32,
     pub(super) retry_at: Option<Monotonic>,
     pub(super) state: RemovalState,
+}
+
+/// Why something is to be removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It is not assigned any more: the hub says so, or a set of the same epoch lacks it. The journal keeps that until
+    /// the removal is done.
+    #[default]
+    Told,
+    /// Nothing explains that it is in no set, and a person has approved its removal. Ends with the approval.
+    Approved,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,8 +67,8 @@ pub(super) struct Evidence<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ground<'a> {
-    /// This source is not assigned here any more: a tombstone says so, or it was missing from a set that is complete
-    /// and of the epoch of the set that had it.
+    /// This source is not assigned here any more: a tombstone says so, it was missing from a set that is complete and of
+    /// the epoch of the set that had it, or a person looked at it and approved its removal.
     Unassigned(&'a Uid),
     /// It is in no set that is known, and nothing says that it was taken out.
     Unexplained,

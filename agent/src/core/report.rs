@@ -75,6 +75,11 @@ impl Reports {
         self.removed.insert(tombstone);
     }
 
+    /// Nothing stands there any more of what the hub was told of, and nobody removed it.
+    pub(super) fn vanished(&mut self, what: Tombstone) {
+        self.removed.insert(what);
+    }
+
     pub(super) fn forget_removed(&mut self, tombstone: &Tombstone) {
         self.removed.remove(tombstone);
     }
@@ -202,7 +207,7 @@ impl Core {
                     }
                 }
                 for tombstone in removed {
-                    if self.removals.contains_key(&tombstone) {
+                    if self.removals.contains_key(&tombstone) || !self.objects.contains_key(&tombstone.key) {
                         self.reports.removed.insert(tombstone);
                     }
                 }
@@ -284,7 +289,20 @@ impl Core {
         if object.unrecorded > 0 {
             return;
         }
-        let Some(mut report) = self.object_report(&key, object) else { return };
+        let Some(mut report) = self.object_report(&key, object) else {
+            if let Some(source) = self.objects.get_mut(&key).and_then(|object| object.unexplained.take()) {
+                self.reports.vanished(Tombstone { key, source });
+            }
+            return;
+        };
+        let explained = self.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
+        let unexplained = (!explained).then(|| report.source_uid.clone());
+        // It stands there again, if it was ever gone.
+        self.reports.forget_removed(&Tombstone { key: key.clone(), source: report.source_uid.clone() });
+        if let Some(object) = self.objects.get_mut(&key) {
+            object.unexplained = unexplained;
+        }
+        let Some(object) = self.objects.get(&key) else { return };
         let facts = Digest::of(&serde_json::to_vec(&report).unwrap_or_default());
         let mut told = Told { facts, status: None };
         match &object.live.status {
@@ -364,9 +382,8 @@ impl Core {
             };
             return Some((tombstone.source.clone(), progress, reason, message));
         }
+        let source = self.left_over(key)?;
         let seen = object.seen.as_ref().filter(|seen| !seen.deleting);
-        let marked = seen.and_then(|seen| seen.mark.as_ref()).map(|mark| mark.source.uid.clone());
-        let source = object.record.as_ref().map(|record| record.source.clone()).or(marked)?;
         let verdict = may_delete(Evidence {
             me: self.me()?,
             key,

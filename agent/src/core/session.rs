@@ -185,7 +185,8 @@ impl Core {
         let Question { since, digest, after } = gather.question();
         self.session.link =
             if gather.may_wait() { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
-        let request = DesiredRequest { session, since, digest, after, wait_seconds };
+        let approved = Some(self.approvals.held());
+        let request = DesiredRequest { session, since, digest, after, wait_seconds, approved };
         out.push(Effect::Send { id, request: Request::Desired(request) });
     }
 
@@ -334,6 +335,15 @@ impl Core {
             DesiredAnswer::Page(page) => gather.page(page, &held),
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
                 return self.ask(now, Box::new(Gather::everything()), out);
+            }
+            DesiredAnswer::Approved(page) => {
+                self.session.succeeded();
+                if self.approved(now, page) {
+                    self.ask(now, gather, out);
+                } else {
+                    self.session.rest(now + POLL_PAUSE, Next::Gather(gather), out);
+                }
+                return;
             }
             DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(Flaw::OutOfPlace),
         };

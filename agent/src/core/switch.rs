@@ -10,7 +10,7 @@ use super::Core;
 use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Write};
 use super::gather::Change;
-use super::remove::{Removal, RemovalState, wave_of};
+use super::remove::{Cause, Removal, RemovalState, wave_of};
 
 impl Core {
     /// Writes the new set and everything that must survive with it, all or nothing.
@@ -23,7 +23,7 @@ impl Core {
             policies: policies.values().cloned().collect(),
         });
         for tombstone in tombstones {
-            if !self.removals.contains_key(tombstone) {
+            if self.removals.get(tombstone).is_none_or(|removal| removal.cause == Cause::Approved) {
                 self.disk.write(Write::Removing(tombstone.clone()));
             }
         }
@@ -55,7 +55,7 @@ impl Core {
         }
         for (tombstone, former) in tombstones.into_iter().zip(waves) {
             let key = tombstone.key.clone();
-            self.put_removal(tombstone, former.as_deref());
+            self.put_removal(tombstone, former.as_deref(), Cause::Told);
             self.enqueue(&key);
             self.reports.dirty(&key, now);
         }
@@ -71,6 +71,7 @@ impl Core {
         if self.removals.contains_key(&again) {
             self.void_removal(&again);
         }
+        self.approvals.strike(&again);
         self.kinds.refer(&key.kind, &entry.version);
         self.kinds.speak(&key.kind, &entry.version);
         self.inputs.name(entry.input);
@@ -104,29 +105,35 @@ impl Core {
         self.inputs.unname(&input).then_some(input)
     }
 
-    pub(super) fn put_removal(&mut self, tombstone: Tombstone, former: Option<&Entry>) {
+    pub(super) fn put_removal(&mut self, tombstone: Tombstone, former: Option<&Entry>, cause: Cause) {
         let key = &tombstone.key;
         let assigned = self.desired.get(key);
         if assigned.is_some_and(|entry| entry.source.uid == tombstone.source) {
             self.disk.write(Write::Removed(tombstone));
             return;
         }
-        if self.removals.contains_key(&tombstone) {
+        if let Some(removal) = self.removals.get_mut(&tombstone) {
+            if cause == Cause::Told {
+                removal.cause = cause;
+            }
             return;
         }
-        if assigned.is_none() {
-            self.fuse.ask(tombstone.clone());
-        }
+        let counts = assigned.is_none();
         let version = former.map(|entry| Arc::clone(&entry.version));
         self.kinds.refer(&key.kind, version.as_ref().unwrap_or(&Arc::default()));
         self.objects.entry(key.clone()).or_default();
         let removal = Removal {
+            cause,
+            policy: former.map(|entry| entry.policy),
             wave: former.map_or_else(|| wave_of(&key.kind), |entry| entry.wave),
             version,
             ..Removal::default()
         };
         self.work.remove(removal.wave, tombstone.clone());
-        self.removals.insert(tombstone, removal);
+        self.removals.insert(tombstone.clone(), removal);
+        if counts && !self.is_approved_in_advance(&tombstone) {
+            self.fuse.ask(tombstone);
+        }
     }
 
     /// What was to be removed is assigned again.
@@ -230,6 +237,10 @@ impl Core {
         let Some(object) = self.objects.get(key) else { return };
         let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some();
         if !known && self.desired.get(key).is_none() && self.removals_of(key).next().is_none() {
+            if let Some(source) = object.unexplained.clone() {
+                self.reports.vanished(Tombstone { key: key.clone(), source });
+            }
+            let Some(object) = self.objects.get(key) else { return };
             if object.terminal.is_some() {
                 self.disk.write(Write::Sent { key: key.clone() });
             }

@@ -11,7 +11,7 @@ use super::plan::Me;
 
 mod cluster;
 pub(super) mod hub;
-mod world;
+pub(super) mod world;
 
 use world::World;
 

@@ -161,6 +161,7 @@ impl Core {
             object.queued = Some(entry.wave);
             self.work.ready.insert((entry.wave, key.clone()));
         }
+        self.take_up_approved(key);
         self.enqueue_removals(key);
     }
 
@@ -491,6 +492,9 @@ impl Core {
         out: &mut Effects,
     ) {
         let key = &tombstone.key;
+        if self.lapses(now, tombstone) {
+            return;
+        }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
         if object.flight.is_some() || removal.state == RemovalState::Done {
             return;
@@ -512,6 +516,7 @@ impl Core {
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         match self.fused(now, tombstone, verdict) {
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
+                self.begun(tombstone);
                 self.execute(key, doing, authorised.op(version), out);
             }
             Verdict::Inspect => self.execute(key, doing, Op::Inspect { key: key.clone(), version }, out),
@@ -535,7 +540,7 @@ impl Core {
         match verdict {
             Verdict::Delete(authorised) => {
                 let managed = self.objects.len();
-                if self.fuse.pass(now, tombstone, managed) {
+                if self.fuse.pass(now, tombstone, managed, self.leave(now, tombstone)) {
                     Verdict::Delete(authorised)
                 } else {
                     authorised.held(Reason::FuseHeld)

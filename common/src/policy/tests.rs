@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::{
-    Additions, ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune, PruneAdopted,
-    Recreate, Takeover,
+    Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune,
+    PruneAdopted, Recreate, Takeover,
 };
 
 fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
@@ -23,11 +23,36 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
         one_of(Prune::ALL),
         one_of(PruneAdopted::ALL),
         one_of(DriftPolicy::ALL),
+        one_of(ApproveDeletions::ALL),
         fields,
     )
-        .prop_map(|(additions, mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields)| {
-            ApplyPolicy { additions, mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields }
-        })
+        .prop_map(
+            |(
+                additions,
+                mode,
+                conflicts,
+                takeover,
+                recreate,
+                prune,
+                prune_adopted,
+                drift,
+                approve_deletions,
+                fields,
+            )| {
+                ApplyPolicy {
+                    additions,
+                    mode,
+                    conflicts,
+                    takeover,
+                    recreate,
+                    prune,
+                    prune_adopted,
+                    drift,
+                    approve_deletions,
+                    fields,
+                }
+            },
+        )
 }
 
 proptest! {
@@ -54,7 +79,12 @@ fn least_destructive_value_wins() {
         drift: DriftPolicy::Report,
         ..ApplyPolicy::default()
     };
-    let harsh = ApplyPolicy { takeover: Takeover::Always, recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+    let harsh = ApplyPolicy {
+        takeover: Takeover::Always,
+        recreate: Recreate::OnImmutable,
+        approve_deletions: ApproveDeletions::InAdvance,
+        ..ApplyPolicy::default()
+    };
     assert_eq!(gentle.merge(&harsh), gentle);
 }
 

@@ -10,6 +10,7 @@
 //! | `digest` | 64 hexadecimal digits |
 //! | `after` | the JSON of an [`ObjectKey`] in base64url without padding (RFC 4648 §5) |
 //! | `wait` | seconds; absent for zero |
+//! | `approved` | `COUNT` or `COUNT.LIST`, the list as 64 hexadecimal digits |
 //!
 //! No value holds a character that a URL would have to escape, so that what is signed is what every proxy passes on.
 
@@ -25,7 +26,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::v1::{DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use super::v1::{ApprovedHeld, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::ids::{SessionNumber, Version};
 use crate::limits::LINK_MESSAGE_BYTES_MAX;
 use crate::object::ObjectKey;
@@ -98,7 +99,7 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Writes the query of a desired request, without the question mark.
 pub fn desired_query(request: &DesiredRequest) -> String {
-    let DesiredRequest { session, since, digest, after, wait_seconds } = request;
+    let DesiredRequest { session, since, digest, after, wait_seconds, approved } = request;
     let mut query = format!("session={session}");
     let mut put = |name: &str, value: &dyn Display| {
         write!(query, "&{name}={value}").expect("a String takes any text");
@@ -116,6 +117,11 @@ pub fn desired_query(request: &DesiredRequest) -> String {
     if *wait_seconds > 0 {
         put("wait", wait_seconds);
     }
+    match approved {
+        Some(ApprovedHeld { list: Some(list), count }) => put("approved", &format_args!("{count}.{list}")),
+        Some(ApprovedHeld { list: None, count }) => put("approved", count),
+        None => {}
+    }
     query
 }
 
@@ -124,7 +130,8 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(Error::QueryTooLong);
     }
-    let (mut session, mut since, mut digest, mut after, mut wait) = (None, None, None, None, None);
+    let (mut session, mut since, mut digest, mut after) = (None, None, None, None);
+    let (mut wait, mut approved) = (None, None);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "session" => set(&mut session, "session", parse(value).map(SessionNumber), value)?,
@@ -132,6 +139,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
             "digest" => set(&mut digest, "digest", parse(value), value)?,
             "after" => set(&mut after, "after", parse_key(value), value)?,
             "wait" => set(&mut wait, "wait", parse(value), value)?,
+            "approved" => set(&mut approved, "approved", parse_approved(value), value)?,
             _ => {}
         }
     }
@@ -141,6 +149,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
         digest,
         after,
         wait_seconds: wait.unwrap_or(0),
+        approved,
     })
 }
 
@@ -155,6 +164,14 @@ fn set<T>(slot: &mut Option<T>, name: &'static str, value: Result<T, String>, te
 
 fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn parse_approved(text: &str) -> Result<ApprovedHeld, String> {
+    let (count, list) = match text.split_once('.') {
+        Some((count, list)) => (count, Some(parse(list)?)),
+        None => (text, None),
+    };
+    Ok(ApprovedHeld { list, count: parse(count)? })
 }
 
 fn parse_key(text: &str) -> Result<ObjectKey, String> {

@@ -115,7 +115,7 @@ pub struct PollSettings {
 }
 
 /// Asks for what changed. In the query: `session`, `since` and `digest` (absent: everything), `after` (a page's cursor),
-/// `wait` in seconds.
+/// `wait` in seconds, `approved` (what is held of the removals that a person approved).
 ///
 /// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set (snapshot) or
 /// changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
@@ -135,11 +135,25 @@ pub struct DesiredRequest {
     pub after: Option<ObjectKey>,
     #[serde(default)]
     pub wait_seconds: u64,
+    /// What the agent holds of the removals that were approved. Absent from agents that know of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<ApprovedHeld>,
+}
+
+/// How much of a list of approved removals an agent has been given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovedHeld {
+    /// The list, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<Digest>,
+    /// How many removals of it came, from its beginning.
+    #[serde(default)]
+    pub count: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all_fields = "camelCase")]
-#[expect(clippy::large_enum_variant, reason = "it lives as long as one message is handled")]
 pub enum DesiredAnswer {
     /// The set named in the request is the present one.
     NothingNew,
@@ -148,8 +162,33 @@ pub enum DesiredAnswer {
     SnapshotRequired {
         epoch: Epoch,
     },
+    /// Other removals are approved than the agent holds: take these, and ask the same again.
+    Approved(ApprovedPage),
     #[serde(other)]
     Unknown,
+}
+
+/// Removals that a person has approved, however many they are and whatever else speaks for them: a list, or a part of
+/// one. It says nothing about what is not on it.
+///
+/// A list never changes under its name. Whoever is told of another drops the former, whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovedPage {
+    /// Names the list. Absent: nothing is approved, or not any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<Digest>,
+    /// How many removals of the list come before these.
+    pub offset: u64,
+    /// How many of the list this page is: those that are assigned again by now are left out of it.
+    pub count: u64,
+    /// Removals on the whole list.
+    pub total: u64,
+    /// How long these may be made use of, from now on, by the agent's own measure of time. The hub's clock decides; this
+    /// bounds it for an agent that hears no more of the hub.
+    pub expires_seconds: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removals: Vec<Tombstone>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{EnrolmentToken, Location, Placement, Space, SyncTarget};
+use crate::{DeletionApproval, EnrolmentToken, Location, Placement, Space, SyncTarget};
 
 /// Every CRD of the group, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -17,6 +17,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 /// What the root space serves: the inventory and the hub's own configuration.
 pub fn root_crds() -> Vec<CustomResourceDefinition> {
     vec![
+        finished(DeletionApproval::crd()),
         finished(EnrolmentToken::crd()),
         finished(Location::crd()),
         finished(one_provider(Space::crd())),

@@ -1,7 +1,7 @@
 //! The API types of the group `tideline.dev/v1alpha1`, and their CRDs.
 //!
-//! In the root space: [`SyncTarget`], [`Location`], [`Space`], [`EnrolmentToken`]. In every workload space:
-//! [`Placement`]. [`root_crds`] and [`workload_crds`] are what a space must hold to serve them; the files in `crds/`
+//! In the root space: [`SyncTarget`], [`Location`], [`Space`], [`EnrolmentToken`], [`DeletionApproval`]. In every workload
+//! space: [`Placement`]. [`root_crds`] and [`workload_crds`] are what a space must hold to serve them; the files in `crds/`
 //! show them as they are sent.
 //!
 //! The schemas refuse what cannot be meant and write every default; the types accept unknown fields, so that an older
@@ -14,6 +14,7 @@
 
 mod crds;
 mod decode;
+mod deletion_approval;
 mod enrolment_token;
 mod location;
 mod placement;
@@ -24,11 +25,13 @@ mod sync_target;
 
 pub use crds::{crds, root_crds, workload_crds};
 pub use decode::{DecodeError, decode};
+pub use deletion_approval::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec};
 pub use enrolment_token::{EnrolmentToken, EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
 pub use location::{Location, LocationSpec, LocationStatus};
 pub use placement::{
-    ApplyMode, ApplyPolicy, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, ObjectClause, Ordering, Placement,
-    PlacementSpec, PlacementStatus, Problem, Prune, Recreate, StatusPolicy, StatusReturn, Takeover, WhenStale,
+    ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, ObjectClause,
+    Ordering, Placement, PlacementSpec, PlacementStatus, Problem, Prune, Recreate, StatusPolicy, StatusReturn,
+    Takeover, WhenStale,
 };
 pub use selector::{Requirement, Selector, SelectorError};
 pub use space::{

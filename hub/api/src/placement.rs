@@ -120,6 +120,9 @@ pub struct ApplyPolicy {
     pub prune_adopted: bool,
     /// What happens to a local change of a placed field: Correct reverts it; Report only says so.
     pub drift: DriftPolicy,
+    /// Whether deletions wait for a person where they are more than a cluster lets pass within an hour: Ask waits;
+    /// InAdvance approves the deletion of these objects beforehand.
+    pub approve_deletions: ApproveDeletions,
     /// Exceptions for single fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
@@ -164,6 +167,13 @@ pub enum Prune {
     #[default]
     Delete,
     Orphan,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApproveDeletions {
+    #[default]
+    Ask,
+    InAdvance,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -303,12 +313,14 @@ to_wire!(Takeover { Never, IfUnmanaged, Always });
 to_wire!(Recreate { Never, OnImmutable });
 to_wire!(Prune { Delete, Orphan });
 to_wire!(DriftPolicy { Correct, Report });
+to_wire!(ApproveDeletions { Ask, InAdvance });
 to_wire!(FieldMode { Continuous, Initial, Ignored });
 
 impl From<ApplyPolicy> for common::ApplyPolicy {
     /// Orders the exceptions by path; of several for one path the least destructive holds.
     fn from(policy: ApplyPolicy) -> Self {
-        let ApplyPolicy { mode, conflicts, takeover, recreate, prune, prune_adopted, drift, fields } = policy;
+        let ApplyPolicy { mode, conflicts, takeover, recreate, prune, prune_adopted, drift, approve_deletions, fields } =
+            policy;
         let unordered = Self {
             // It is the Placement as a whole that has some.
             additions: common::Additions::default(),
@@ -319,6 +331,7 @@ impl From<ApplyPolicy> for common::ApplyPolicy {
             prune: prune.into(),
             prune_adopted: if prune_adopted { common::PruneAdopted::AsCreated } else { common::PruneAdopted::Orphan },
             drift: drift.into(),
+            approve_deletions: approve_deletions.into(),
             fields: fields
                 .into_iter()
                 .map(|FieldPolicy { path, mode }| common::FieldPolicy { path, mode: mode.into() })

@@ -26,6 +26,7 @@ use crate::schema;
     printcolumn(name = "Last Contact", type_ = "date", json_path = ".status.lastContact"),
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired.revision", priority = 1),
     printcolumn(name = "Applied", type_ = "integer", json_path = ".status.applied.revision", priority = 1),
+    printcolumn(name = "Held", type_ = "integer", json_path = ".status.heldDeletions", priority = 1),
     printcolumn(name = "Unschedulable", type_ = "boolean", json_path = ".spec.unschedulable", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -90,6 +91,11 @@ pub struct SyncTargetStatus {
     /// The desired set that the agent last applied in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<SetVersion>,
+    /// How many deletions wait for a person's approval: more than pass within an hour, or of what the hub does not know
+    /// any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub held_deletions: Option<u32>,
     /// Conditions by the Kubernetes conventions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]

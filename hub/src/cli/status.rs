@@ -1,7 +1,5 @@
 //! What `status` shows: the clusters, and the rollups of one space.
 
-mod table;
-
 use std::fmt::Write as _;
 
 use http::Request;
@@ -15,7 +13,7 @@ use tideline_common::rollup::Counts;
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::virtual_resources::GROUP;
 
-use self::table::Table;
+use super::table::{self, Table};
 
 /// Objects asked for at once, as kubectl does.
 const PAGE: usize = 500;
@@ -52,6 +50,7 @@ struct TargetLine {
     agent_version: Option<String>,
     kubernetes_version: Option<String>,
     last_contact: Option<Timestamp>,
+    held_deletions: u32,
 }
 
 /// One placed object over all of its targets.
@@ -152,10 +151,12 @@ impl Status {
             .targets
             .iter()
             .map(|target| {
-                let TargetLine { name, phase, agent_version, kubernetes_version, last_contact } = target;
+                let TargetLine { name, phase, agent_version, kubernetes_version, last_contact, held_deletions } =
+                    target;
                 json!({
                     "name": name, "phase": phase, "agentVersion": agent_version,
                     "kubernetesVersion": kubernetes_version, "lastContact": last_contact,
+                    "heldDeletions": held_deletions,
                 })
             })
             .collect();
@@ -255,6 +256,12 @@ impl Status {
                 }
                 SyncTargetPhase::Ready | SyncTargetPhase::Unknown => {}
             }
+            if target.held_deletions > 0 {
+                hints.push(format!(
+                    "{0}: {1} deletions wait for an approval; look at them with: tideline-hub approve-deletions {0} --list",
+                    target.name, target.held_deletions
+                ));
+            }
         }
         for (Rollup { source, counts, worst }, _) in &self.rollups {
             if counts.failed + counts.withheld == 0 {
@@ -285,6 +292,7 @@ impl TargetLine {
             agent_version: status.agent_version,
             kubernetes_version: status.kubernetes_version,
             last_contact: status.last_contact.map(|time| time.0),
+            held_deletions: status.held_deletions.unwrap_or_default(),
         }
     }
 }

@@ -21,8 +21,9 @@ use tideline_common::limits::{
 };
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
-    Accepted, BodiesRequest, BodyWanted, ClusterFacts, DesiredAnswer, DesiredPage, DesiredRequest, PollSettings,
-    Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, SessionRequest, TerminalFact,
+    Accepted, ApprovedHeld, ApprovedPage, BodiesRequest, BodyWanted, ClusterFacts, DesiredAnswer, DesiredPage,
+    DesiredRequest, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, SessionRequest,
+    TerminalFact,
 };
 use tideline_common::{
     ApplyPolicy, Digest, Entry, Epoch, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid, Version,
@@ -62,6 +63,9 @@ pub trait Sets {
 
     /// Whether the present set has this input at this key.
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool;
+
+    /// The removals approved at a target, as far as an agent that holds this much does not know of them; none if it does.
+    fn approved(&self, now: Monotonic, target: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage>;
 }
 
 /// Names one request until it is answered.
@@ -105,6 +109,8 @@ pub enum Event {
     },
     /// These targets' sets changed, or their epochs.
     Committed(Vec<TargetId>),
+    /// At these targets other removals are approved.
+    Approved(Vec<TargetId>),
     /// The summary does not hold all reports of this target: ask for them.
     ReportsIncomplete(TargetId),
     Timer,
@@ -199,6 +205,7 @@ struct Waiting {
     until: Monotonic,
     /// What the agent has.
     since: Version,
+    approved: Option<ApprovedHeld>,
 }
 
 #[derive(Debug)]
@@ -244,6 +251,11 @@ impl Core {
             Event::Committed(targets) => {
                 for target in targets {
                     self.answer_waiting(sets, target, out);
+                }
+            }
+            Event::Approved(targets) => {
+                for target in targets {
+                    self.tell_waiting(now, sets, target, out);
                 }
             }
             Event::ReportsIncomplete(target) => {
@@ -433,6 +445,11 @@ impl Core {
         out: &mut Effects,
     ) {
         let Some(present) = sets.info(key) else { return };
+        // Before all else, so that a set that changes all the time does not keep it back.
+        if let Some(page) = request.approved.as_ref().and_then(|held| sets.approved(now, key, held)) {
+            out.push(respond_desired(id, DesiredAnswer::Approved(page)));
+            return;
+        }
         if let (Some(version), Some(digest)) = (request.since, request.digest) {
             let proven = Accepted { version, digest };
             if proves_lost_history(proven, present) {
@@ -446,7 +463,8 @@ impl Core {
                 if request.wait_seconds == 0 {
                     out.push(respond_desired(id, DesiredAnswer::NothingNew));
                 } else {
-                    self.wait(Waiting { id, until: now + wait(request.wait_seconds), since: version }, key, out);
+                    let until = now + wait(request.wait_seconds);
+                    self.wait(Waiting { id, until, since: version, approved: request.approved }, key, out);
                 }
                 return;
             }
@@ -471,6 +489,17 @@ impl Core {
         let Some(waiting) = target.waiting.take_if(|waiting| waiting.since != present.version) else { return };
         self.polls.remove(&(waiting.until, key));
         out.push(respond_desired(waiting.id, answer_desired(sets, key, Some(waiting.since), None, present)));
+    }
+
+    /// Sends a waiting agent what was approved since it asked, or is not any more.
+    fn tell_waiting(&mut self, now: Monotonic, sets: &impl Sets, key: TargetId, out: &mut Effects) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        let held = target.waiting.as_ref().and_then(|waiting| waiting.approved);
+        let Some(page) = held.and_then(|held| sets.approved(now, key, &held)) else { return };
+        if let Some(waiting) = target.waiting.take() {
+            self.polls.remove(&(waiting.until, key));
+            out.push(respond_desired(waiting.id, DesiredAnswer::Approved(page)));
+        }
     }
 
     fn on_abandoned(&mut self, key: TargetId, id: RequestId) {

@@ -1,11 +1,20 @@
-use tideline_common::{Digest, ObjectKey, Revision, TargetId, Version};
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
+use tideline_common::{Digest, Monotonic, ObjectKey, Revision, TargetId, Version};
 
 use super::core::{SetInfo, SetPage, Sets};
+use crate::approvals::Approvals;
 use crate::ledger::Ledger;
 
-impl Sets for Ledger {
+/// What the link tells agents: their sets, and what was approved.
+#[derive(Clone, Copy, Debug)]
+pub struct Desk<'a> {
+    pub ledger: &'a Ledger,
+    pub approvals: &'a Approvals,
+}
+
+impl Sets for Desk<'_> {
     fn info(&self, target: TargetId) -> Option<SetInfo> {
-        let view = self.target(target)?;
+        let view = self.ledger.target(target)?;
         Some(SetInfo { version: view.version(), digest: view.digest(), entries: view.len() as u64 })
     }
 
@@ -16,7 +25,7 @@ impl Sets for Ledger {
         after: Option<&ObjectKey>,
         limit: usize,
     ) -> Option<SetPage> {
-        let view = self.target(target)?;
+        let view = self.ledger.target(target)?;
         let since = since.map(|revision| Version { epoch: view.epoch(), revision });
         let page = view.page(since, after, limit)?;
         Some(SetPage {
@@ -29,6 +38,14 @@ impl Sets for Ledger {
     }
 
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {
-        self.target(target).is_some_and(|view| view.body(key, input).is_some())
+        self.ledger.target(target).is_some_and(|view| view.body(key, input).is_some())
+    }
+
+    fn approved(&self, now: Monotonic, target: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
+        let view = self.ledger.target(target);
+        self.approvals.page(now, target, held, |removal| {
+            let entry = view.and_then(|view| view.entry(&removal.key));
+            entry.is_some_and(|entry| entry.source.uid == removal.source)
+        })
     }
 }

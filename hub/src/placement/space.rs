@@ -406,7 +406,9 @@ impl Space {
 
 /// What holds for a namespace that is only implied: created if missing, never changed or deleted.
 pub(super) fn implied_policy() -> ApplyPolicy {
-    use tideline_common::{ApplyMode, ConflictPolicy, DriftPolicy, Prune, PruneAdopted, Recreate, Takeover};
+    use tideline_common::{
+        ApplyMode, ApproveDeletions, ConflictPolicy, DriftPolicy, Prune, PruneAdopted, Recreate, Takeover,
+    };
     ApplyPolicy {
         additions: tideline_common::Additions::default(),
         mode: ApplyMode::CreateOnly,
@@ -416,6 +418,7 @@ pub(super) fn implied_policy() -> ApplyPolicy {
         prune: Prune::Orphan,
         prune_adopted: PruneAdopted::Orphan,
         drift: DriftPolicy::Report,
+        approve_deletions: ApproveDeletions::Ask,
         fields: Vec::new(),
     }
 }

@@ -3,9 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted, PollSettings};
-use tideline_common::{Digest, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid};
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, PollSettings};
+use tideline_common::{
+    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid,
+};
+use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{Batch, Committed, Ledger};
+use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
 use tideline_hub::summary::Summary;
@@ -21,6 +25,8 @@ const BODIES: usize = 100;
 pub(crate) struct Disk {
     records: BTreeMap<Vec<u8>, Vec<u8>>,
     session: SessionNumber,
+    /// By number: what a person approved, and until when.
+    approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
 }
 
 /// What was ever so, for the one target with an agent: what deletions are judged by. Not the hub's own memory.
@@ -29,12 +35,18 @@ pub(crate) struct History {
     assigned: BTreeMap<ObjectKey, Uid>,
     /// Sources that were taken from their places, in this line of history or in one that was lost.
     pub(crate) unassigned: BTreeSet<(ObjectKey, Uid)>,
+    /// What a person approved, ever.
+    pub(crate) approved: BTreeSet<(ObjectKey, Uid)>,
+    /// What was ever placed with its deletion approved in advance.
+    pub(crate) approved_in_advance: BTreeSet<(ObjectKey, Uid)>,
 }
 
 impl History {
     /// Compares the set as it is with what it was.
     fn follow(&mut self, ledger: &Ledger) {
         let view = ledger.target(parse(TARGET)).expect("the target is registered");
+        let in_advance = view.entries().filter(|entry| entry.policy == in_advance().digest());
+        self.approved_in_advance.extend(in_advance.map(|entry| (entry.key.clone(), entry.source.uid.clone())));
         let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
         for (key, uid) in std::mem::replace(&mut self.assigned, now) {
             if self.assigned.get(&key) != Some(&uid) {
@@ -73,6 +85,7 @@ pub(crate) struct Hub {
     pub(crate) up: bool,
     pub(crate) disk: Disk,
     pub(crate) ledger: Ledger,
+    approvals: Approvals,
     link: link::Core,
     pub(crate) summary: Summary,
     changes: Vec<Change>,
@@ -86,11 +99,11 @@ pub(crate) struct Hub {
 }
 
 /// The ledger with pages that are as small as a simulated set.
-struct Small<'a>(&'a Ledger);
+struct Small<'a>(Desk<'a>);
 
 impl Sets for Small<'_> {
     fn info(&self, target: TargetId) -> Option<SetInfo> {
-        Sets::info(self.0, target)
+        self.0.info(target)
     }
 
     fn page(
@@ -100,12 +113,36 @@ impl Sets for Small<'_> {
         after: Option<&ObjectKey>,
         limit: usize,
     ) -> Option<SetPage> {
-        Sets::page(self.0, target, since, after, limit.min(PAGE))
+        self.0.page(target, since, after, limit.min(PAGE))
     }
 
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {
-        Sets::names(self.0, target, key, input)
+        self.0.names(target, key, input)
     }
+
+    fn approved(&self, now: Monotonic, target: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
+        let mut page = self.0.approved(now, target, held)?;
+        // What is left out of a page leaves gaps in it, so that it can be cut where there are none only.
+        if page.count == page.removals.len() as u64 {
+            page.removals.truncate(PAGE);
+            page.count = page.removals.len() as u64;
+        }
+        Some(page)
+    }
+}
+
+/// The policy whose objects may all go at once.
+pub(crate) fn in_advance() -> ApplyPolicy {
+    ApplyPolicy { approve_deletions: ApproveDeletions::InAdvance, ..ApplyPolicy::default() }
+}
+
+fn approval_name(number: u64) -> Uid {
+    parse(&format!("approval-{number}"))
+}
+
+fn approval(until: Monotonic, removals: &[Tombstone]) -> Approval {
+    let expires = i64::try_from(until.as_millis()).expect("it is hours");
+    Approval { target: parse(TARGET), expires, until, removals: removals.into() }
 }
 
 fn config(run: u64) -> link::Config {
@@ -119,6 +156,7 @@ impl Hub {
             up: false,
             disk: Disk::default(),
             ledger: Ledger::default(),
+            approvals: Approvals::default(),
             link: link::Core::new(config(0)),
             summary: Summary::default(),
             changes: Vec::new(),
@@ -163,12 +201,38 @@ impl Hub {
         self.up = true;
         self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
         self.summary = Summary::default();
+        self.read_approvals(now, out);
         self.link = link::Core::new(config(self.run));
         self.history.follow(&self.ledger);
         for (target, cluster) in [(TARGET, Some(parse(CLUSTER))), (OTHER_TARGET, None)] {
             let session = if target == TARGET { self.disk.session } else { SessionNumber::default() };
             self.step(now, link::Event::TargetKnown { target: parse(target), cluster, session }, out);
         }
+    }
+
+    fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
+        self.approvals = Approvals::default();
+        for (number, (until, removals)) in &self.disk.approvals {
+            let _nobody_asks_yet = self.approvals.put(now, approval_name(*number), approval(*until, removals));
+        }
+        let _nobody_asks_yet = self.approvals.end_listing();
+        out.extend(self.approvals.next_end().map(Demand::Timer));
+    }
+
+    /// A person approves removals, and it is stored.
+    pub(crate) fn approve(
+        &mut self,
+        now: Monotonic,
+        number: u64,
+        until: Monotonic,
+        removals: Vec<Tombstone>,
+        out: &mut Vec<Demand>,
+    ) {
+        self.history.approved.extend(removals.iter().map(|removal| (removal.key.clone(), removal.source.clone())));
+        let changed = self.approvals.put(now, approval_name(number), approval(until, &removals));
+        self.disk.approvals.insert(number, (until, removals));
+        out.push(Demand::Timer(until));
+        self.step(now, link::Event::Approved(changed), out);
     }
 
     pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = Change>) {
@@ -235,8 +299,13 @@ impl Hub {
     }
 
     pub(crate) fn step(&mut self, now: Monotonic, event: link::Event, out: &mut Vec<Demand>) {
+        let ended = self.approvals.expire(now);
+        if !ended.is_empty() {
+            self.step(now, link::Event::Approved(ended), out);
+        }
         let mut effects = link::Effects::new();
-        self.link.step(now, &Small(&self.ledger), event, &mut effects);
+        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
+        self.link.step(now, &Small(desk), event, &mut effects);
         // A report that comes twice is not acknowledged by its second copy before the first is persisted.
         let mut confirms =
             !self.answers.is_empty() || self.writing.as_ref().is_some_and(|writing| !writing.answers.is_empty());

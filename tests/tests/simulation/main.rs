@@ -26,7 +26,10 @@ use world::{Scenario, World};
 
 /// No fuse: what it holds is left to people, of whom there are none here.
 const UNFUSED: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
-const PLAIN: Scenario = Scenario { config_maps: 6, fuse: UNFUSED, rest: REST, restores: false, loses_journal: true };
+/// Nothing goes that nobody approved.
+const SHUT: FuseLimits = FuseLimits { always: 0, percent: 0 };
+const PLAIN: Scenario =
+    Scenario { config_maps: 6, fuse: UNFUSED, rest: REST, restores: false, loses_journal: true, approves: false };
 
 /// Longer than every retry, of any of them.
 const SETTLING: Duration = Duration::from_mins(16);
@@ -74,6 +77,22 @@ fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
             world.rage(40);
             world.heal();
             world.sleep(SETTLING);
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+#[test]
+fn what_is_held_goes_when_a_person_approves_it_and_nothing_else_does() {
+    each_seed(
+        300,
+        |seed| Scenario { approves: true, fuse: SHUT, restores: seed % 2 == 0, loses_journal: false, ..PLAIN },
+        |world| {
+            world.rage(30);
+            world.heal();
+            world.sleep(SETTLING);
+            world.approve_all();
             world.check_converged();
             world.check_at_rest(true);
         },

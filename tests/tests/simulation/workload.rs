@@ -7,6 +7,7 @@ use tideline_common::{ApplyMode, ApplyPolicy, ObjectKey, Prune, SourceRef, Space
 use tideline_hub::ledger::Ledger;
 use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
 
+use crate::hub::in_advance;
 use crate::ids::{OTHER_TARGET, TARGET, is_definition, is_namespace, key, parse, widget};
 use crate::random::Random;
 
@@ -59,6 +60,7 @@ impl Workload {
             Arc::new(ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() }),
             Arc::new(ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() }),
             Arc::new(ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() }),
+            Arc::new(in_advance()),
         ];
         for name in ["shop", "yard"] {
             keys.push(key("", "Namespace", "", name));

@@ -37,6 +37,8 @@ pub(crate) struct Scenario {
     pub(crate) restores: bool,
     /// The agent loses its data directory now and then.
     pub(crate) loses_journal: bool,
+    /// Somebody approves removals that are held, now and then.
+    pub(crate) approves: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -139,6 +141,8 @@ pub(crate) struct World {
     last_request: u64,
     streams: u64,
     backup: Option<(Disk, Workload)>,
+    /// Given so far.
+    approvals: u64,
     /// A restore takes longer than any message.
     restoring_until: u64,
     pub(crate) restored: bool,
@@ -178,6 +182,7 @@ impl World {
             last_request: 0,
             streams: 0,
             backup: None,
+            approvals: 0,
             restoring_until: 0,
             restored: false,
             lost_journal: false,

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::super::tests::{key, uid};
 use super::*;
 
@@ -10,7 +12,7 @@ fn passed(fuse: &mut Fuse, now: Monotonic, removals: &[Tombstone], managed: usiz
     for tombstone in removals {
         fuse.ask(tombstone.clone());
     }
-    removals.iter().filter(|tombstone| fuse.pass(now, tombstone, managed)).count()
+    removals.iter().filter(|tombstone| fuse.pass(now, tombstone, managed, Leave::None)).count()
 }
 
 #[test]
@@ -32,14 +34,20 @@ fn a_fifth_passes() {
 }
 
 #[test]
-fn small_removals_in_a_row_are_held_once_they_are_many() {
+fn ten_removals_a_revision_a_hundred_times_are_held_once_they_are_a_fifth() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(1_000);
-    let mut gone = 0;
-    for chunk in all.chunks(10) {
-        gone += passed(&mut fuse, Monotonic::START, chunk, 1_000 - gone);
+    let (mut gone, mut last) = (0, 0);
+    for (second, chunk) in (0..).zip(all.chunks(10)) {
+        // A revision every second: all of them are within the hour.
+        let now = Monotonic::START + Duration::from_secs(second);
+        last = passed(&mut fuse, now, chunk, 1_000 - gone);
+        gone += last;
     }
-    assert_eq!(gone, 200);
+    assert_eq!((gone, last), (200, 0));
+    // Those that passed are an hour old; what waits is more than passes in one.
+    let held = &all[200..];
+    assert_eq!(passed(&mut fuse, Monotonic::START + WINDOW * 2, held, 800), 0);
 }
 
 #[test]
@@ -49,4 +57,58 @@ fn an_hour_later_they_do_not_count_any_more() {
     assert_eq!(passed(&mut fuse, Monotonic::START, &all[..10], 20), 10);
     assert_eq!(passed(&mut fuse, Monotonic::START, &all[10..], 10), 0);
     assert_eq!(passed(&mut fuse, Monotonic::START + WINDOW, &all[10..], 10), 10);
+}
+
+#[test]
+fn what_is_approved_passes_and_what_comes_after_it_is_held() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let all = tombstones(503);
+    let (shown, new) = all.split_at(500);
+    assert_eq!(passed(&mut fuse, Monotonic::START, shown, 600), 0);
+    let approved = shown.iter().filter(|tombstone| fuse.pass(Monotonic::START, tombstone, 600, Leave::Approved));
+    assert_eq!(approved.count(), 500);
+    assert_eq!(passed(&mut fuse, Monotonic::START, new, 100), 0);
+    assert_eq!(passed(&mut fuse, Monotonic::START + WINDOW, new, 100), 3);
+}
+
+#[test]
+fn what_was_approved_in_advance_passes_and_leaves_all_else_its_share() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let all = tombstones(510);
+    let (placed_so, others) = all.split_at(500);
+    let pass = |tombstone: &&Tombstone| fuse.pass(Monotonic::START, tombstone, 510, Leave::InAdvance);
+    assert_eq!(placed_so.iter().filter(pass).count(), 500);
+    assert_eq!(passed(&mut fuse, Monotonic::START, others, 10), 10);
+}
+
+proptest! {
+    /// Whatever is approved, and when in the hour: what is not approved is let through just where it would be if nothing
+    /// were.
+    #[test]
+    fn approval_of_a_list_frees_nothing_that_is_not_on_it(
+        managed in 40_usize..100,
+        limits in (0_usize..12, 0_usize..50),
+        approved in prop::collection::btree_set(0_usize..40, 0..40),
+        steps in prop::collection::vec((0_usize..40, 0_u64..45), 1..80),
+    ) {
+        let limits = FuseLimits { always: limits.0, percent: limits.1 };
+        let (mut with, mut without) = (Fuse::new(limits), Fuse::new(limits));
+        let all = tombstones(40);
+        let mut now = Monotonic::START;
+        for (nth, seconds) in steps {
+            now = now + Duration::from_secs(seconds);
+            let pass = |fuse: &mut Fuse, leave: Leave| {
+                fuse.ask(all[nth].clone());
+                // What was let through is gone.
+                let managed = managed - fuse.passed.len();
+                fuse.pass(now, &all[nth], managed, leave)
+            };
+            let otherwise = pass(&mut without, Leave::None);
+            if approved.contains(&nth) {
+                prop_assert!(pass(&mut with, Leave::Approved));
+            } else {
+                prop_assert_eq!(pass(&mut with, Leave::None), otherwise);
+            }
+        }
+    }
 }

@@ -20,12 +20,15 @@ impl Agent {
         };
         for _ in 0..1_000 {
             let Question { since, digest, after } = gather.question();
-            let request = DesiredRequest { session: SessionNumber(1), since, digest, after, wait_seconds: 0 };
+            let request =
+                DesiredRequest { session: SessionNumber(1), since, digest, after, wait_seconds: 0, approved: None };
             let held = Held { accepted: self.accepted, desired: &self.desired, policies: &self.policies };
             let step = match hub.desired(&request) {
                 DesiredAnswer::NothingNew => gather.nothing_new(&held),
                 DesiredAnswer::Page(page) => gather.page(page, &held),
-                DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => panic!("the hub has it all"),
+                DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Approved(_) | DesiredAnswer::Unknown => {
+                    panic!("the hub has it all")
+                }
             };
             match step {
                 Step::Ask => between(hub),

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{
-    BodiesAnswer, BodiesRequest, Body, DesiredAnswer, DesiredPage, DesiredRequest, EnrolAnswer, ObjectReport,
-    PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
+    ApprovedPage, BodiesAnswer, BodiesRequest, Body, DesiredAnswer, DesiredPage, DesiredRequest, EnrolAnswer,
+    ObjectReport, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
 };
-use tideline_common::{DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version};
+use tideline_common::{
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version,
+};
 
 use super::super::{Answer, Request};
-use super::{entry, hub_id, policies, target_id};
+use super::{Policies, entry, hub_id, policies, target_id};
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Hub {
@@ -23,16 +25,23 @@ pub(in crate::core) struct Hub {
     sessions: u64,
     pub(in crate::core) page: usize,
     bodies: BTreeMap<Digest, String>,
+    policy: ApplyPolicy,
+    /// What a person approved.
+    pub(in crate::core) approved: Vec<Tombstone>,
+    /// How long the agent is told that it may make use of that.
+    pub(in crate::core) approved_seconds: u64,
 }
 
 impl Hub {
     pub(in crate::core) fn with_pages_of(page: usize) -> Self {
-        Self { page, epoch: 1, ..Self::default() }
+        Self { page, epoch: 1, approved_seconds: 86_400, ..Self::default() }
     }
 
     pub(in crate::core) fn put(&mut self, key: &ObjectKey, source: u64, input: u64) {
         self.revision += 1;
-        let entry = Arc::new(entry(key, source, input));
+        let mut entry = entry(key, source, input);
+        entry.policy = self.policy.digest();
+        let entry = Arc::new(entry);
         self.bodies.insert(entry.input, format!("{{\"{key}\":\"{source} {input}\"}}"));
         self.tombstones.remove(&Tombstone { key: key.clone(), source: entry.source.uid.clone() });
         if let Some(former) = self.desired.insert(Arc::clone(&entry))
@@ -42,6 +51,16 @@ impl Hub {
             self.tombstones.insert(tombstone, self.revision);
         }
         self.changed.insert(key.clone(), self.revision);
+    }
+
+    /// Whatever is placed from now on is approved for deletion.
+    pub(in crate::core) fn approve_in_advance(&mut self) {
+        self.policy.approve_deletions = ApproveDeletions::InAdvance;
+    }
+
+    fn policies(&self) -> Policies {
+        let policy = Arc::new(self.policy.clone());
+        policies().into_iter().chain([(policy.digest(), policy)]).collect()
     }
 
     pub(in crate::core) fn remove(&mut self, key: &ObjectKey) {
@@ -55,7 +74,8 @@ impl Hub {
 
     /// A hub that lost everything and noticed.
     pub(in crate::core) fn restored_empty(&self) -> Self {
-        Self { page: self.page, epoch: self.epoch + 1, sessions: self.sessions, ..Self::default() }
+        let Self { page, epoch, sessions, approved_seconds, .. } = *self;
+        Self { page, epoch: epoch + 1, sessions, approved_seconds, ..Self::default() }
     }
 
     pub(in crate::core) fn version(&self) -> Version {
@@ -66,7 +86,10 @@ impl Hub {
     pub(in crate::core) fn would_wait(&self, request: &Request) -> bool {
         match request {
             Request::Desired(request) => {
-                request.wait_seconds > 0 && request.since == Some(self.version()) && request.after.is_none()
+                request.wait_seconds > 0
+                    && request.since == Some(self.version())
+                    && request.after.is_none()
+                    && self.approval(request).is_none()
             }
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => false,
         }
@@ -93,6 +116,9 @@ impl Hub {
     }
 
     pub(in crate::core) fn desired(&self, request: &DesiredRequest) -> DesiredAnswer {
+        if let Some(page) = self.approval(request) {
+            return DesiredAnswer::Approved(page);
+        }
         let at = self.version();
         if request.since == Some(at) && request.digest == Some(self.desired.digest()) {
             return DesiredAnswer::NothingNew;
@@ -119,10 +145,30 @@ impl Hub {
             snapshot: since.is_none(),
             entries: page.iter().filter_map(|key| self.desired.get(key).cloned()).collect(),
             tombstones: tombstones.map(|(tombstone, _)| tombstone.clone()).collect(),
-            policies: policies(),
+            policies: self.policies(),
             terminal: Vec::new(),
             next,
         })
+    }
+
+    /// What the agent does not know of what is approved.
+    fn approval(&self, request: &DesiredRequest) -> Option<ApprovedPage> {
+        let held = request.approved?;
+        let text: Vec<String> = self.approved.iter().map(|removal| format!("{removal:?}")).collect();
+        let list = (!text.is_empty()).then(|| Digest::of(text.concat().as_bytes()));
+        let total = self.approved.len() as u64;
+        if held.list == list && held.count == total {
+            return None;
+        }
+        let offset = if held.list == list { held.count } else { 0 };
+        let rest = self.approved.iter().skip(usize::try_from(offset).unwrap());
+        let page: Vec<Tombstone> = rest.take(self.page).cloned().collect();
+        let count = page.len() as u64;
+        let assigned = |removal: &Tombstone| {
+            self.desired.get(&removal.key).is_some_and(|entry| entry.source.uid == removal.source)
+        };
+        let removals = page.into_iter().filter(|removal| !assigned(removal)).collect();
+        Some(ApprovedPage { list, offset, count, total, expires_seconds: self.approved_seconds, removals })
     }
 
     fn bodies(&self, request: BodiesRequest) -> BodiesAnswer {

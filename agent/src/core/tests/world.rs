@@ -277,6 +277,7 @@ impl World {
             let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
             tombstone.key == *key && marked
         });
+        let authorised = authorised || self.hub.approved.iter().any(|removal| removal.key == *key);
         assert!(authorised, "seed {seed}: nothing authorises the removal of {key}");
     }
 

@@ -155,8 +155,14 @@ fn a_whole_body_must_be_what_its_hash_says_and_a_part_is_passed_on() {
 
 #[test]
 fn a_poll_has_its_parameters_in_the_query_and_no_content() -> Result<(), codec::Error> {
-    let request =
-        DesiredRequest { session: SessionNumber(4), since: None, digest: None, after: None, wait_seconds: 45 };
+    let request = DesiredRequest {
+        session: SessionNumber(4),
+        since: None,
+        digest: None,
+        after: None,
+        wait_seconds: 45,
+        approved: None,
+    };
     let outgoing = Outgoing::new(&Request::Desired(request))?;
     assert_eq!(
         (outgoing.method, outgoing.path, outgoing.query.as_str()),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Error, decode, desired_query, encode, parse_desired_query};
 use crate::limits::LINK_MESSAGE_BYTES_MAX;
-use crate::wire::v1::{DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use crate::wire::v1::{ApprovedHeld, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionNumber, Version};
 
 fn full() -> DesiredRequest {
@@ -18,6 +18,7 @@ fn full() -> DesiredRequest {
         digest: Some(Digest::of(b"set")),
         after: Some(ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")),
         wait_seconds: 45,
+        approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 12 }),
     }
 }
 
@@ -72,14 +73,21 @@ fn a_cut_message_is_refused() -> Result<(), Error> {
 #[test]
 fn the_query_is_written_without_characters_to_escape() {
     let query = desired_query(&full());
-    expect!["session=7&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45"]
+    expect!["session=7&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139"]
         .assert_eq(&query);
     assert!(query.bytes().all(|b| b.is_ascii_alphanumeric() || b"=&-_.".contains(&b)), "{query}");
 }
 
 #[test]
 fn a_bare_query_asks_for_everything_at_once() {
-    let bare = DesiredRequest { session: SessionNumber(3), since: None, digest: None, after: None, wait_seconds: 0 };
+    let bare = DesiredRequest {
+        session: SessionNumber(3),
+        since: None,
+        digest: None,
+        after: None,
+        wait_seconds: 0,
+        approved: None,
+    };
     assert_eq!(desired_query(&bare), "session=3");
     assert_eq!(parse_desired_query("session=3&later=1").ok(), Some(bare));
 }
@@ -122,6 +130,7 @@ proptest! {
         digest: Option<[u8; 32]>,
         after in proptest::option::of(("[a-z.]{0,9}", "[A-Z][a-z]{1,9}", ".{0,9}", ".{1,30}")),
         wait_seconds: u64,
+        approved: Option<(Option<[u8; 32]>, u64)>,
     ) {
         let request = DesiredRequest {
             session: SessionNumber(session),
@@ -131,6 +140,7 @@ proptest! {
                 ObjectKey::new(GroupKind::new(group, kind), namespace, name)
             }),
             wait_seconds,
+            approved: approved.map(|(list, count)| ApprovedHeld { list: list.map(Digest::from_bytes), count }),
         };
         prop_assert_eq!(parse_desired_query(&desired_query(&request)).ok(), Some(request));
     }

@@ -97,6 +97,7 @@ fn desired_is_stable() {
             digest: Some(Digest::of(b"set")),
             after: Some(key("api")),
             wait_seconds: 45,
+            approved: None,
         },
     );
     golden("desired-nothing-new", &DesiredAnswer::NothingNew);
@@ -117,6 +118,34 @@ fn desired_is_stable() {
             next: Some(key("web")),
         }),
     );
+}
+
+#[test]
+fn approvals_are_stable() {
+    golden(
+        "desired-request-approved",
+        &DesiredRequest {
+            session: SessionNumber(7),
+            since: None,
+            digest: None,
+            after: None,
+            wait_seconds: 0,
+            approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 1 }),
+        },
+    );
+    golden(
+        "desired-approved",
+        &DesiredAnswer::Approved(ApprovedPage {
+            list: Some(Digest::of(b"list")),
+            offset: 1,
+            count: 1,
+            total: 2,
+            expires_seconds: 3600,
+            removals: vec![Tombstone { key: key("old"), source: uid() }],
+        }),
+    );
+    let none = ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
+    golden("desired-approved-none", &DesiredAnswer::Approved(none));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn example() -> serde_json::Value {
                 "objectSelectors": [{"matchLabels": {"app": "storefront"}}],
                 "apply": {
                     "mode": "Continuous", "conflicts": "Force", "takeover": "IfUnmanaged", "recreate": "Never",
-                    "prune": "Delete", "pruneAdopted": false, "drift": "Correct",
+                    "prune": "Delete", "pruneAdopted": false, "drift": "Correct", "approveDeletions": "Ask",
                     "fields": [{"path": "/spec/replicas", "mode": "Initial"}]
                 },
                 "status": {
@@ -46,7 +46,7 @@ fn an_empty_clause_has_the_documented_defaults() {
         "apiGroup": "",
         "apply": {
             "mode": "Continuous", "conflicts": "Force", "takeover": "IfUnmanaged", "recreate": "Never",
-            "prune": "Delete", "pruneAdopted": false, "drift": "Correct"
+            "prune": "Delete", "pruneAdopted": false, "drift": "Correct", "approveDeletions": "Ask"
         },
         "status": {"return": "Auto", "whenStale": "Keep"}
     });
@@ -62,7 +62,7 @@ fn the_default_policy_is_the_default_of_the_wire() {
 fn every_value_reaches_the_wire_under_its_own_name() {
     let policy = json!({
         "mode": "CreateOnly", "conflicts": "Report", "takeover": "Always", "recreate": "OnImmutable",
-        "prune": "Orphan", "pruneAdopted": true, "drift": "Report"
+        "prune": "Orphan", "pruneAdopted": true, "drift": "Report", "approveDeletions": "InAdvance"
     });
     let wire = common::ApplyPolicy::from(serde_json::from_value::<ApplyPolicy>(policy).unwrap());
     let expected = common::ApplyPolicy {
@@ -74,6 +74,7 @@ fn every_value_reaches_the_wire_under_its_own_name() {
         prune: common::Prune::Orphan,
         prune_adopted: common::PruneAdopted::AsCreated,
         drift: common::DriftPolicy::Report,
+        approve_deletions: common::ApproveDeletions::InAdvance,
         fields: Vec::new(),
     };
     assert_eq!(wire, expected);

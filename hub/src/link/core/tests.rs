@@ -3,6 +3,8 @@ use super::*;
 use expect_test::{Expect, expect};
 use tideline_common::DesiredSet;
 
+use crate::approvals::{Approval, Approvals};
+
 /// One target's set, and the revision that each key last changed at.
 #[derive(Default)]
 struct OneSet {
@@ -11,6 +13,7 @@ struct OneSet {
     removed: Vec<(Tombstone, u64)>,
     revision: u64,
     epoch: u64,
+    approvals: Approvals,
 }
 
 impl Sets for OneSet {
@@ -38,6 +41,10 @@ impl Sets for OneSet {
 
     fn names(&self, _: TargetId, key: &ObjectKey, input: Digest) -> bool {
         self.set.get(key).is_some_and(|entry| entry.input == input)
+    }
+
+    fn approved(&self, now: Monotonic, id: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
+        self.approvals.page(now, id, held, |_| false)
     }
 }
 
@@ -129,6 +136,7 @@ impl Script {
             digest: since.map(|since| since.digest),
             after: None,
             wait_seconds,
+            approved: None,
         }))
     }
 
@@ -400,6 +408,50 @@ fn identity_used_from_another_cluster_is_quarantined() {
         quarantined
         2: refused Quarantined"#]],
     );
+}
+
+#[test]
+fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
+    let mut script = Script::new();
+    script.open(None);
+    script.sets.put("a");
+    let accepted = script.accepted();
+    let asks = |script: &mut Script, held: ApprovedHeld, wait_seconds: u64| {
+        script.request(Request::Desired(DesiredRequest {
+            session: SessionNumber(5),
+            since: Some(accepted.version),
+            digest: Some(accepted.digest),
+            after: None,
+            wait_seconds,
+            approved: Some(held),
+        }))
+    };
+    let none = ApprovedHeld::default();
+    assert!(script.sets.approvals.end_listing().is_empty());
+    check(&asks(&mut script, none, 45), &expect!["timer 45"]);
+    // Of no news to an agent that does not know of approvals, nor to one that waits for nothing else.
+    check(&script.event(Event::Approved(vec![target()])), &expect![""]);
+
+    let removal = Tombstone { key: key("b"), source: "s".parse().expect("a UID") };
+    let approval = Approval { target: target(), expires: 60, until: at(60), removals: [removal].into() };
+    let changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
+    let told = script.event(Event::Approved(changed));
+    let page = script.sets.approvals.page(at(0), target(), &none, |_| false).expect("it is in force");
+    assert_eq!(told, format!("2: {:?}", DesiredAnswer::Approved(page.clone())));
+
+    // The set moves on all the time, and the approval comes first all the same.
+    script.sets.put("c");
+    let told = asks(&mut script, none, 45);
+    assert_eq!(told, format!("3: {:?}", DesiredAnswer::Approved(page.clone())));
+    let held = ApprovedHeld { list: page.list, count: 1 };
+    check(&asks(&mut script, held, 45), &expect!["4: delta at 1.2 of 2: c"]);
+
+    script.now = 60;
+    let changed = script.sets.approvals.expire(at(60));
+    assert_eq!(changed, [target()]);
+    let told = asks(&mut script, held, 45);
+    let nothing = ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
+    assert_eq!(told, format!("5: {:?}", DesiredAnswer::Approved(nothing)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
 use tideline_common::{Monotonic, Reason};
 
 use super::{Happening, World};
+use crate::SHUT;
 use crate::faults::{COMMIT, OPERATION};
 use crate::ids::{CLUSTER, HUB, parse};
 
@@ -142,6 +143,13 @@ impl World {
         let owner = local.owner.as_ref().unwrap_or_else(|| panic!("{key} is deleted and is not ours"));
         assert!(local.created, "{key} is deleted though it was adopted");
         let place = (key.clone(), owner.clone());
-        assert!(self.hub.history.unassigned.contains(&place), "{key} of {owner} is deleted and was never unassigned");
+        let history = &self.hub.history;
+        let approved = history.approved.contains(&place);
+        assert!(
+            approved || history.unassigned.contains(&place),
+            "{key} of {owner} is deleted and was never unassigned"
+        );
+        let leave = approved || history.approved_in_advance.contains(&place);
+        assert!(leave || self.scenario.fuse != SHUT, "{key} of {owner} is deleted and nobody approved that");
     }
 }

@@ -1,16 +1,26 @@
 //! What goes wrong, and what people do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tideline_agent::core::Event;
-use tideline_common::Reason;
+use tideline_common::wire::v1::ObjectReport;
+use tideline_common::{Reason, Tombstone};
+use tideline_hub::summary::TargetReports;
 
 use super::{Happening, Stream, World};
+use crate::SETTLING;
 use crate::faults::{ABSENCE, DELAYED};
-use crate::ids::{OTHER_HUB, parse};
+use crate::ids::{OTHER_HUB, TARGET, parse};
+
+/// A namespace follows what is in it, and a definition what is of its kind.
+const ROUNDS_MAX: u32 = 6;
 
 impl World {
     pub(super) fn mishap(&mut self) {
+        if self.scenario.approves && self.random.chance(200) {
+            return self.approve_some();
+        }
         match self.random.below(100) {
             0..=44 => self.mutate(),
             45..=69 => self.disturb(true),
@@ -44,6 +54,49 @@ impl World {
             self.hub.change(changes);
             self.hub_writes_if_needed();
         }
+    }
+
+    /// Somebody looks at what is held and approves a part of it, for a while.
+    fn approve_some(&mut self) {
+        let share = 200 + self.random.below(800);
+        let mut removals = self.held();
+        removals.retain(|_| self.random.chance(share));
+        let lasts = self.random.below(900_000);
+        self.approve(removals, lasts);
+    }
+
+    /// Somebody approves all that is held, and what is held because of that, until nothing is.
+    pub(crate) fn approve_all(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let removals = self.held();
+            if removals.is_empty() {
+                return;
+            }
+            self.approve(removals, 3_600_000);
+            self.sleep(SETTLING);
+        }
+        panic!("these are held, whatever is approved: {:?}", self.held());
+    }
+
+    fn approve(&mut self, removals: Vec<Tombstone>, lasts: u64) {
+        if !self.hub.up || removals.is_empty() {
+            return;
+        }
+        self.note(|| format!("somebody approves for {lasts} ms: {removals:?}"));
+        let (now, mut demands) = (self.monotonic(), Vec::new());
+        self.approvals += 1;
+        let until = now + Duration::from_millis(lasts);
+        self.hub.approve(now, self.approvals, until, removals, &mut demands);
+        self.satisfy(demands);
+    }
+
+    /// What waits for an approval, as far as the hub was told.
+    fn held(&self) -> Vec<Tombstone> {
+        let reports = self.hub.summary.target(parse(TARGET)).into_iter().flat_map(TargetReports::held);
+        let waits = |reason| matches!(reason, Some(Reason::FuseHeld | Reason::HistoryLost));
+        let removal =
+            |report: &Arc<ObjectReport>| Tombstone { key: report.key.clone(), source: report.source_uid.clone() };
+        reports.filter(|report| waits(report.reason)).map(removal).collect()
     }
 
     pub(super) fn back_up_or_restore(&mut self) {

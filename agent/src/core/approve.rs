@@ -1,0 +1,147 @@
+//! Removals that a person approved. The hub says which, for how long, and that they are approved no more; the agent
+//! makes use of it while it is told so, and forgets it when it ends.
+//!
+//! An approval is leave, not cause: what is removed must be authorised all the same, by [`may_delete`]. Only where nothing
+//! says that an object was taken out, because the hub lost the history in which it was, the approval is that too.
+//!
+//! [`may_delete`]: super::remove::may_delete
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_common::limits::DESIRED_OBJECTS_MAX;
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
+use tideline_common::{ApproveDeletions, Digest, Monotonic, ObjectKey, Ownership, Tombstone, Uid};
+
+use super::Core;
+use super::effect::Write;
+use super::fuse::Leave;
+use super::remove::Cause;
+
+/// The list in force, as far as it came. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: more than that a
+/// target cannot hold.
+#[derive(Debug, Default)]
+pub(super) struct Approvals {
+    held: ApprovedHeld,
+    /// What was not made use of yet, and until when it may be.
+    open: BTreeMap<Tombstone, Monotonic>,
+}
+
+impl Approvals {
+    /// What the hub is to know, so that it sends the rest.
+    pub(super) fn held(&self) -> ApprovedHeld {
+        self.held
+    }
+
+    /// Takes a page and returns what is newly approved; none if the page is not the next one.
+    fn take(&mut self, now: Monotonic, page: ApprovedPage) -> Option<Vec<Tombstone>> {
+        let ApprovedPage { list, offset, count, total: _, expires_seconds, removals } = page;
+        if list != self.held.list {
+            *self = Self { held: ApprovedHeld { list, count: 0 }, open: BTreeMap::new() };
+        } else if count == 0 {
+            return None;
+        }
+        if offset != self.held.count {
+            return None;
+        }
+        self.held.count += count;
+        let until = now + Duration::from_secs(expires_seconds);
+        let room = DESIRED_OBJECTS_MAX.saturating_sub(self.open.len());
+        self.open.extend(removals.iter().take(room).map(|removal| (removal.clone(), until)));
+        Some(removals)
+    }
+
+    pub(super) fn covers(&self, now: Monotonic, removal: &Tombstone) -> bool {
+        self.open.get(removal).is_some_and(|until| now < *until)
+    }
+
+    /// It was made use of, ended, or is void: what is assigned again was not approved to be removed again.
+    pub(super) fn strike(&mut self, removal: &Tombstone) {
+        self.open.remove(removal);
+    }
+}
+
+impl Core {
+    /// The hub says what is approved. Returns whether that was news, so that there may be more.
+    pub(super) fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
+        let Some(fresh) = self.approvals.take(now, page) else { return false };
+        for removal in fresh {
+            if self.desired.get(&removal.key).is_some_and(|entry| entry.source.uid == removal.source) {
+                self.approvals.strike(&removal);
+            }
+            // Whatever waits there need not wait for its retry.
+            self.enqueue(&removal.key);
+            self.reports.dirty(&removal.key, now);
+        }
+        true
+    }
+
+    /// Begins the removal of what nothing says was unassigned, if it was approved.
+    pub(super) fn take_up_approved(&mut self, key: &ObjectKey) {
+        if self.approvals.open.is_empty() || self.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
+            return;
+        }
+        let Some(source) = self.left_over(key) else { return };
+        let removal = Tombstone { key: key.clone(), source };
+        if self.approvals.open.contains_key(&removal) {
+            self.put_removal(removal, None, Cause::Approved);
+        }
+    }
+
+    /// The source of an object of ours that is in no set, as journal or mark have it.
+    pub(super) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
+        let (object, me) = (self.objects.get(key)?, self.me()?);
+        let mark = object.seen.as_ref().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
+        let ours = mark.filter(|mark| mark.ownership(me.hub, me.target, key) == Ownership::Ours);
+        let recorded = object.record.as_ref().map(|record| record.source.clone());
+        recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
+    }
+
+    /// Whether a removal that stands on its approval alone may not go on, because that has ended.
+    pub(super) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
+        let lapsed = self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved)
+            && !self.approvals.covers(now, removal);
+        if lapsed {
+            self.approvals.strike(removal);
+            self.reports.dirty(&removal.key, now);
+            self.forget_removal(removal);
+        }
+        lapsed
+    }
+
+    /// A removal begins. Once it has, it is seen through like any other, whenever its approval ends.
+    pub(super) fn begun(&mut self, removal: &Tombstone) {
+        if let Some(state) = self.removals.get_mut(removal)
+            && state.cause == Cause::Approved
+        {
+            state.cause = Cause::Told;
+            self.disk.write(Write::Removing(removal.clone()));
+        }
+    }
+
+    /// Who has said that this may be deleted, however many go with it.
+    pub(super) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Leave {
+        if self.is_approved_in_advance(removal) {
+            Leave::InAdvance
+        } else if self.approvals.covers(now, removal) {
+            Leave::Approved
+        } else {
+            Leave::None
+        }
+    }
+
+    /// Whether the policy that the object was last written under says so; and the one that the set had last, if that is
+    /// still known.
+    pub(super) fn is_approved_in_advance(&self, removal: &Tombstone) -> bool {
+        let in_advance = |policy: &Digest| {
+            self.policies.get(policy).is_some_and(|policy| policy.approve_deletions == ApproveDeletions::InAdvance)
+        };
+        let record = self.objects.get(&removal.key).and_then(|object| object.record.as_ref());
+        let last = self.removals.get(removal).and_then(|state| state.policy.as_ref());
+        record.is_some_and(|record| record.source == removal.source && in_advance(&record.policy))
+            && last.is_none_or(in_advance)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! Removals that people have approved, as they are told to agents: per target one list, which every approval in force
+//! adds to, named by what it holds.
+//!
+//! No I/O, no clock: the objects that hold the approvals are read by `ingest`, and made by [`crate::approve`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_common::limits::APPROVED_PAGE_REMOVALS_MAX;
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
+use tideline_common::{Digest, Hasher, Monotonic, TargetId, Tombstone, Uid};
+
+/// One approval: a list of removals at one target, until it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    pub target: TargetId,
+    /// When it ends by the calendar, in seconds since 1970: another end makes it another approval.
+    pub expires: i64,
+    /// The same, as time that passes here.
+    pub until: Monotonic,
+    pub removals: Arc<[Tombstone]>,
+}
+
+/// Every approval in force.
+#[derive(Clone, Debug)]
+pub struct Approvals {
+    /// By the object that holds it.
+    all: BTreeMap<Uid, Approval>,
+    ends: BTreeSet<(Monotonic, Uid)>,
+    lists: BTreeMap<TargetId, List>,
+    /// While they are read: those seen so far. None when all of them are known.
+    listing: Option<BTreeSet<Uid>>,
+}
+
+/// All that is approved at one target.
+#[derive(Clone, Debug)]
+struct List {
+    name: Digest,
+    approvals: BTreeSet<Uid>,
+    total: u64,
+}
+
+impl Default for Approvals {
+    /// Nothing was read yet.
+    fn default() -> Self {
+        Self { all: BTreeMap::new(), ends: BTreeSet::new(), lists: BTreeMap::new(), listing: Some(BTreeSet::new()) }
+    }
+}
+
+impl Approvals {
+    /// An approval is there, or is another now. Returns the targets whose lists changed.
+    #[must_use]
+    pub fn put(&mut self, now: Monotonic, object: Uid, approval: Approval) -> Vec<TargetId> {
+        if let Some(seen) = &mut self.listing {
+            seen.insert(object.clone());
+        }
+        let former = self.all.get(&object).cloned();
+        let mut changed = self.take(&object);
+        if approval.until > now && !approval.removals.is_empty() {
+            let says = |approval: &Approval| (approval.target, approval.expires, approval.removals.clone());
+            let read_again = former.as_ref().map(says) == Some(says(&approval));
+            if read_again {
+                // How long that is from now was measured a little differently, and is no news to anybody.
+                changed.clear();
+            } else {
+                changed.insert(approval.target);
+            }
+            self.ends.insert((approval.until, object.clone()));
+            self.all.insert(object, approval);
+        }
+        self.relist(changed)
+    }
+
+    /// An approval is gone.
+    #[must_use]
+    pub fn remove(&mut self, object: &Uid) -> Vec<TargetId> {
+        let changed = self.take(object);
+        self.relist(changed)
+    }
+
+    /// They are read anew. What is known stays.
+    pub fn begin_listing(&mut self) {
+        self.listing = Some(BTreeSet::new());
+    }
+
+    /// Every approval that there is was seen; what was not is gone.
+    #[must_use]
+    pub fn end_listing(&mut self) -> Vec<TargetId> {
+        let Some(seen) = self.listing.take() else { return Vec::new() };
+        let gone: Vec<_> = self.all.keys().filter(|object| !seen.contains(*object)).cloned().collect();
+        let mut changed: BTreeSet<_> = gone.iter().flat_map(|object| self.take(object)).collect();
+        // Nobody was told anything before.
+        changed.extend(self.lists.keys());
+        self.relist(changed)
+    }
+
+    /// When the next approval ends.
+    pub fn next_end(&self) -> Option<Monotonic> {
+        self.ends.first().map(|(at, _)| *at)
+    }
+
+    /// Ends what has come to its end.
+    #[must_use]
+    pub fn expire(&mut self, now: Monotonic) -> Vec<TargetId> {
+        let mut changed = BTreeSet::new();
+        while let Some((_, object)) = self.ends.first().filter(|(at, _)| *at <= now).cloned() {
+            changed.extend(self.take(&object));
+        }
+        self.relist(changed)
+    }
+
+    /// What a target is to be told that holds this much; none if that is all, or if it is not known yet.
+    ///
+    /// What is assigned again by now is left out, so that an agent that has not heard of that yet does not remove it.
+    pub fn page(
+        &self,
+        now: Monotonic,
+        target: TargetId,
+        held: &ApprovedHeld,
+        is_assigned: impl Fn(&Tombstone) -> bool,
+    ) -> Option<ApprovedPage> {
+        if self.listing.is_some() {
+            return None;
+        }
+        let Some(list) = self.lists.get(&target) else {
+            let nothing =
+                ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
+            return held.list.is_some().then_some(nothing);
+        };
+        let offset = if held.list == Some(list.name) { held.count } else { 0 };
+        let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
+        for approval in list.approvals.iter().filter_map(|object| self.all.get(object)) {
+            // A page is of one approval, so that all of it ends at once.
+            if let Some(rest) = approval.removals.get(skip..).filter(|rest| !rest.is_empty()) {
+                let page = &rest[..rest.len().min(APPROVED_PAGE_REMOVALS_MAX)];
+                return Some(ApprovedPage {
+                    list: Some(list.name),
+                    offset,
+                    count: page.len() as u64,
+                    total: list.total,
+                    expires_seconds: approval.until.since(now).as_secs(),
+                    removals: page.iter().filter(|removal| !is_assigned(removal)).cloned().collect(),
+                });
+            }
+            skip -= approval.removals.len();
+        }
+        None
+    }
+
+    fn take(&mut self, object: &Uid) -> BTreeSet<TargetId> {
+        let Some(approval) = self.all.remove(object) else { return BTreeSet::new() };
+        self.ends.remove(&(approval.until, object.clone()));
+        [approval.target].into()
+    }
+
+    /// Makes the lists of these targets anew.
+    fn relist(&mut self, targets: BTreeSet<TargetId>) -> Vec<TargetId> {
+        for target in &targets {
+            let of_target = || self.all.iter().filter(|(_, approval)| approval.target == *target);
+            let list = List {
+                name: name(of_target()),
+                approvals: of_target().map(|(object, _)| object.clone()).collect(),
+                total: of_target().map(|(_, approval)| approval.removals.len() as u64).sum(),
+            };
+            if list.approvals.is_empty() {
+                self.lists.remove(target);
+            } else {
+                self.lists.insert(*target, list);
+            }
+        }
+        targets.into_iter().collect()
+    }
+}
+
+/// Names a list by all that it holds: the same after a restart of the hub, and at every replica.
+fn name<'a>(approvals: impl Iterator<Item = (&'a Uid, &'a Approval)>) -> Digest {
+    let mut hasher = Hasher::new("tideline/approvals/v1");
+    for (object, Approval { target: _, expires, until: _, removals }) in approvals {
+        let count = i64::try_from(removals.len()).unwrap_or(i64::MAX);
+        hasher.field(object.as_str().as_bytes()).number(*expires).number(count);
+        for Tombstone { key, source } in removals.iter() {
+            for text in [&*key.kind.group, &*key.kind.kind, &*key.namespace, &*key.name, source.as_str()] {
+                hasher.field(text.as_bytes());
+            }
+        }
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Approving deletions that clusters hold, from wherever an administrator's kubeconfig is.
+//!
+//! What is held is read as the virtual resource `helddeletions` of the root space; an approval is one or several
+//! DeletionApprovals there, each with a part of the list. The hub tells them to the agent, signed as everything it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::{Api, Client, ResourceExt};
+use serde::{Deserialize, Serialize};
+use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, SyncTarget};
+use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason, TargetId, Tombstone};
+use tideline_runtime::exit;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::approvals::Approval;
+use crate::held_deletions::{HeldDeletion, TARGET_LABEL, label};
+use crate::kubeconfig::RequestError;
+
+/// An approval that is good for longer is a policy; the Placement is the place for that.
+const EXPIRES_MAX: Duration = Duration::from_hours(30 * 24);
+/// How long an approval that ended can still be looked at.
+const KEPT: Duration = Duration::from_hours(24);
+/// How often those that ended are looked for.
+const SWEEP: Duration = Duration::from_hours(1);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no SyncTarget {0:?}; kubectl --context root get synctargets lists them")]
+    NoTarget(String),
+    #[error("an approval can be given for at most {} days; what may always go is said by the Placement: apply.approveDeletions", EXPIRES_MAX.as_secs() / 86_400)]
+    Expires,
+    #[error("cannot {operation}")]
+    Request { operation: &'static str, source: RequestError },
+}
+
+/// What one cluster holds.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The SyncTarget's name.
+    pub target: String,
+    pub target_uid: String,
+    /// In the order of their keys.
+    pub deletions: Vec<HeldDeletion>,
+}
+
+/// An approval as it was recorded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Approved {
+    /// The DeletionApprovals that hold it.
+    pub names: Vec<String>,
+    pub expires: Timestamp,
+    pub deletions: usize,
+}
+
+impl Held {
+    /// What an approval would be of: all that waits for one, and what may follow when that is gone. None where nothing
+    /// waits.
+    pub fn approvable(&self) -> Vec<&HeldDeletion> {
+        if !self.deletions.iter().any(HeldDeletion::waits_for_approval) {
+            return Vec::new();
+        }
+        let follows = |held: &&HeldDeletion| held.waits_for_approval() || held.reason == Some(Reason::NotEmpty);
+        self.deletions.iter().filter(follows).collect()
+    }
+}
+
+/// Reads what a cluster holds, as it last reported it. `root` is a client of the root space.
+pub async fn held(root: &Client, target: &str) -> Result<Held, Error> {
+    let failed = |operation| move |error: kube::Error| Error::Request { operation, source: error.into() };
+    let found =
+        Api::<SyncTarget>::all(root.clone()).get_opt(target).await.map_err(failed("look for the SyncTarget"))?;
+    let uid = found.and_then(|target| target.uid()).ok_or_else(|| Error::NoTarget(target.to_owned()))?;
+    let params = match label(target) {
+        Some(label) => ListParams::default().labels(&format!("{TARGET_LABEL}={label}")),
+        None => ListParams::default(),
+    };
+    let all = HeldDeletion::api(root).list(&params).await.map_err(failed("list the deletions that are held"))?;
+    let mut deletions: Vec<_> = all.items.into_iter().filter_map(|object| HeldDeletion::read(&object.data)).collect();
+    deletions.retain(|held| held.target.uid == uid);
+    deletions.sort_by_key(HeldDeletion::key);
+    Ok(Held { target: target.to_owned(), target_uid: uid, deletions })
+}
+
+/// Records the approval of these deletions and no others.
+pub async fn approve(
+    root: &Client,
+    held: &Held,
+    deletions: &[&HeldDeletion],
+    expires: Duration,
+) -> Result<Approved, Error> {
+    if expires > EXPIRES_MAX {
+        return Err(Error::Expires);
+    }
+    let end = Timestamp::now().saturating_add(expires).unwrap_or(Timestamp::MAX);
+    let end = end.round(jiff::Unit::Second).unwrap_or(end);
+    let mut names = Vec::new();
+    for part in deletions.chunks(DeletionApprovalSpec::DELETIONS_MAX) {
+        let spec = DeletionApprovalSpec {
+            target_name: held.target.clone(),
+            target_uid: held.target_uid.clone(),
+            expires: Time(end),
+            deletions: part.iter().map(|held| held.object.clone()).collect(),
+        };
+        let mut object = DeletionApproval::new("", spec);
+        object.metadata.name = None;
+        object.metadata.generate_name = Some(format!("{}-", held.target));
+        let made = Api::<DeletionApproval>::all(root.clone()).create(&PostParams::default(), &object).await;
+        let made = made.map_err(|error| Error::Request { operation: "record the approval", source: error.into() })?;
+        names.push(made.name_any());
+    }
+    Ok(Approved { names, expires: end, deletions: deletions.len() })
+}
+
+/// An approval as the root space shows it, with how long it still is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    target: TargetId,
+    expires: i64,
+    left: Duration,
+    removals: Arc<[Tombstone]>,
+}
+
+impl Read {
+    pub(crate) fn from(self, now: Monotonic) -> Approval {
+        let Self { target, expires, left, removals } = self;
+        Approval { target, expires, until: now + left, removals }
+    }
+}
+
+/// Reads an approval; or says why it cannot be one. A part that cannot be meant is no reason to believe the rest.
+pub(crate) fn read(spec: &DeletionApprovalSpec, now: Timestamp) -> Result<Read, String> {
+    let DeletionApprovalSpec { target_name, target_uid, expires, deletions } = spec;
+    let target = target_uid.parse().map_err(|_| format!("the UID of the target {target_name} is none"))?;
+    let removal = |deletion: &ApprovedDeletion| {
+        let ApprovedDeletion { api_group, kind, namespace, name, source_uid } = deletion;
+        let kind = GroupKind::new(api_group.as_str(), kind.as_str());
+        let source = source_uid.parse().map_err(|_| format!("the source of {kind} {namespace}/{name} has no UID"))?;
+        Ok(Tombstone { key: ObjectKey::new(kind, namespace.as_str(), name.as_str()), source })
+    };
+    Ok(Read {
+        target,
+        expires: expires.0.as_second(),
+        left: expires.0.duration_since(now).try_into().unwrap_or_default(),
+        removals: deletions.iter().map(removal).collect::<Result<_, String>>()?,
+    })
+}
+
+/// Deletes approvals that ended, until `shutdown`.
+pub(crate) async fn sweep(root: Client, shutdown: CancellationToken) -> Result<(), std::convert::Infallible> {
+    loop {
+        if let Err(error) = sweep_once(&root, Timestamp::now()).await {
+            warn!(error = exit::chain(&error), "cannot delete DeletionApprovals that ended; trying again later");
+        }
+        if shutdown.run_until_cancelled(tokio::time::sleep(SWEEP)).await.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn sweep_once(root: &Client, now: Timestamp) -> Result<(), kube::Error> {
+    let api = Api::<DeletionApproval>::all(root.clone());
+    for approval in api.list(&ListParams::default()).await? {
+        if now.duration_since(approval.spec.expires.0) < KEPT.try_into().unwrap_or(jiff::SignedDuration::MAX) {
+            continue;
+        }
+        let this = Preconditions { uid: approval.uid(), ..Preconditions::default() };
+        let params = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
+        match api.delete(&approval.name_any(), &params).await {
+            Ok(_) => {}
+            // Gone, or another by now.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

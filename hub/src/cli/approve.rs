@@ -1,0 +1,144 @@
+//! `approve-deletions`: shows what a cluster holds, asks, and records the approval.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, IsTerminal, Write as _};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tideline_common::SpaceName;
+use tideline_hub::approve::{self, Approved, Held};
+use tideline_hub::duration;
+use tideline_hub::held_deletions::HeldDeletion;
+use tideline_hub::kubeconfig::{self, Access};
+
+use super::table::Table;
+use super::{Hub, Output};
+
+pub(super) const EXAMPLE: &str = "\
+Example:
+  tideline-hub approve-deletions store-0042 --list
+  tideline-hub approve-deletions store-0042
+
+What is listed and still not assigned may go; whatever comes after it waits again. An approval is withdrawn by deleting it:
+  kubectl --context root get deletionapprovals";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The SyncTarget whose cluster holds deletions
+    target: String,
+    /// Only show what is held, and why
+    #[arg(long, env = "TIDELINE_LIST")]
+    list: bool,
+    /// Do not ask
+    #[arg(long, env = "TIDELINE_YES", conflicts_with = "list")]
+    yes: bool,
+    /// How long the approval holds, as 30m, 24h or 7d
+    #[arg(long, env = "TIDELINE_EXPIRES", value_name = "TIME", default_value = "24h", value_parser = duration)]
+    expires: Duration,
+    #[command(flatten)]
+    hub: Hub,
+    /// How it is printed
+    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Kubeconfig(#[from] kubeconfig::Error),
+    #[error(transparent)]
+    Approve(#[from] approve::Error),
+    #[error(
+        "nobody can be asked, for standard input is no terminal; say --yes to approve all that is held, or --list to see it"
+    )]
+    Unasked,
+    #[error("nothing was approved")]
+    Declined,
+    #[error("cannot read the answer")]
+    Answer(#[source] io::Error),
+}
+
+/// Does it, and returns what is to be printed. What is asked goes to standard error.
+pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
+    let Arguments { target, list, yes, expires, hub, output } = arguments;
+    let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
+    let held = approve::held(&root, target).await?;
+    let approvable = held.approvable();
+    if *list || approvable.is_empty() {
+        return Ok(print(*output, &held, &approvable, None));
+    }
+    if !*yes {
+        if !io::stdin().is_terminal() {
+            return Err(Error::Unasked);
+        }
+        eprint!("{}", text(&held, &approvable));
+        ask(&format!("Approve the deletion of these {} objects at {target}?", approvable.len()))?;
+    }
+    let approved = approve::approve(&root, &held, &approvable, *expires).await?;
+    Ok(print(*output, &held, &approvable, Some(&approved)))
+}
+
+fn ask(question: &str) -> Result<(), Error> {
+    eprint!("{question} [y/N] ");
+    io::stderr().flush().map_err(Error::Answer)?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(Error::Answer)?;
+    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(Error::Declined) }
+}
+
+fn print(output: Output, held: &Held, approvable: &[&HeldDeletion], approved: Option<&Approved>) -> String {
+    match (output, approved) {
+        (Output::Json, _) => super::pretty(&as_json(held, approvable, approved)),
+        (Output::Text, None) => text(held, approvable),
+        (Output::Text, Some(approved)) => format!(
+            "Approved until {}: the deletion of {} objects at {}. Its agent is told when it asks next.\n",
+            approved.expires, approved.deletions, held.target
+        ),
+    }
+}
+
+fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
+    if held.deletions.is_empty() {
+        return format!("{} holds no deletion.\n", held.target);
+    }
+    let mut table = Table::new(&["KIND", "NAMESPACE", "NAME", "WHY"]);
+    for deletion in &held.deletions {
+        let key = deletion.key();
+        let namespace = if key.namespace.is_empty() { "-".to_owned() } else { key.namespace.to_string() };
+        let mut why = deletion.reason.map_or_else(|| "-".to_owned(), |reason| reason.to_string());
+        if !deletion.message.is_empty() {
+            let _infallible = write!(why, ": {}", deletion.message);
+        }
+        table.row([key.kind.to_string(), namespace, key.name.to_string(), why]);
+    }
+    let waiting = held.deletions.iter().filter(|deletion| deletion.waits_for_approval()).count();
+    let mut text = table.to_string();
+    let _infallible = match (waiting, approvable.len() - waiting) {
+        (0, _) => writeln!(text, "\nNone of these waits for an approval."),
+        (waiting, 0) => writeln!(text, "\n{waiting} wait for an approval."),
+        (waiting, more) => {
+            writeln!(text, "\n{waiting} wait for an approval, and {more} may follow when what is in them is gone.")
+        }
+    };
+    text
+}
+
+fn as_json(held: &Held, approvable: &[&HeldDeletion], approved: Option<&Approved>) -> Value {
+    let deletions: Vec<_> = held
+        .deletions
+        .iter()
+        .map(|deletion| {
+            let HeldDeletion { target: _, object, reason, message } = deletion;
+            let approvable = approvable.contains(&deletion);
+            json!({"object": object, "reason": reason, "message": message, "approvable": approvable})
+        })
+        .collect();
+    json!({
+        "target": held.target, "targetUid": held.target_uid, "deletions": deletions,
+        "approval": approved,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use tideline_common::wire::v1::ObjectReport;
+use tideline_common::{Monotonic, TargetId, Uid};
+
+use super::Engine;
+use crate::approvals::Approval;
+use crate::link::core as link;
+use crate::summary::{TargetReports, Waiting};
+
+impl Engine {
+    /// The space shows an approval.
+    pub fn approval_seen(&mut self, now: Monotonic, object: Uid, approval: Approval) {
+        let changed = self.approvals.put(now, object, approval);
+        self.step(now, link::Event::Approved(changed));
+    }
+
+    pub fn approval_gone(&mut self, now: Monotonic, object: &Uid) {
+        let changed = self.approvals.remove(object);
+        self.step(now, link::Event::Approved(changed));
+    }
+
+    /// The approvals are read anew.
+    pub fn approvals_reset(&mut self) {
+        self.approvals.begin_listing();
+    }
+
+    /// Every approval that there is was seen.
+    pub fn approvals_listed(&mut self, now: Monotonic) {
+        let changed = self.approvals.end_listing();
+        self.step(now, link::Event::Approved(changed));
+    }
+
+    pub(super) fn approvals_due(&mut self, now: Monotonic) {
+        let changed = self.approvals.expire(now);
+        if !changed.is_empty() {
+            self.step(now, link::Event::Approved(changed));
+        }
+    }
+
+    /// How many removals at a target wait for a person; none if it has not reported to this run of the hub.
+    pub fn waiting_for_approval(&self, target: TargetId) -> Option<Waiting> {
+        self.summary.target(target).map(TargetReports::waiting)
+    }
+
+    /// Every removal that is held anywhere, for whatever reason, by target and then by key.
+    pub fn held_deletions(&self) -> impl Iterator<Item = (TargetId, &Arc<ObjectReport>)> {
+        self.targets.iter().flat_map(|(target, _)| {
+            let reports = self.summary.target(target);
+            reports.into_iter().flat_map(TargetReports::held).map(move |report| (target, report))
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! `helddeletions`: what clusters do not delete for now and why, read as Kubernetes objects of the root space.
+
+use std::sync::Arc;
+
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tideline_api::ApprovedDeletion;
+use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_common::limits::LABEL_VALUE_BYTES_MAX;
+use tideline_common::wire::v1::ObjectReport;
+use tideline_common::{Digest, GroupKind, ObjectKey, Reason, TargetId};
+use tokio::sync::watch;
+
+use crate::shared::Shared;
+use crate::virtual_resources::GROUP;
+
+const VERSION: &str = "v1alpha1";
+const KIND: &str = "HeldDeletion";
+const PLURAL: &str = "helddeletions";
+/// The SyncTarget's name, where a label can hold it.
+pub(crate) const TARGET_LABEL: &str = "tideline.dev/target";
+
+/// One deletion that one cluster holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldDeletion {
+    pub target: HeldTarget,
+    /// What would be deleted, as an approval of it says it.
+    pub object: ApprovedDeletion,
+    /// Why it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTarget {
+    pub name: String,
+    pub uid: String,
+}
+
+impl HeldDeletion {
+    fn of(target: TargetId, target_name: String, report: &ObjectReport) -> Self {
+        let ObjectKey { kind, namespace, name } = &report.key;
+        Self {
+            target: HeldTarget { name: target_name, uid: target.to_string() },
+            object: ApprovedDeletion {
+                api_group: kind.group.to_string(),
+                kind: kind.kind.to_string(),
+                namespace: namespace.to_string(),
+                name: name.to_string(),
+                source_uid: report.source_uid.to_string(),
+            },
+            reason: report.reason,
+            message: report.message.clone(),
+        }
+    }
+
+    /// Whether a person's approval is what it waits for.
+    pub fn waits_for_approval(&self) -> bool {
+        matches!(self.reason, Some(Reason::FuseHeld | Reason::HistoryLost))
+    }
+
+    /// The place at the cluster.
+    pub fn key(&self) -> ObjectKey {
+        let ApprovedDeletion { api_group, kind, namespace, name, source_uid: _ } = &self.object;
+        ObjectKey::new(GroupKind::new(api_group.as_str(), kind.as_str()), namespace.as_str(), name.as_str())
+    }
+
+    pub(crate) fn read(data: &Value) -> Option<Self> {
+        Self::deserialize(data).ok()
+    }
+
+    pub(crate) fn api(root: &Client) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
+        Api::all_with(root.clone(), &resource)
+    }
+
+    fn object(&self) -> Value {
+        let place = format!("{} {}", self.key(), self.object.source_uid);
+        let mut object = json!(self);
+        // A key has characters that a name must not have.
+        let name = format!("{}.{}", self.target.name, &Digest::of(place.as_bytes()).to_string()[..16]);
+        object["metadata"] = json!({"name": name});
+        if let Some(label) = label(&self.target.name) {
+            object["metadata"]["labels"] = json!({TARGET_LABEL: label});
+        }
+        object
+    }
+}
+
+/// A target's name as the value of a label, if that can be one.
+pub(crate) fn label(target: &str) -> Option<&str> {
+    (target.len() <= LABEL_VALUE_BYTES_MAX).then_some(target)
+}
+
+#[derive(Debug)]
+struct Resource {
+    shared: Shared,
+}
+
+/// For the root space.
+pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
+    Arc::new(Resource { shared: shared.clone() })
+}
+
+impl Resource {
+    fn all(&self) -> Vec<HeldDeletion> {
+        self.shared.read(|engine| {
+            let held = engine.held_deletions();
+            held.map(|(target, report)| HeldDeletion::of(target, engine.targets.name(target), report)).collect()
+        })
+    }
+}
+
+impl VirtualResource for Resource {
+    fn resource(&self) -> ResourceKind {
+        ResourceKind {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            plural: PLURAL.to_owned(),
+            namespaced: false,
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let columns = [
+            ("Target", ".target.name"),
+            ("Kind", ".object.kind"),
+            ("Namespace", ".object.namespace"),
+            ("Object", ".object.name"),
+            ("Reason", ".reason"),
+        ];
+        let column = |(name, path): (&str, &str)| Column {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            kind: "string".to_owned(),
+            priority: 0,
+        };
+        columns.into_iter().map(column).collect()
+    }
+
+    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
+        self.all().iter().map(HeldDeletion::object).collect()
+    }
+
+    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
+        self.all().iter().map(HeldDeletion::object).find(|object| object["metadata"]["name"] == name)
+    }
+
+    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.shared.version())
+    }
+}
