@@ -1,6 +1,7 @@
 //! Tests on real Kubernetes: one binary, so that cargo does not start its clusters side by side with another's.
 
 mod agent_cluster;
+mod approvals;
 mod harness;
 mod kubectl;
 mod main_job;
