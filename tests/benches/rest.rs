@@ -3,8 +3,6 @@
 //! Both are processes of the binaries in TIDELINE_BIN_DIR, with the settings they ship with. The agent's requests are
 //! counted in the audit log of its API server.
 
-#[path = "shared/audit.rs"]
-mod audit;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/light.rs"]
@@ -14,24 +12,24 @@ mod objects;
 #[path = "shared/seen.rs"]
 mod seen;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use serde_json::json;
 use tideline_hub::token::{self, TokenRequest};
-use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
+use tideline_tests::kubernetes::{Assets, Audit, Cluster, ClusterOptions, Request, acting_as};
 use tideline_tests::{Binaries, Process, Scratch, eventually_ok, free_port};
 use tokio::time::sleep;
 
-use crate::audit::Audit;
 use crate::objects::Shape;
 
 const START: Duration = Duration::from_secs(30);
@@ -40,6 +38,10 @@ const SYNC_MAX: Duration = Duration::from_mins(10);
 const PARTS: usize = 5;
 const NAMESPACES: usize = 10;
 const MEBIBYTE: f64 = 1_048_576.0;
+/// The user that the agent is made to be, told apart from the administrator by impersonation.
+const USER: &str = "bench-agent";
+/// Longest until a single change is seen in the counts.
+const CHANGE_MAX: Duration = Duration::from_secs(30);
 
 /// Measures an agent and a hub at rest
 #[derive(Parser)]
@@ -63,7 +65,7 @@ struct Reading {
     agent_cpu: Duration,
     hub_cpu: Duration,
     revision: u64,
-    requests: BTreeMap<String, audit::Request>,
+    requests: BTreeMap<String, Request>,
 }
 
 struct Bench {
@@ -113,7 +115,7 @@ async fn measure(Arguments { objects, agents, settle, window }: Arguments) -> Re
         expires: START,
     };
     fs::write(directory.join("token"), token::create(request).await?.to_string())?;
-    audit::impersonating(cluster.kubeconfig_path(), &directory.join("cluster.kubeconfig"))?;
+    acting_as(USER, cluster.kubeconfig_path(), &directory.join("cluster.kubeconfig"))?;
     let agent = start_agent(&binaries, &directory)?;
     light::connected(&connect("root").await?, agents).await?;
     // A Placement that selects no target yet assigns nothing.
@@ -127,6 +129,7 @@ async fn measure(Arguments { objects, agents, settle, window }: Arguments) -> Re
     sleep(Duration::from_secs(window)).await;
     let after = bench.reading().await?;
     light.check()?;
+    bench.wakes(&shape, &after).await?;
     println!(
         "at rest for {window} s: an agent with {objects} objects, a hub with {agents} agents; {}",
         binaries.directory().display()
@@ -136,6 +139,22 @@ async fn measure(Arguments { objects, agents, settle, window }: Arguments) -> Re
 }
 
 impl Bench {
+    /// Makes one change, and fails unless it shows in the counts: only then does it mean anything that they were zero.
+    async fn wakes(&self, shape: &Shape, before: &Reading) -> Result<()> {
+        let mut manifest = shape.manifests().into_iter().next().context("there are objects")?;
+        manifest["metadata"]["annotations"] = json!({"bench": "changed"});
+        objects::apply(&self.space, &manifest).await?;
+        eventually_ok(CHANGE_MAX, "a change to be counted", async || {
+            let now = self.reading().await?;
+            let new = now.requests.iter().filter(|(id, _)| !before.requests.contains_key(*id));
+            let written = writes(new.map(|(_, request)| request));
+            ensure!(written > 0, "no write to the cluster");
+            ensure!(now.revision > before.revision, "no write to the store");
+            anyhow::Ok(())
+        })
+        .await
+    }
+
     async fn reading(&self) -> Result<Reading> {
         // Of any list: the store's, whatever was written last, the ledger included.
         let namespaces =
@@ -145,7 +164,7 @@ impl Bench {
             agent_cpu: self.agent.cpu_time()?,
             hub_cpu: self.hub.cpu_time()?,
             revision,
-            requests: self.audit.requests()?,
+            requests: self.audit.requests(USER)?,
         })
     }
 }
@@ -153,17 +172,22 @@ impl Bench {
 fn report((agent_bytes, hub_bytes): (u64, u64), before: &Reading, after: &Reading) {
     let new: Vec<_> = after.requests.iter().filter(|(id, _)| !before.requests.contains_key(*id)).collect();
     let new = || new.iter().map(|(_, request)| *request);
-    let kinds = audit::watched(after.requests.values()).len();
+    let watched = after.requests.values().filter(|request| request.verb == "watch");
+    let kinds = watched.map(|request| &request.resource).collect::<BTreeSet<_>>().len();
     let used = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64();
     println!("{:<28} {:>10} {:>10} {:>8}", "", "measured", "goal", "of goal");
     row("agent VmRSS, MiB", mebibytes(agent_bytes), Some(25_000_000.0 / MEBIBYTE));
     row("agent CPU, s", used(before.agent_cpu, after.agent_cpu), Some(0.5));
     row("agent requests", count(new().count()), Some(count(2 * kinds + 10)));
-    row("agent writes", count(audit::writes(new())), Some(0.0));
+    row("agent writes", count(writes(new())), Some(0.0));
     row("agent kinds watched", count(kinds), None);
     row("hub store writes", count(usize::try_from(after.revision - before.revision).unwrap_or(usize::MAX)), Some(0.0));
     row("hub VmRSS, MiB", mebibytes(hub_bytes), None);
     row("hub CPU, s", used(before.hub_cpu, after.hub_cpu), None);
+}
+
+fn writes<'a>(requests: impl Iterator<Item = &'a Request>) -> usize {
+    requests.filter(|request| !matches!(request.verb.as_str(), "get" | "list" | "watch")).count()
 }
 
 fn row(name: &str, measured: f64, goal: Option<f64>) {

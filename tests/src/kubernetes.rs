@@ -4,11 +4,13 @@
 //! `tests/kubernetes/go.mod`.
 
 mod assets;
+mod audit;
 mod cluster;
 mod credentials;
 mod kubectl;
 
 pub use assets::Assets;
+pub use audit::{Audit, Request, acting_as};
 pub use cluster::{Cluster, ClusterOptions};
 pub(crate) use credentials::Serving;
 pub use kubectl::Kubectl;

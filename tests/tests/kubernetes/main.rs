@@ -2,14 +2,17 @@
 
 mod agent_cluster;
 mod approvals;
+mod deployed;
 mod harness;
 mod kubectl;
 mod main_job;
 mod objects;
 mod offline;
 mod ownership;
+mod patrol;
 mod placing;
 mod policies;
+mod quickstart;
 mod refusals;
 mod scenarios;
 mod site;
