@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tideline_common::WAVE_ANNOTATION;
 use tideline_tests::{eventually_ok, require_kubernetes};
 
-use crate::objects::{CONFIG, ROLLUP, SOON, THING, apply, config, definition, shows, shows_cluster, thing};
+use crate::objects::{
+    CONFIG, ROLLUP, SOON, THING, apply, config, definition, placement, shows, shows_cluster, thing,
+};
 use crate::site::{CONFIG_MAPS, REPORT, Site, of_app};
 
 const PLACEMENT: (&str, &str) = ("tideline.dev/v1alpha1", "Placement");
@@ -85,4 +87,34 @@ async fn object_that_cannot_be_read_leaves_its_last_good_form_in_force() -> Resu
     let still = site.local(CONFIG, "web").await?;
     assert_eq!((still.uid(), still.resource_version()), (good.uid(), good.resource_version()));
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn placement_that_selects_nothing_says_so_until_it_does() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let nobody = json!({"matchLabels": {"tier": "none"}});
+    apply(&site.space, placement("nobody", &nobody, "web", CONFIG_MAPS)).await?;
+    site.place("nothing", CONFIG_MAPS, json!({})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    let selects = async |name: &str, status: &str, reason: &str| {
+        shows_cluster(&site.space, PLACEMENT, name, &format!("{name} to say {reason}"), |placement| {
+            let ready = &placement["status"]["conditions"][0];
+            ready["type"] == "Ready" && ready["status"] == status && ready["reason"] == reason
+        })
+        .await
+    };
+    selects("nobody", "False", "NoTargets").await?;
+    selects("nothing", "False", "NoObjects").await?;
+    // Others are not held up.
+    site.pass_along("witness").await?;
+
+    site.retier("none").await?;
+    selects("nobody", "True", "Resolved").await?;
+    shows(&site.local, CONFIG, "web", "what is placed now", |_| true).await?;
+    site.retier("shop").await?;
+    selects("nobody", "False", "NoTargets").await?;
+    apply(&site.space, config("nothing", "1")).await?;
+    selects("nothing", "True", "Resolved").await?;
+    shows(&site.local, CONFIG, "nothing", "what is selected now", |_| true).await
 }
