@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 use tideline_common::WAVE_ANNOTATION;
 use tideline_tests::{eventually_ok, require_kubernetes};
 
-use crate::objects::{
-    CONFIG, ROLLUP, SOON, THING, apply, config, definition, placement, shows, shows_cluster, thing,
-};
+use crate::objects::{CONFIG, ROLLUP, SOON, THING, apply, config, definition, placement, shows, shows_cluster, thing};
 use crate::site::{CONFIG_MAPS, REPORT, Site, of_app};
 
 const PLACEMENT: (&str, &str) = ("tideline.dev/v1alpha1", "Placement");
