@@ -33,7 +33,7 @@ pub enum Error {
          another hub"
     )]
     OtherHub { pinned: HubId, token: HubId },
-    #[error("no data directory of an enrolled agent: {0:?} has no {FILE}. Give --token-file to enrol")]
+    #[error("no agent is enrolled in {0:?}; give --token-file to enrol one, or the --data-dir of one that is")]
     NoToken(PathBuf),
     #[error("the operating system gives no random numbers")]
     Random,
