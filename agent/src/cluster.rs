@@ -47,5 +47,14 @@ impl Scope {
 /// Where rendered objects come from: the journal.
 pub trait Bodies: Send + Sync {
     /// Reads the text of an input, or says why it cannot.
-    fn body(&self, input: Digest) -> Result<Arc<str>, String>;
+    fn body(&self, input: Digest) -> Result<Arc<str>, BodyError>;
+}
+
+/// Why there is no body, for a person to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// It is not there, or damaged: it must come from the hub again.
+    Missing(String),
+    /// It cannot be read now.
+    Unavailable(String),
 }

@@ -25,12 +25,13 @@ impl DataDir {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io("create"))?;
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join("lock"))
-            .map_err(io("create the lock file of"))?;
+        let file = path.join("lock");
+        let lock = match File::options().create(true).truncate(false).write(true).open(&file) {
+            // A disk that failed is often mounted again for reading only; there is enough to read to say so to the hub.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => File::open(&file).map_err(|_| error),
+            outcome => outcome,
+        };
+        let lock = lock.map_err(io("create the lock file of"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(Error::Held(path.to_owned())),

@@ -10,6 +10,7 @@
 //! The driver never waits for room in the channel, so tasks that do always get it.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,11 +21,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, error, info_span, warn};
+use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::cluster::{Executor, Kinds, Scope, Watches};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
-use crate::core::{Effects, PersistId};
+use crate::core::{Effects, Loaded, PersistId};
 use crate::identity::{Identity, TargetName};
 use crate::journal::{self, Journal};
 use crate::link::Link;
@@ -43,15 +44,24 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the journal has stopped working; the agent must be started again")]
-    Journal,
+    #[error("{}", tideline_runtime::exit::chain(.0))]
+    Journal(journal::Error),
+}
+
+/// Why a driver came to its end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It was asked to.
+    Stopped,
+    /// The journal was away, and the disk let it be opened: another core has to begin from what it holds.
+    JournalOpened(Box<(Journal, Loaded)>),
 }
 
 /// What the driver drives.
+#[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) kinds: Arc<Kinds>,
-    pub(crate) executor: Executor,
     pub(crate) journal: Arc<Journal>,
     pub(crate) link: Arc<Link>,
     /// None until enrolled.
@@ -76,6 +86,8 @@ pub(crate) struct Driver {
     watches: Watches,
     /// Held until the agent knows what to keep, and again when it is frozen.
     unready: Option<ReadinessGate>,
+    /// Held while the journal takes no writes.
+    unwritable: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     timers: BTreeMap<Timer, Instant>,
@@ -96,19 +108,19 @@ enum State {
     /// Told to change nothing. The process stays, so that it is not started again and again.
     Frozen,
     Stopped,
-    /// A part is broken that cannot be mended from inside.
-    Broken,
 }
 
 impl Driver {
     pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
-        let Parts { client, kinds, executor, journal, link, scope, identity, metrics, health, accepted } = parts;
+        let Parts { client, kinds, journal, link, scope, identity, metrics, health, accepted } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
+        let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _);
         let watches = Watches::new(client, kinds, sender.clone(), tasks.clone(), stop.child_token());
         let hub = lock(&identity).pin().hub;
         let unready = (!accepted).then(|| health.gate("hub"));
-        Self {
+        let away = journal.away().map(str::to_owned);
+        let mut driver = Self {
             core,
             executor,
             journal,
@@ -120,6 +132,7 @@ impl Driver {
             health,
             watches,
             unready,
+            unwritable: None,
             events,
             sender,
             timers: BTreeMap::new(),
@@ -129,23 +142,35 @@ impl Driver {
             end: CancellationToken::new(),
             outlook: Outlook::default(),
             state: State::Running,
+        };
+        if let Some(why) = away {
+            error!(
+                "the journal cannot be opened: {why}. Until it can, which is tried all the time, the agent only observes: it \
+                 does not know what it applied, and changes nothing in its cluster"
+            );
+            driver.set_writable(false);
         }
+        driver
     }
 
     /// Runs until the stop, and a little longer.
-    pub(crate) async fn run(mut self) -> Result<(), Error> {
+    pub(crate) async fn run(mut self) -> Result<Ended, Error> {
         let heartbeat = self.health.heartbeat("core", BEAT_MAX);
+        let away = self.journal.away().is_some();
+        let mut opening = away.then(|| Box::pin(Journal::open_when_possible(self.journal.path().to_owned())));
         let mut effects = Effects::new();
         let mut events = vec![Event::Started];
         let outcome = loop {
             heartbeat.beat();
             self.step(&mut events, &mut effects);
+            if let Some(defect) = self.journal.defect() {
+                break Err(Error::Journal(defect));
+            }
             let wake = match self.state {
-                State::Stopped => break Ok(()),
-                State::Broken => break Err(Error::Journal),
+                State::Stopped => break Ok(Ended::Stopped),
                 State::Stopping(until) if until <= Instant::now() => {
                     warn!("stopped before everything under way had ended; it is taken up again at the next start");
-                    break Ok(());
+                    break Ok(Ended::Stopped);
                 }
                 State::Stopping(until) => self.next_wake().min(until),
                 State::Running | State::Frozen => self.next_wake(),
@@ -155,6 +180,13 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled(), if running => self.begin_stop(&mut events),
+                opened = opened(&mut opening), if self.state == State::Running => match opened {
+                    Ok(opened) => {
+                        info!("the journal can be opened now; the agent begins again with what it holds");
+                        break Ok(Ended::JournalOpened(Box::new(opened)));
+                    }
+                    Err(error) => break Err(Error::Journal(error)),
+                },
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
                 () = sleep_until(wake) => self.fire_timers(&mut events),
             }
@@ -178,7 +210,7 @@ impl Driver {
 
     fn step(&mut self, events: &mut Vec<Event>, effects: &mut Effects) {
         for event in events.drain(..) {
-            if let State::Frozen | State::Stopped | State::Broken = self.state {
+            if let State::Frozen | State::Stopped = self.state {
                 continue;
             }
             self.outlook.notice(&event);
@@ -201,6 +233,17 @@ impl Driver {
                 Answer::Desired(_) => self.unready = None,
                 Answer::Session(_) | Answer::Bodies(_) | Answer::Reported(_) => {}
             },
+            Event::Persisted { result: Ok(()), .. } if self.unwritable.is_some() => {
+                info!("the journal takes writes again");
+                self.set_writable(true);
+            }
+            Event::Persisted { result: Err(why), .. } if self.unwritable.is_none() => {
+                warn!(
+                    "{why}. It is tried again; until it succeeds, no new set is accepted, and what is done is not \
+                     acknowledged to the hub"
+                );
+                self.set_writable(false);
+            }
             Event::Started
             | Event::Answered { .. }
             | Event::Persisted { .. }
@@ -213,6 +256,11 @@ impl Driver {
             | Event::WatchLost { .. }
             | Event::Stop => {}
         }
+    }
+
+    fn set_writable(&mut self, writable: bool) {
+        self.unwritable = (!writable).then(|| self.health.gate("journal"));
+        self.metrics.journal_writable(writable);
     }
 
     fn execute(&mut self, effect: Effect) {
@@ -257,22 +305,15 @@ impl Driver {
         });
     }
 
-    fn persist(&mut self, id: PersistId, writes: Vec<Write>) {
+    fn persist(&self, id: PersistId, writes: Vec<Write>) {
         let (journal, metrics, sender) = (Arc::clone(&self.journal), self.metrics.clone(), self.sender.clone());
         let begun = Instant::now();
         // Queued here, so that the order of effects is the order on disk.
         let written = journal.write(writes);
-        if journal.is_closed() {
-            self.state = State::Broken;
-            return;
-        }
         self.spawn(async move {
             let result = written.await;
             metrics.persisted(begun.elapsed(), result.is_ok(), journal.bytes());
-            if let Err(error) = &result {
-                warn!("{error}; it is tried again, and nothing is acknowledged to the hub until it succeeds");
-            }
-            let result = result.map_err(|error: journal::Error| error.to_string());
+            let result = result.map_err(|error| tideline_runtime::exit::chain(&error));
             let _ = sender.send(Event::Persisted { id, result }).await;
         });
     }
@@ -347,6 +388,16 @@ impl Driver {
 
     fn scope(&self) -> Scope {
         self.scope.expect("the core asks for nothing at the cluster before it is enrolled")
+    }
+}
+
+/// Waits for a journal that is away; for ever, if none is.
+async fn opened(
+    opening: &mut Option<impl Future<Output = Result<(Journal, Loaded), journal::Error>> + Unpin>,
+) -> Result<(Journal, Loaded), journal::Error> {
+    match opening {
+        Some(opening) => opening.await,
+        None => pending().await,
     }
 }
 

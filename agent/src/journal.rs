@@ -5,38 +5,62 @@
 //!  body  ◀──────────────────────────────────────────────────────────────── engine
 //! ```
 //!
-//! A batch is written whole or not at all, and is on disk when [`Journal::write`] returns. Every value carries a checksum
+//! A batch is on disk when [`Journal::write`] returns, and what belongs together in it is written whole or not at all. Every value carries a checksum
 //! over itself and its key. A journal that is damaged is moved aside, never repaired: the agent starts with an empty one,
 //! observes, and rebuilds it from the hub and the marks in its cluster.
+//!
+//! A disk that is full, read-only or failing refuses writes, which are tried again until it takes them; what is there can
+//! still be read. Where it does not even let the journal be opened, the agent observes until it does. Beside the journal
+//! in the same directory, each with its own extension: `opening`, which counts starts; `reserve`, room for a full disk;
+//! `damaged-<n>`, moved aside; `next` and `former`, while it is written anew.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use tideline_common::Digest;
-use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
+use tideline_runtime::exit::chain;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
 
+use crate::cluster::BodyError;
 use crate::core::{Loaded, Write};
 
 mod engine;
 mod load;
 mod quarantine;
 mod record;
+mod slot;
+mod space;
+mod stage;
 mod writer;
 
 use engine::Engine;
-use writer::{Batch, Writer};
+use load::Contents;
+use slot::Slot;
+use writer::{Batch, Running, Writer};
 
 /// Batches that may wait for the disk. The core has one under way at a time; the rest are late repetitions of it.
 const QUEUE_MAX: usize = 16;
-/// Longest wait for the disk. A flush of the largest batch takes seconds on a slow SD card; on a full disk it may never
-/// return.
-const WRITE_MAX: Duration = Duration::from_secs(30);
+/// When a write is taken to hang, and is woken should it be sled that forgot it. A flush of the largest batch takes
+/// seconds on a slow SD card. Tests have a disk in memory, and no minute.
+const POKE_AFTER: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// Longest wait for the disk after that. What does not come back then never does, and only another process can go on.
+const WRITE_MAX: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 60 });
+/// Longest wait for a journal to be opened: fifty megabytes from a slow SD card are twenty seconds.
+const OPEN_MAX: Duration = Duration::from_mins(2);
 /// Longest wait for the thread to end when the journal is closed.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 /// Starts in a row that may die while opening before the journal is taken for the cause. One may be a power cut.
 const OPENINGS_MAX: u32 = 2;
+/// Wait before a read that the medium refused is taken for damage.
+const REREAD_AFTER: Duration = Duration::from_secs(1);
+/// Wait before a disk that refused the journal is tried again, doubled each time up to the second.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -49,26 +73,85 @@ pub enum Error {
     #[error("the journal {path:?} is held by another process")]
     Held { path: PathBuf },
     #[error("cannot {action} {path:?}")]
-    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "the disk of {path:?} has {} kB left; the journal needs {} kB there",
+        free / 1_000,
+        needed / 1_000
+    )]
+    Space { path: PathBuf, free: u64, needed: u64 },
     #[error("the journal is damaged: {0}")]
     Damaged(String),
     #[error("cannot write to the journal: {0}")]
     Write(String),
-    #[error("the disk did not take a write within {} s; it may be full", WRITE_MAX.as_secs())]
+    #[error(
+        "the disk did not take a write within {} s; it may be full, or failing. The agent must be started again",
+        (POKE_AFTER + WRITE_MAX).as_secs()
+    )]
     Stuck,
-    #[error("the journal has stopped working")]
+    #[error("the disk did not let the journal be opened within {} s; it may be full, or failing", OPEN_MAX.as_secs())]
+    StuckOpening,
+    #[error("the journal has stopped working; the agent must be started again")]
     Closed,
+    #[error("the journal cannot be used: {0}")]
+    Away(String),
     #[error("the journal has no body {0}")]
     NoBody(Digest),
 }
 
+impl Error {
+    /// Whether the disk refuses, which may pass: it is full, read-only, or fails.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        match self {
+            Self::Space { .. } | Self::Write(_) | Self::Away(_) => true,
+            Self::Io { source, .. } => {
+                use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+                is_of_the_medium(source)
+                    || matches!(source.kind(), FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+            }
+            Self::Schema { .. }
+            | Self::Held { .. }
+            | Self::Damaged(_)
+            | Self::Stuck
+            | Self::StuckOpening
+            | Self::Closed
+            | Self::NoBody(_) => false,
+        }
+    }
+
+    /// Whether a person has to give access.
+    fn is_of_access(&self) -> bool {
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), NotADirectory | NotFound | PermissionDenied))
+    }
+}
+
+fn is_of_the_medium(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
 /// The agent's memory on disk. Closed, with everything written, when dropped.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     path: PathBuf,
-    engine: Arc<Engine>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Open),
+    /// The disk does not let it be opened: nothing is known, nothing can be written.
+    Away(String),
+}
+
+#[derive(Debug)]
+struct Open {
+    slot: Arc<Slot>,
     /// None only while dropping.
-    queue: Option<mpsc::Sender<Batch>>,
+    queue: Option<SyncSender<Batch>>,
+    running: Arc<AtomicBool>,
+    /// A write hangs.
+    stuck: Arc<AtomicBool>,
     done: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
 }
 
@@ -76,89 +159,199 @@ impl Journal {
     /// Opens the journal in `path`, made if it is not there, and reads what the core starts with.
     ///
     /// Blocks. A damaged journal is moved aside with a warning and an empty one opened in its place.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Loaded), Error> {
-        let (engine, loaded) = match open_once(path) {
-            Err(Error::Damaged(why)) => {
-                let aside = quarantine::move_aside(path)?;
-                warn!(
-                    "the journal {path:?} is damaged ({why}) and was moved to {aside:?}. The agent starts with an empty \
-                     one: it changes nothing until it has read its desired set from the hub again"
-                );
-                open_once(path)?
-            }
-            outcome => outcome?,
+    pub fn open(path: &Path) -> Result<(Self, Loaded), Error> {
+        let (answer, outcome) = sync_channel(1);
+        let opened = path.to_owned();
+        // On a thread of its own, which may hang.
+        std::thread::Builder::new()
+            .name("journal-open".to_owned())
+            .spawn(move || {
+                // Nobody waits any more where the wait was given up.
+                let _ = answer.send(open_mended(&opened));
+            })
+            .map_err(|source| Error::Io { action: "start a thread for", path: path.to_owned(), source })?;
+        let (slot, loaded) = match outcome.recv_timeout(OPEN_MAX) {
+            Ok(outcome) => outcome?,
+            Err(RecvTimeoutError::Timeout) => return Err(Error::StuckOpening),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::Closed),
         };
-        let engine = Arc::new(engine);
-        let (queue, batches) = mpsc::channel(QUEUE_MAX);
+        let slot = Arc::new(slot);
+        let (queue, batches) = sync_channel(QUEUE_MAX);
         // Nothing is ever sent: the receiver learns of the thread's end by the sender's drop.
-        let (on_exit, done) = std::sync::mpsc::sync_channel(0);
-        let writer = Writer { engine: Arc::clone(&engine), batches, on_exit };
+        let (on_exit, done) = sync_channel(0);
+        let running = Arc::new(AtomicBool::new(true));
+        let writer = Writer { slot: Arc::clone(&slot), batches, running: Running(Arc::clone(&running)), on_exit };
         std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| Error::Io { action: "start the thread of", path: path.to_owned(), source })?;
-        let journal = Self { path: path.to_owned(), engine, queue: Some(queue), done: std::sync::Mutex::new(done) };
-        Ok((journal, loaded))
+        let (queue, stuck, done) = (Some(queue), Arc::default(), std::sync::Mutex::new(done));
+        Ok((Self { path: path.to_owned(), state: State::Open(Open { slot, queue, running, stuck, done }) }, loaded))
     }
 
-    /// Writes all of `writes`, or nothing; they are on disk when the future returns. Batches are written in the order of
-    /// the calls, whether or not the futures are polled.
-    ///
-    /// After [`Error::Stuck`] they may still be written later; writing them again is harmless.
-    pub(crate) fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let (answer, outcome) = oneshot::channel();
-        let queued = match &self.queue {
-            None => Err(Error::Closed),
-            Some(queue) => queue.try_send(Batch { writes, answer }).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => Error::Stuck,
-                mpsc::error::TrySendError::Closed(_) => Error::Closed,
-            }),
-        };
-        async move {
-            queued?;
-            match tokio::time::timeout(WRITE_MAX, outcome).await {
-                Ok(Ok(result)) => result.map_err(Error::Write),
-                Ok(Err(_dropped)) => Err(Error::Closed),
-                Err(_elapsed) => Err(Error::Stuck),
+    /// As [`Journal::open`]; where the disk refuses, stands in for the journal, empty and refusing writes, until
+    /// [`Journal::open_when_possible`] returns.
+    pub(crate) fn open_or_wait(path: &Path) -> Result<(Self, Loaded), Error> {
+        match Self::open(path) {
+            Err(error) if error.is_of_the_disk() => {
+                Ok((Self { path: path.to_owned(), state: State::Away(chain(&error)) }, Loaded::default()))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Opens a journal that is away as soon as the disk lets it.
+    pub(crate) async fn open_when_possible(path: PathBuf) -> Result<(Self, Loaded), Error> {
+        let mut wait = AGAIN.0;
+        loop {
+            sleep(wait).await;
+            wait = AGAIN.1.min(wait * 2);
+            let tried = path.clone();
+            // Comes back: what hangs is given up on.
+            match tokio::task::spawn_blocking(move || Self::open(&tried)).await.map_err(|_panicked| Error::Closed)? {
+                Err(error) if error.is_of_the_disk() => debug!("the journal still cannot be opened: {}", chain(&error)),
+                outcome => return outcome,
             }
         }
     }
 
-    /// Reads a body. Takes microseconds where the page is cached, one disk read otherwise.
-    pub(crate) fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
-        record::read_body(&self.engine, input)
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Whether the writing thread has ended, which it does by itself only when the engine panics.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.queue.as_ref().is_none_or(mpsc::Sender::is_closed)
+    /// Why there is none, if there is none.
+    pub(crate) fn away(&self) -> Option<&str> {
+        match &self.state {
+            State::Open(_) => None,
+            State::Away(why) => Some(why),
+        }
+    }
+
+    /// Writes all of `writes`, in their order; they are on disk when the future returns. A crash may leave the first of
+    /// them, up to some [`Write::Body`] or between two [`Write::Applied`], which stand for themselves. Batches are written
+    /// in the order of the calls, whether or not the futures are polled.
+    ///
+    /// After [`Error::Stuck`] they may still be written later; writing them again is harmless.
+    pub fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let (answer, mut outcome) = oneshot::channel();
+        let queued = match &self.state {
+            State::Away(why) => Err(Error::Away(why.clone())),
+            State::Open(Open { queue: None, .. }) => Err(Error::Closed),
+            State::Open(Open { queue: Some(queue), slot, stuck, .. }) => {
+                match queue.try_send(Batch { writes, answer }) {
+                    Ok(()) => Ok((Arc::clone(slot), Arc::clone(stuck))),
+                    Err(TrySendError::Full(_)) => Err(Error::Stuck),
+                    Err(TrySendError::Disconnected(_)) => Err(Error::Closed),
+                }
+            }
+        };
+        async move {
+            let (slot, stuck) = queued?;
+            let answered = match timeout(POKE_AFTER, &mut outcome).await {
+                Ok(answered) => answered,
+                Err(_elapsed) => {
+                    slot.poke();
+                    match timeout(WRITE_MAX, outcome).await {
+                        Ok(answered) => answered,
+                        Err(_elapsed) => {
+                            stuck.store(true, Ordering::Release);
+                            return Err(Error::Stuck);
+                        }
+                    }
+                }
+            };
+            answered.unwrap_or(Err(Error::Closed))
+        }
+    }
+
+    /// Reads a body. Takes microseconds where the page is cached, one disk read otherwise.
+    pub fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
+        match &self.state {
+            State::Open(Open { slot, .. }) => record::read_body(slot, input),
+            State::Away(why) => Err(Error::Away(why.clone())),
+        }
+    }
+
+    /// What can be mended by another process only: a write hangs, or the thread ended, which it does by itself only when
+    /// the engine panics.
+    pub(crate) fn defect(&self) -> Option<Error> {
+        let State::Open(Open { stuck, running, .. }) = &self.state else { return None };
+        if stuck.load(Ordering::Acquire) {
+            return Some(Error::Stuck);
+        }
+        (!running.load(Ordering::Acquire)).then_some(Error::Closed)
     }
 
     /// Bytes on disk.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.engine.bytes()
+    pub fn bytes(&self) -> u64 {
+        match &self.state {
+            State::Open(Open { slot, .. }) => slot.bytes(),
+            State::Away(_) => 0,
+        }
     }
 }
 
 impl crate::cluster::Bodies for Journal {
-    fn body(&self, input: Digest) -> Result<Arc<str>, String> {
-        Self::body(self, input).map_err(|error| error.to_string())
+    fn body(&self, input: Digest) -> Result<Arc<str>, BodyError> {
+        Self::body(self, input).map_err(|error| match error {
+            // To be had from the hub again.
+            Error::NoBody(_) | Error::Damaged(_) => BodyError::Missing(chain(&error)),
+            error => BodyError::Unavailable(chain(&error)),
+        })
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.queue = None;
-        let done = self.done.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if done.recv_timeout(CLOSE_MAX) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        let State::Open(open) = &mut self.state else { return };
+        open.queue = None;
+        // What hangs does not end; this process does, by whoever starts it again.
+        if open.stuck.load(Ordering::Acquire) {
+            return;
+        }
+        let done = open.done.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if done.recv_timeout(CLOSE_MAX) == Err(RecvTimeoutError::Timeout) {
             warn!("the journal {:?} did not close in time; what was acknowledged is on disk", self.path);
         }
     }
 }
 
+/// Opens and reads, and sees to what can be mended.
+fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
+    let unreadable = |error: &Error| matches!(error, Error::Io { source, .. } if is_of_the_medium(source));
+    let mut outcome = open_once(path);
+    if let Err(error) = &outcome
+        && unreadable(error)
+    {
+        warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(error));
+        std::thread::sleep(REREAD_AFTER);
+        outcome = open_once(path);
+    }
+    let (engine, contents) = match outcome {
+        Err(error) if matches!(error, Error::Damaged(_)) || unreadable(&error) => {
+            let aside = quarantine::move_aside(path)?;
+            warn!(
+                "the journal {path:?} cannot be used ({}) and was moved to {aside:?}. The agent starts with an empty \
+                 one: it changes nothing until it has read its desired set from the hub again",
+                chain(&error)
+            );
+            open_once(path)?
+        }
+        outcome => outcome?,
+    };
+    let Contents { loaded, unnamed, live, read } = contents;
+    let slot = Slot::new(path, engine, live, read);
+    if let Err(error) = slot.commit(&[unnamed]) {
+        debug!("what nothing names stays in the journal: {}", chain(&error));
+    }
+    slot.tidy(slot::Pace::AtRest);
+    Ok((slot, loaded))
+}
+
 /// Opens and reads once. Whatever speaks of damage comes as [`Error::Damaged`]: so does a panic of the engine, and a
 /// journal that several starts in a row died over (with `panic = "abort"` there is no other sign).
-fn open_once(path: &Path) -> Result<(Engine, Loaded), Error> {
+fn open_once(path: &Path) -> Result<(Engine, Contents), Error> {
+    space::require_for_opening(path)?;
     let existed = quarantine::prepare(path)?;
     if quarantine::openings(path) >= OPENINGS_MAX {
         quarantine::opened(path)?;
@@ -167,8 +360,8 @@ fn open_once(path: &Path) -> Result<(Engine, Loaded), Error> {
     quarantine::opening(path)?;
     let outcome = std::panic::catch_unwind(|| {
         let engine = Engine::open(path)?;
-        let loaded = load::load(&engine, path, existed)?;
-        Ok((engine, loaded))
+        let contents = load::load(&engine, path, existed)?;
+        Ok((engine, contents))
     })
     .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));
     quarantine::opened(path)?;

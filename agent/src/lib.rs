@@ -12,7 +12,7 @@ pub mod core;
 mod data_dir;
 mod driver;
 mod identity;
-mod journal;
+pub mod journal;
 mod link;
 mod metrics;
 mod outlook;

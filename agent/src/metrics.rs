@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     persist_seconds: Histogram,
     persist_failures: Counter,
     journal_bytes: Gauge,
+    journal_writable: Gauge,
     kinds_watched: Gauge,
     frozen: Gauge,
 }
@@ -54,6 +55,7 @@ impl Metrics {
             persist_seconds: Histogram::new(exponential_buckets(0.000_5, 4.0, 8)),
             persist_failures: Counter::default(),
             journal_bytes: Gauge::default(),
+            journal_writable: Gauge::default(),
             kinds_watched: Gauge::default(),
             frozen: Gauge::default(),
         };
@@ -63,6 +65,12 @@ impl Metrics {
         registry.register("persist_seconds", "Time until a batch was on disk", metrics.persist_seconds.clone());
         registry.register("persist_failures", "Batches that did not reach the disk", metrics.persist_failures.clone());
         registry.register("journal_bytes", "Size of the journal on disk", metrics.journal_bytes.clone());
+        registry.register(
+            "journal_writable",
+            "0 while the journal takes no writes: its disk is full, read-only or failing",
+            metrics.journal_writable.clone(),
+        );
+        metrics.journal_writable(true);
         registry.register("kinds_watched", "Kinds that are watched", metrics.kinds_watched.clone());
         registry.register("frozen", "1 if the agent was told to change nothing", metrics.frozen.clone());
         metrics
@@ -111,6 +119,10 @@ impl Metrics {
             self.persist_failures.inc();
         }
         self.journal_bytes.set(i64::try_from(journal_bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn journal_writable(&self, writable: bool) {
+        self.journal_writable.set(i64::from(writable));
     }
 
     pub(crate) fn watching(&self, kinds: usize) {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use prometheus_client::registry::Registry;
@@ -18,10 +18,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::cluster::{self, Executor, Kinds, Scope};
-use crate::core::{Config, Core, Enrolled, FuseLimits};
+use crate::cluster::{self, Kinds, Scope};
+use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
-use crate::driver::{self, Driver, Parts};
+use crate::driver::{self, Driver, Ended, Parts};
 use crate::identity::{self, Identity};
 use crate::journal::{self, Journal};
 use crate::link::{self, Link};
@@ -107,6 +107,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
 /// An agent that has all it needs, and has not begun.
 pub struct Agent {
     core: Core,
+    config: Config,
     parts: Parts,
     listener: Option<TcpListener>,
     registry: Registry,
@@ -129,13 +130,10 @@ impl Agent {
         let identity = Identity::open(data_dir.path(), token.as_ref())?;
         let client = cluster::connect(kubeconfig.as_deref()).await?;
         let path = data_dir.journal();
-        let (journal, mut loaded) =
-            tokio::task::spawn_blocking(move || Journal::open(&path)).await.map_err(|_| journal::Error::Closed)??;
-
-        // The identity outlives a damaged journal: what it says need not be asked of the hub again.
-        if let (None, Some(enrolled)) = (&loaded.enrolled, identity.enrolled()) {
-            loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name.clone() });
-        }
+        let (journal, mut loaded) = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path))
+            .await
+            .map_err(|_| journal::Error::Closed)??;
+        recall_enrolment(&mut loaded, &identity);
         let target = loaded.enrolled.as_ref().map(|enrolled| enrolled.target);
         if target.is_none() && token.is_none() {
             return Err(identity::Error::NoToken(data_dir.path().to_owned()).into());
@@ -151,7 +149,7 @@ impl Agent {
         let link = Link::new(identity.pin(), identity.key(), token.as_ref(), target)?;
         let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default() };
         let accepted = loaded.accepted.is_some();
-        let core = Core::new(config, loaded);
+        let core = Core::new(config.clone(), loaded);
 
         let journal = Arc::new(journal);
         let kinds = Arc::new(Kinds::new(client.clone()));
@@ -159,7 +157,6 @@ impl Agent {
         health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
         let health = Health::new();
         let parts = Parts {
-            executor: Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _),
             client,
             kinds,
             journal,
@@ -170,7 +167,7 @@ impl Agent {
             health: health.clone(),
             accepted,
         };
-        Ok(Self { core, parts, listener, registry, health, data_dir })
+        Ok(Self { core, config, parts, listener, registry, health, data_dir })
     }
 
     /// Where the health port is, if it is anywhere.
@@ -180,16 +177,16 @@ impl Agent {
 
     /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { core, parts, listener, registry, health, data_dir } = self;
+        let Self { core, config, parts, listener, registry, health, data_dir } = self;
         info!(data_dir = ?data_dir.path(), "the agent runs");
         // Its own token: an agent that fails ends alone, not the process around it.
         let run = Shutdown::with_token(shutdown.child_token());
         // Before its health is served: until it has said what it waits for, nothing seems to be missing.
-        let driver = Driver::new(core, parts, run.token().clone());
+        let driver = Driver::new(core, parts.clone(), run.token().clone());
         if let Some(listener) = listener {
             run.spawn("health", health::serve(listener, health, registry, run.token().clone()));
         }
-        run.spawn::<driver::Error>("core", driver.run());
+        run.spawn("core", keep(driver, config, parts, run.token().clone()));
         run.finished().await?;
         info!(data_dir = ?data_dir.path(), "the agent has stopped");
         Ok(())
@@ -199,6 +196,34 @@ impl Agent {
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent").field("data_dir", &self.data_dir.path()).finish_non_exhaustive()
+    }
+}
+
+/// Drives one core, and another whenever a journal that was away can be opened: it begins from what that holds.
+async fn keep(
+    mut driver: Driver,
+    config: Config,
+    mut parts: Parts,
+    stop: CancellationToken,
+) -> Result<(), driver::Error> {
+    while let Ended::JournalOpened(opened) = driver.run().await? {
+        let (journal, mut loaded) = *opened;
+        {
+            let identity = parts.identity.lock().unwrap_or_else(PoisonError::into_inner);
+            recall_enrolment(&mut loaded, &identity);
+        }
+        parts.scope = loaded.enrolled.as_ref().map(|enrolled| Scope { hub: config.hub, target: enrolled.target });
+        parts.accepted = loaded.accepted.is_some();
+        parts.journal = Arc::new(journal);
+        driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), stop.clone());
+    }
+    Ok(())
+}
+
+/// The identity outlives a journal that is damaged or away: what it says need not be asked of the hub again.
+fn recall_enrolment(loaded: &mut Loaded, identity: &Identity) {
+    if let (None, Some(enrolled)) = (&loaded.enrolled, identity.enrolled()) {
+        loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name.clone() });
     }
 }
 

@@ -32,7 +32,7 @@ use super::discovery::{Kinds, Resource, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
 use super::request::{Call, Want, call};
-use super::{Bodies, Scope, exempt, fields, fold, inspect, render};
+use super::{Bodies, BodyError, Scope, exempt, fields, fold, inspect, render};
 use crate::core::{ApplyTakeover, FieldConflict, Observed, Op, OpResult};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -160,7 +160,10 @@ impl Executor {
     }
 
     fn rendered(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<Value, Failure> {
-        let text = self.bodies.body(entry.input).map_err(|why| Failure::new(Reason::BodyMissing, why))?;
+        let text = self.bodies.body(entry.input).map_err(|error| match error {
+            BodyError::Missing(why) => Failure::new(Reason::BodyMissing, why),
+            BodyError::Unavailable(why) => Failure::unavailable(why),
+        })?;
         render::render(&text, entry, &policy.additions, mark)
             .map_err(|error| Failure::new(Reason::Undecodable, error.to_string()))
     }

@@ -2,11 +2,16 @@
 //!
 //! sled 0.34.7 as it is, with what it leaves to its user: it is never trusted to have reached the disk (its flush writes
 //! pages back with `sync_file_range` and never syncs the files of large values), and its errors are told apart here.
+//!
+//! Once a write failed, sled takes no other until it is opened again, and whoever waits for it to reach the disk may wait
+//! for ever: [`Engine::poke`] wakes them. Pages that were touched stay in memory until many others were:
+//! each of its cache's 256 shards judges only every 64 accesses. [`Slot`](super::slot::Slot) sees to both.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,15 +20,20 @@ use sled::transaction::{ConflictableTransactionError, TransactionError, Transact
 
 use super::Error;
 
-/// Bytes of pages kept in memory. Not a bound: sled accounts by serialized size; what it holds is a few times that.
-const CACHE_BYTES: u64 = 4 << 20;
+/// Bytes of pages that sled may keep in memory by its own account, which is by serialized size and late.
+const CACHE_BYTES: u64 = 1 << 20;
 /// Bytes of one segment of the log, written and reclaimed as a whole. sled's own default.
-const SEGMENT_BYTES: usize = 512 << 10;
+pub(super) const SEGMENT_BYTES: usize = 512 << 10;
 /// Milliseconds between runs of sled's own thread. Commits do not wait for it; it is what rewrites old segments, without
 /// which the log would only grow.
 const COLLECT_EVERY_MS: u64 = 30_000;
+/// A visit frees four pieces, a change leaves three or four; twice that, for other threads may be in the way.
+const VISITS_PER_CHANGE: usize = 2;
+/// Three rounds of 128: what was left is freed when two others have passed.
+const VISITS_MIN: usize = 384;
 /// How long files may be held by threads of a journal that was closed.
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
+const RELEASE_POLL: Duration = Duration::from_millis(5);
 
 /// Declares the tables with their names on disk.
 macro_rules! tables {
@@ -49,6 +59,8 @@ tables!(
     Applied = "applied",
     Removing = "removing",
     Unsent = "unsent",
+    /// The parts of a set that is being switched to.
+    Staged = "staged",
     /// Which bodies there are, so that nothing needs to scan them.
     Inputs = "inputs",
     /// Compressed bodies. Read one by one, never scanned.
@@ -56,11 +68,17 @@ tables!(
 );
 
 /// Sets a value, or removes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) table: Table,
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
+}
+
+impl Change {
+    pub(super) fn bytes(&self) -> u64 {
+        (self.key.len() + self.value.as_ref().map_or(0, Vec::len)) as u64
+    }
 }
 
 pub(super) struct Engine {
@@ -89,7 +107,7 @@ impl Engine {
     }
 
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let value = self.tree(table).get(key).map_err(|error| reading_failed(&error))?;
+        let value = self.tree(table).get(key).map_err(|error| opening_failed(&self.path, error))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
@@ -100,14 +118,44 @@ impl Engine {
         mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for pair in self.tree(table) {
-            let (key, value) = pair.map_err(|error| reading_failed(&error))?;
+            let (key, value) = pair.map_err(|error| opening_failed(&self.path, error))?;
             each(&key, &value)?;
         }
         Ok(())
     }
 
-    /// Writes all changes, or none; they are on disk when this returns. Blocks, on a full disk perhaps for ever.
-    pub(super) fn commit(&self, changes: &[Change]) -> Result<(), Error> {
+    /// Returns what a table holds beyond `after`, in key order, until it is about `bytes`; nothing at its end.
+    pub(super) fn part(&self, table: Table, after: Option<&[u8]>, bytes: u64) -> Result<Vec<Change>, Error> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut part, mut size) = (Vec::new(), 0);
+        for pair in self.tree(table).range::<&[u8], _>((from, Bound::Unbounded)) {
+            let (key, value) = pair.map_err(|error| opening_failed(&self.path, error))?;
+            let change = Change { table, key: key.to_vec(), value: Some(value.to_vec()) };
+            size += change.bytes();
+            part.push(change);
+            if size >= bytes {
+                break;
+            }
+        }
+        Ok(part)
+    }
+
+    /// Writes groups of changes, each whole or not at all, and none before those that precede it; all are on disk when this
+    /// returns. Blocks, on a full disk perhaps for ever.
+    pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<(), Error> {
+        if groups.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        for group in groups {
+            self.put(group)?;
+            self.let_go(group.len());
+        }
+        self.db.flush().map_err(|error| Error::Write(reason(&error)))?;
+        self.sync().map_err(|error| Error::Write(error.to_string()))
+    }
+
+    /// Puts all changes into the log, in memory for now.
+    fn put(&self, changes: &[Change]) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -128,10 +176,22 @@ impl Engine {
             })
             .map_err(|error| match error {
                 TransactionError::Abort(()) => Error::Write("the transaction was aborted".to_owned()),
-                TransactionError::Storage(error) => Error::Write(error.to_string()),
-            })?;
-        self.db.flush().map_err(|error| Error::Write(error.to_string()))?;
-        self.sync().map_err(|error| Error::Write(error.to_string()))
+                TransactionError::Storage(error) => Error::Write(reason(&error)),
+            })
+    }
+
+    /// Frees what changes left behind. sled does so only in passing, a few hundred pieces for every 128 visits of a thread,
+    /// and a transaction is one visit however much it leaves: without this, nothing of a large set is ever freed.
+    fn let_go(&self, changes: usize) {
+        for _visit in 0..VISITS_MIN + VISITS_PER_CHANGE * changes {
+            let _there_or_not = self.tree(Table::Meta).contains_key(b"");
+        }
+    }
+
+    /// Wakes a commit that waits for ever: sled forgets to tell some of those who wait that a write failed, and a second
+    /// flush tells them. Blocks where nothing failed and the disk is merely slow.
+    pub(super) fn poke(&self) {
+        let _outcome_is_the_commits = self.db.flush();
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -189,31 +249,34 @@ fn open_db(path: &Path) -> Result<sled::Db, Error> {
             .open()
             .map_err(|error| opening_failed(path, error));
         match outcome {
-            Err(Error::Held { .. }) if begun.elapsed() < RELEASED_WITHIN => {
-                std::thread::sleep(RELEASED_WITHIN / 50);
-            }
+            Err(Error::Held { .. }) if begun.elapsed() < RELEASED_WITHIN => std::thread::sleep(RELEASE_POLL),
             outcome => return outcome,
         }
     }
 }
 
-/// What a person can mend comes back as such; everything else speaks of damage.
+/// What the disk refuses comes back as such; everything else speaks of damage.
 fn opening_failed(path: &Path, error: sled::Error) -> Error {
     match error {
-        sled::Error::Io(source) => match source.kind() {
-            io::ErrorKind::PermissionDenied
-            | io::ErrorKind::ReadOnlyFilesystem
-            | io::ErrorKind::StorageFull
-            | io::ErrorKind::QuotaExceeded
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::NotFound => Error::Io { action: "open", path: path.to_owned(), source },
-            _ if source.to_string().contains("could not acquire lock") => Error::Held { path: path.to_owned() },
-            _ => Error::Damaged(source.to_string()),
-        },
-        error => reading_failed(&error),
+        sled::Error::Io(source) if source.to_string().contains("could not acquire lock") => {
+            Error::Held { path: path.to_owned() }
+        }
+        sled::Error::Io(source) => {
+            let error = Error::Io { action: "open", path: path.to_owned(), source };
+            if error.is_of_the_disk() || error.is_of_access() { error } else { Error::Damaged(full(&error)) }
+        }
+        error => Error::Damaged(error.to_string()),
     }
 }
 
-fn reading_failed(error: &sled::Error) -> Error {
-    Error::Damaged(error.to_string())
+/// Without the words with which sled introduces what the operating system said.
+fn reason(error: &sled::Error) -> String {
+    match error {
+        sled::Error::Io(source) => source.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn full(error: &Error) -> String {
+    tideline_runtime::exit::chain(error)
 }

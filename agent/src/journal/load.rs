@@ -6,40 +6,61 @@ use std::sync::Arc;
 use tideline_common::{ApplyPolicy, DesiredSet, Digest};
 
 use super::Error;
-use super::engine::{Engine, Table};
+use super::engine::{Change, Engine, Table};
 use super::record::{self, ACCEPTED_KEY, ENROLLED_KEY, SCHEMA, SCHEMA_KEY};
+use super::stage;
 use crate::core::Loaded;
 
+/// What was read, and what is to be known about the journal.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) loaded: Loaded,
+    /// Records that nothing names, which nothing else ever drops.
+    pub(super) unnamed: Vec<Change>,
+    /// Bytes of what is in the journal, bodies included.
+    pub(super) live: u64,
+    /// Bytes of what was read.
+    pub(super) read: u64,
+}
+
 /// Reads everything but the bodies. `existed` says that a journal was there before it was opened.
-pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Loaded, Error> {
+pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Contents, Error> {
     check_schema(engine, path, existed)?;
+    stage::finish(engine)?;
     let mut loaded =
         Loaded { enrolled: meta(engine, ENROLLED_KEY)?, accepted: meta(engine, ACCEPTED_KEY)?, ..Loaded::default() };
+    let (mut read, mut bodies) = (0, 0);
+    let mut count = |key: &[u8], value: &[u8]| read += (key.len() + value.len()) as u64;
     engine.scan(Table::Entries, |key, value| {
+        count(key, value);
         loaded.entries.push(record::read(Table::Entries, key, value)?);
         Ok(())
     })?;
     engine.scan(Table::Applied, |key, value| {
+        count(key, value);
         loaded.applied.push(record::read(Table::Applied, key, value)?);
         Ok(())
     })?;
     engine.scan(Table::Removing, |key, value| {
+        count(key, value);
         loaded.removing.push(record::read(Table::Removing, key, value)?);
         Ok(())
     })?;
     engine.scan(Table::Unsent, |key, value| {
+        count(key, value);
         loaded.unsent.push(record::read(Table::Unsent, key, value)?);
         Ok(())
     })?;
     engine.scan(Table::Inputs, |key, value| {
-        let _bytes: usize = record::read(Table::Inputs, key, value)?;
+        count(key, value);
+        bodies += (key.len() + record::read::<usize>(Table::Inputs, key, value)?) as u64;
         let digest = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a body's key is no digest".to_owned()))?;
         loaded.bodies.insert(Digest::from_bytes(digest));
         Ok(())
     })?;
-    load_policies(engine, &mut loaded)?;
+    let unnamed = load_policies(engine, &mut loaded)?;
     check_set(&loaded)?;
-    Ok(loaded)
+    Ok(Contents { loaded, unnamed, live: read + bodies, read })
 }
 
 fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, Error> {
@@ -52,12 +73,12 @@ fn check_schema(engine: &Engine, path: &Path, existed: bool) -> Result<(), Error
         Some(found) => Err(Error::Schema { path: path.to_owned(), found }),
         // sled takes a directory whose log is gone for a new one.
         None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
-        None => engine.commit(&[record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]),
+        None => engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]]),
     }
 }
 
-/// Reads the policies that entries name and drops the others, which nothing else ever does.
-fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<(), Error> {
+/// Reads the policies that entries name, and returns the others.
+fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<Vec<Change>, Error> {
     let named: std::collections::BTreeSet<Digest> = loaded.entries.iter().map(|entry| entry.policy).collect();
     let mut unnamed = Vec::new();
     engine.scan(Table::Policies, |key, value| {
@@ -70,7 +91,7 @@ fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    engine.commit(&unnamed)
+    Ok(unnamed)
 }
 
 /// The entries must be the accepted set: they were written together.

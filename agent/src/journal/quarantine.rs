@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 use flate2::Crc;
 use tracing::warn;
 
-use super::Error;
+use super::{Error, slot};
 
-/// Journals moved aside that are kept; further ones take the last place. Each is as large as the journal was.
-const KEPT_MAX: u32 = 9;
+/// Journals moved aside that are kept, for whoever wants to know what happened: the first, and the last. Each is as large
+/// as the journal was.
+const KEPT_MAX: u32 = 2;
 
-/// Makes the directory if it is not there and moves aside what sled would refuse to start over. Returns whether a journal
-/// was there.
+/// Ends what a crash interrupted, and moves aside what sled would refuse to start over. Returns whether a journal was there.
 pub(super) fn prepare(path: &Path) -> Result<bool, Error> {
     let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(io("create the directory of"))?;
     }
+    slot::recover(path)?;
     let files = match fs::read_dir(path) {
         Ok(files) => files,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -51,15 +52,28 @@ fn snapshot_is_readable(path: &Path) -> bool {
 
 /// Moves the directory to the first free `journal.damaged-<n>` beside it.
 pub(super) fn move_aside(path: &Path) -> Result<PathBuf, Error> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let place = |n: u32| path.with_file_name(format!("{name}.damaged-{n}"));
-    let aside = (1..=KEPT_MAX).map(place).find(|aside| !aside.exists()).unwrap_or_else(|| place(KEPT_MAX));
+    let free = (1..=KEPT_MAX).map(|n| place(path, n)).find(|aside| !aside.exists());
+    let aside = free.unwrap_or_else(|| place(path, KEPT_MAX));
     let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
     if aside.exists() {
         fs::remove_dir_all(&aside).map_err(io("make room for what is damaged in"))?;
     }
     fs::rename(path, &aside).map_err(io("move aside"))?;
     Ok(aside)
+}
+
+/// Removes the journals that were moved aside: room to work in is worth more.
+pub(super) fn remove_moved_aside(path: &Path) -> Result<(), Error> {
+    for aside in (1..=KEPT_MAX).map(|n| place(path, n)).filter(|aside| aside.exists()) {
+        warn!("the disk is full: {aside:?}, a damaged journal, is removed");
+        fs::remove_dir_all(&aside).map_err(|source| Error::Io { action: "remove", path: aside, source })?;
+    }
+    Ok(())
+}
+
+fn place(path: &Path, n: u32) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!("{name}.damaged-{n}"))
 }
 
 /// How many starts in a row began to open the journal and did not come back.

@@ -12,7 +12,9 @@ use tideline_common::limits::BODY_BYTES_MAX;
 use tideline_common::{Digest, ObjectKey, Tombstone};
 
 use super::Error;
-use super::engine::{Change, Engine, Table};
+use super::engine::{Change, Table};
+use super::slot::Slot;
+use super::stage;
 use crate::core::Write;
 
 /// The layout of everything below. Raised when an older build could not read it any more.
@@ -30,16 +32,13 @@ pub(super) fn changes(write: &Write, out: &mut Vec<Change>) {
         Write::Enrolled(enrolled) => out.push(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled)),
         Write::Body { input, text } => {
             let key = input.as_bytes().to_vec();
-            out.push(put(Table::Inputs, key.clone(), &text.len()));
-            out.push(put_bytes(Table::Bodies, key, &deflate(text)));
+            let body = deflate(text);
+            out.push(put(Table::Inputs, key.clone(), &body.len()));
+            out.push(put_bytes(Table::Bodies, key, &body));
         }
         Write::Accept { accepted, put: entries, remove, policies } => {
             out.push(put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
-            out.extend(
-                policies
-                    .iter()
-                    .map(|policy| put(Table::Policies, policy.digest().as_bytes().to_vec(), policy.as_ref())),
-            );
+            out.extend(policies.iter().map(|policy| stage::policy_change(policy)));
             out.extend(remove.iter().map(|key| take(Table::Entries, object_key(key))));
             out.extend(entries.iter().map(|entry| put(Table::Entries, object_key(&entry.key), entry.as_ref())));
         }
@@ -64,6 +63,12 @@ pub(super) fn put<T: Serialize + ?Sized>(table: Table, key: Vec<u8>, value: &T) 
     put_bytes(table, key, &json)
 }
 
+/// As [`put`], compressed.
+pub(super) fn put_compressed<T: Serialize>(table: Table, key: Vec<u8>, value: &T) -> Change {
+    let json = serde_json::to_string(value).expect("the journal's records have string keys and finite numbers only");
+    put_bytes(table, key, &deflate(&json))
+}
+
 pub(super) fn take(table: Table, key: Vec<u8>) -> Change {
     Change { table, key, value: None }
 }
@@ -74,9 +79,20 @@ pub(super) fn read<T: DeserializeOwned>(table: Table, key: &[u8], value: &[u8]) 
         .map_err(|error| Error::Damaged(format!("a record of {table:?} cannot be read: {error}")))
 }
 
-pub(super) fn read_body(engine: &Engine, input: Digest) -> Result<Arc<str>, Error> {
+/// Reads back what [`put_compressed`] wrote.
+pub(super) fn read_compressed<T: DeserializeOwned>(table: Table, key: &[u8], value: &[u8]) -> Result<T, Error> {
+    serde_json::from_reader(DeflateDecoder::new(checked(table, key, value)?))
+        .map_err(|error| Error::Damaged(format!("a record of {table:?} cannot be read: {error}")))
+}
+
+/// Checks a value without reading it.
+pub(super) fn check(table: Table, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    checked(table, key, value).map(|_bytes| ())
+}
+
+pub(super) fn read_body(slot: &Slot, input: Digest) -> Result<Arc<str>, Error> {
     let key = input.as_bytes();
-    let value = engine.get(Table::Bodies, key)?.ok_or(Error::NoBody(input))?;
+    let value = slot.get(Table::Bodies, key)?.ok_or(Error::NoBody(input))?;
     let compressed = checked(Table::Bodies, key, &value)?;
     let mut text = String::new();
     DeflateDecoder::new(compressed)
@@ -87,7 +103,7 @@ pub(super) fn read_body(engine: &Engine, input: Digest) -> Result<Arc<str>, Erro
 }
 
 /// Parts separated by NUL, which no part of a key can hold, so that keys sort as [`ObjectKey`] does.
-fn object_key(key: &ObjectKey) -> Vec<u8> {
+pub(super) fn object_key(key: &ObjectKey) -> Vec<u8> {
     let ObjectKey { kind, namespace, name } = key;
     [kind.group.as_bytes(), kind.kind.as_bytes(), namespace.as_bytes(), name.as_bytes()].join(&0)
 }

@@ -12,6 +12,10 @@ use uuid::Uuid;
 use super::{Error, Journal, record};
 use crate::core::{AppliedRecord, Enrolled, Loaded, Write};
 
+mod crash;
+mod faults;
+mod growth;
+
 fn policy() -> Arc<ApplyPolicy> {
     Arc::new(ApplyPolicy::default())
 }
@@ -279,7 +283,7 @@ async fn an_unknown_schema_is_refused_and_left_alone() -> Result<(), anyhow::Err
     let path = directory.path().join("journal");
     filled(&path, 1).await?;
     let engine = super::engine::Engine::open(&path)?;
-    engine.commit(&[record::put(super::engine::Table::Meta, record::SCHEMA_KEY.to_vec(), "2")])?;
+    engine.commit(&[vec![record::put(super::engine::Table::Meta, record::SCHEMA_KEY.to_vec(), "2")]])?;
     drop(engine);
     assert!(matches!(Journal::open(&path), Err(Error::Schema { found, .. }) if found == "2"));
     assert!(!directory.path().join("journal.damaged-1").exists());

@@ -1,49 +1,74 @@
 //! The thread that writes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use super::engine::Engine;
-use super::{QUEUE_MAX, record};
+use super::slot::{Pace, Slot};
+use super::{Error, QUEUE_MAX, stage};
 use crate::core::Write;
+
+/// How long nothing is written until the journal is at rest. Also how often it is looked at then.
+const REST_AFTER: Duration = Duration::from_secs(15);
 
 /// Writes that belong together, and who waits for them.
 pub(super) struct Batch {
     pub(super) writes: Vec<Write>,
-    pub(super) answer: oneshot::Sender<Result<(), String>>,
+    pub(super) answer: oneshot::Sender<Result<(), Error>>,
 }
 
 pub(super) struct Writer {
-    pub(super) engine: Arc<Engine>,
-    pub(super) batches: mpsc::Receiver<Batch>,
+    pub(super) slot: Arc<Slot>,
+    pub(super) batches: Receiver<Batch>,
+    pub(super) running: Running,
     /// Dropped, after the engine, when the thread ends.
-    pub(super) on_exit: std::sync::mpsc::SyncSender<()>,
+    pub(super) on_exit: SyncSender<()>,
+}
+
+/// Says when the thread has ended, however it did.
+pub(super) struct Running(pub(super) Arc<AtomicBool>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Writer {
     /// Writes what is asked for, in order, until nobody can ask any more. Batches that wait share one flush.
     pub(super) fn run(self) {
-        let Self { engine, mut batches, on_exit } = self;
-        let mut gathered = Vec::with_capacity(QUEUE_MAX);
-        while batches.blocking_recv_many(&mut gathered, QUEUE_MAX) > 0 {
-            let (mut changes, mut answers) = (Vec::new(), Vec::new());
-            for Batch { writes, answer } in gathered.drain(..) {
-                for write in &writes {
-                    record::changes(write, &mut changes);
+        let Self { slot, batches, running, on_exit } = self;
+        loop {
+            match batches.recv_timeout(REST_AFTER) {
+                Ok(first) => {
+                    commit(&slot, std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1)));
+                    slot.tidy(Pace::AtWork);
                 }
-                answers.push(answer);
-            }
-            let outcome = engine.commit(&changes).map_err(|error| match error {
-                super::Error::Write(why) => why,
-                error => error.to_string(),
-            });
-            for answer in answers {
-                // Nobody waits any more where the wait was given up.
-                let _ = answer.send(outcome.clone());
+                Err(RecvTimeoutError::Timeout) => slot.tidy(Pace::AtRest),
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        drop(engine);
+        drop(slot);
+        drop(running);
         drop(on_exit);
+    }
+}
+
+fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) {
+    let (mut groups, mut answers) = (Vec::new(), Vec::new());
+    for Batch { writes, answer } in batches {
+        stage::groups(&writes, &mut groups);
+        answers.push(answer);
+    }
+    let outcome = slot.commit(&groups).map_err(|error| match error {
+        Error::Write(why) => why,
+        error => tideline_runtime::exit::chain(&error),
+    });
+    for answer in answers {
+        // Nobody waits any more where the wait was given up.
+        let _ = answer.send(outcome.clone().map_err(Error::Write));
     }
 }

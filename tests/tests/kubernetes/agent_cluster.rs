@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, from_value, json};
-use tideline_agent::cluster::{Bodies, Executor, Kinds, Scope, Watches, connect};
+use tideline_agent::cluster::{Bodies, BodyError, Executor, Kinds, Scope, Watches, connect};
 use tideline_agent::core::{ApplyTakeover, Event, Observed, Op, OpResult, Served};
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, MARK_ANNOTATION,
@@ -36,8 +36,8 @@ impl Texts {
 }
 
 impl Bodies for Texts {
-    fn body(&self, input: Digest) -> Result<Arc<str>, String> {
-        self.lock().get(&input).cloned().ok_or_else(|| "no such body".to_owned())
+    fn body(&self, input: Digest) -> Result<Arc<str>, BodyError> {
+        self.lock().get(&input).cloned().ok_or_else(|| BodyError::Missing("no such body".to_owned()))
     }
 }
 

@@ -1,0 +1,322 @@
+//! The engine in use, and when a fresh one takes its place:
+//!
+//! - **a write failed**: sled takes no other until it is opened again;
+//! - **memory**: sled keeps what was touched, for long; opened again, it holds nothing but where its pages are;
+//! - **space**: its log grows to several times of what it holds; a copy of what it holds does not.
+//!
+//! One thread writes and replaces; others read, and wait a moment while the engine is replaced.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::{debug, info, warn};
+
+use super::engine::{Change, Engine, Table};
+use super::{Error, record, space};
+
+/// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
+const READ_WAIT: Duration = Duration::from_secs(2);
+/// Longest wait for readers to let go of an engine. Each holds it for one read.
+const RELEASE_WAIT: Duration = Duration::from_secs(5);
+
+/// Records that come into memory with one of them: sled's pages hold sixteen.
+const PAGE_RECORDS: u64 = 16;
+/// Bytes in memory for which a journal at rest is opened again: it writes up to a segment and a snapshot, so that it is
+/// not worth it for less.
+const HELD_AT_REST_MAX: u64 = 1 << 20;
+/// Bytes in memory for which a journal at work is opened again, which costs it up to a second. This is counted high: as if
+/// every body were on a page that nothing else was read from.
+const HELD_AT_WORK_MAX: u64 = 64 << 20;
+
+/// The log may grow to so many times of what it took when it was written anew, and [`GROWTH_BYTES`], before it is
+/// written anew.
+const GROWTH_TIMES: u64 = 3;
+/// Sixteen megabytes more, for which small journals are not worth it.
+const GROWTH_BYTES: u64 = 16 << 20;
+/// Bytes that are copied at once when the log is written anew.
+const COPY_BYTES: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    path: PathBuf,
+    place: Mutex<Place>,
+    changed: Condvar,
+    /// The engine refused a write, or is gone.
+    refused: AtomicBool,
+    /// Bytes that the engine may hold in memory, at most.
+    touched: AtomicU64,
+    /// Bytes that what it holds takes on disk.
+    live: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Engine(Arc<Engine>),
+    Replacing,
+    /// Why there is none.
+    Empty(String),
+}
+
+/// Whether anybody waits for the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    AtWork,
+    AtRest,
+}
+
+impl Slot {
+    /// Takes an engine over that holds `live` bytes, of which `read` were just read.
+    pub(super) fn new(path: &Path, engine: Engine, live: u64, read: u64) -> Self {
+        Self {
+            path: path.to_owned(),
+            place: Mutex::new(Place::Engine(Arc::new(engine))),
+            changed: Condvar::new(),
+            refused: AtomicBool::new(false),
+            touched: AtomicU64::new(read),
+            live: AtomicU64::new(live),
+        }
+    }
+
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let value = self.engine()?.get(table, key)?;
+        self.touch(table, value.as_ref().map_or(0, Vec::len) as u64);
+        Ok(value)
+    }
+
+    /// Writes groups of changes as [`Engine::commit`] does. An engine that refused the last write is opened
+    /// again first, once there is reason to believe that the disk takes something.
+    pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<(), Error> {
+        let bytes = groups.iter().flatten().map(Change::bytes).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        space::require_for_write(&self.path, bytes)?;
+        if self.refused.load(Ordering::Acquire) {
+            // The former engine can still be read from, so that it stays until it can be replaced.
+            space::probe(&self.path)?;
+            self.renew()?;
+            info!("the journal {:?} was opened again", self.path);
+        }
+        let outcome = self.engine()?.commit(groups);
+        if outcome.is_err() {
+            self.refused.store(true, Ordering::Release);
+        }
+        for change in groups.iter().flatten() {
+            self.touch(change.table, change.bytes());
+        }
+        outcome
+    }
+
+    /// Wakes a commit that hangs; see [`Engine::poke`].
+    pub(super) fn poke(&self) {
+        if let Place::Engine(engine) = &*self.lock() {
+            let engine = Arc::clone(engine);
+            // It may hang likewise, and then ends with the process.
+            let spawned = std::thread::Builder::new().name("journal-poke".to_owned()).spawn(move || engine.poke());
+            drop(spawned);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.engine().map_or(0, |engine| engine.bytes())
+    }
+
+    /// Bytes on disk above which the log is written anew.
+    pub(super) fn bytes_max(&self) -> u64 {
+        GROWTH_TIMES * self.live.load(Ordering::Relaxed) + GROWTH_BYTES
+    }
+
+    /// Gives back what has gathered on disk and in memory, if it is worth it.
+    pub(super) fn tidy(&self, pace: Pace) {
+        if self.refused.load(Ordering::Acquire) {
+            return;
+        }
+        let bytes = self.bytes();
+        let outcome = if bytes > self.bytes_max() && space::has_room_for(&self.path, self.live.load(Ordering::Relaxed))
+        {
+            self.rebuild(bytes)
+        } else {
+            let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
+            let most = match pace {
+                Pace::AtWork => HELD_AT_WORK_MAX,
+                Pace::AtRest => HELD_AT_REST_MAX,
+            };
+            if pace == Pace::AtRest {
+                space::keep_reserve(&self.path);
+            }
+            if held > most { self.renew() } else { Ok(()) }
+        };
+        if let Err(error) = outcome {
+            // Where there is none now, the next write says so.
+            warn!("the journal {:?} cannot be tidied: {}", self.path, tideline_runtime::exit::chain(&error));
+        }
+    }
+
+    /// Opens the engine again.
+    pub(super) fn renew(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        self.replace(|| Ok(()))?;
+        debug!(took = ?begun.elapsed(), "the journal was opened again");
+        Ok(())
+    }
+
+    /// Copies what the log holds to a new one, which takes its place.
+    pub(super) fn rebuild(&self, before: u64) -> Result<(), Error> {
+        let begun = Instant::now();
+        let next = sibling(&self.path, NEXT);
+        remove_directory(&next)?;
+        self.copy_to(&next)?;
+        self.replace(|| swap(&self.path, &next))?;
+        let after = self.bytes();
+        self.live.store(after, Ordering::Relaxed);
+        info!(before, after, took = ?begun.elapsed(), "the journal was written anew");
+        Ok(())
+    }
+
+    fn copy_to(&self, path: &Path) -> Result<(), Error> {
+        let copy = Self::new(path, Engine::open(path)?, 0, 0);
+        for table in Table::ALL {
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                let part = self.engine()?.part(*table, after.as_deref(), COPY_BYTES)?;
+                let Some(last) = part.last() else { break };
+                after = Some(last.key.clone());
+                for Change { table, key, value } in &part {
+                    record::check(*table, key, value.as_deref().unwrap_or_default())?;
+                    self.touch(Table::Meta, value.as_ref().map_or(0, Vec::len) as u64);
+                }
+                copy.commit(&[part])?;
+                for slot in [self, &copy] {
+                    if slot.touched.load(Ordering::Relaxed) > HELD_AT_WORK_MAX {
+                        slot.renew()?;
+                    }
+                }
+            }
+        }
+        copy.close();
+        Ok(())
+    }
+
+    /// Closes the engine, does something, and opens it again.
+    fn replace(&self, between: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        self.close();
+        let outcome = between().and_then(|()| open_existing(&self.path));
+        let (place, outcome) = match outcome {
+            Ok(engine) => (Place::Engine(Arc::new(engine)), Ok(())),
+            Err(error) => (Place::Empty(tideline_runtime::exit::chain(&error)), Err(error)),
+        };
+        self.refused.store(outcome.is_err(), Ordering::Release);
+        self.touched.store(0, Ordering::Relaxed);
+        *self.lock() = place;
+        self.changed.notify_all();
+        outcome
+    }
+
+    fn close(&self) {
+        let former = std::mem::replace(&mut *self.lock(), Place::Replacing);
+        let Place::Engine(mut engine) = former else { return };
+        let begun = Instant::now();
+        // Dropped here, so that its files are closed when it is opened again.
+        while let Err(shared) = Arc::try_unwrap(engine) {
+            if begun.elapsed() > RELEASE_WAIT {
+                return;
+            }
+            engine = shared;
+            std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn engine(&self) -> Result<Arc<Engine>, Error> {
+        let mut place = self.lock();
+        let begun = Instant::now();
+        loop {
+            match &*place {
+                Place::Engine(engine) => return Ok(Arc::clone(engine)),
+                Place::Empty(why) => return Err(Error::Away(why.clone())),
+                Place::Replacing => {
+                    let Some(left) = READ_WAIT.checked_sub(begun.elapsed()) else {
+                        return Err(Error::Away("it is being opened".to_owned()));
+                    };
+                    place = self.changed.wait_timeout(place, left).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+
+    fn touch(&self, table: Table, bytes: u64) {
+        let bytes = match table {
+            // By digest: each on a page of its own.
+            Table::Inputs | Table::Bodies => PAGE_RECORDS * bytes,
+            // In the order in which they are worked off.
+            Table::Meta
+            | Table::Entries
+            | Table::Policies
+            | Table::Applied
+            | Table::Removing
+            | Table::Unsent
+            | Table::Staged => bytes,
+        };
+        self.touched.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const NEXT: &str = "next";
+const FORMER: &str = "former";
+
+fn sibling(journal: &Path, extension: &str) -> PathBuf {
+    journal.with_extension(extension)
+}
+
+/// Puts `next` in the place of `path`. A crash between the two renames leaves the former, which [`recover`] puts back.
+fn swap(path: &Path, next: &Path) -> Result<(), Error> {
+    let former = sibling(path, FORMER);
+    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
+    remove_directory(&former)?;
+    fs::rename(path, &former).map_err(io("move aside"))?;
+    if let Err(error) = fs::rename(next, path) {
+        fs::rename(&former, path).map_err(io("put back"))?;
+        return Err(io("replace")(error));
+    }
+    sync_parent(path).map_err(io("sync the directory of"))?;
+    remove_directory(&former)
+}
+
+/// Ends what a crash interrupted while the log was written anew.
+pub(super) fn recover(path: &Path) -> Result<(), Error> {
+    let former = sibling(path, FORMER);
+    if !path.exists() && former.exists() {
+        fs::rename(&former, path).map_err(|source| Error::Io { action: "put back", path: path.to_owned(), source })?;
+    }
+    remove_directory(&former)?;
+    remove_directory(&sibling(path, NEXT))
+}
+
+/// Opens what was open before: nothing new takes the place of files that somebody removed.
+fn open_existing(path: &Path) -> Result<Engine, Error> {
+    if path.join("db").exists() {
+        let engine = Engine::open(path)?;
+        if engine.get(Table::Meta, record::SCHEMA_KEY)?.is_some() {
+            return Ok(engine);
+        }
+    }
+    Err(Error::Damaged("what it held is gone".to_owned()))
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn remove_directory(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: path.to_owned(), source }),
+    }
+}

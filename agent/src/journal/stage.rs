@@ -1,0 +1,136 @@
+//! How writes are cut into groups that the engine writes whole or not at all.
+//!
+//! sled takes several kilobytes of memory for each change of a transaction, so a group has few. A set that changes in more
+//! places is written in parts beside the one that is accepted, each compressed; then one small group says that they are
+//! all there, which is the switch; then they are moved into place. What a crash leaves of that is moved at the next start.
+
+use serde::{Deserialize, Serialize};
+use tideline_common::wire::v1::Accepted;
+use tideline_common::{ApplyPolicy, Entry, ObjectKey};
+
+use super::Error;
+use super::engine::{Change, Engine, Table};
+use super::record::{self, ACCEPTED_KEY};
+use crate::core::Write;
+
+/// Changes of one group. Of the five kilobytes that each takes, as measured with sled 0.34.7, one or two megabytes.
+const GROUP_CHANGES_MAX: usize = 256;
+/// Bytes of one group, for bodies are large.
+const GROUP_BYTES_MAX: u64 = 1 << 20;
+
+const SWITCH_KEY: &[u8] = b"switch";
+
+/// The parts are all there; this set is accepted once they are in place.
+#[derive(Serialize, Deserialize)]
+struct Switch {
+    accepted: Accepted,
+}
+
+/// Some of what changes.
+#[derive(Default, Serialize, Deserialize)]
+struct Part {
+    remove: Vec<ObjectKey>,
+    put: Vec<Entry>,
+}
+
+/// Borrowed, to be written.
+#[derive(Serialize)]
+struct PartRef<'a> {
+    remove: &'a [ObjectKey],
+    put: Vec<&'a Entry>,
+}
+
+/// Appends the groups that `writes` come to.
+pub(super) fn groups(writes: &[Write], out: &mut Vec<Vec<Change>>) {
+    let mut group = Vec::new();
+    let mut after = Vec::new();
+    for (index, write) in writes.iter().enumerate() {
+        match write {
+            Write::Accept { accepted, put, remove, policies } if put.len() + remove.len() > GROUP_CHANGES_MAX => {
+                out.push(std::mem::take(&mut group));
+                let put: Vec<&Entry> = put.iter().map(AsRef::as_ref).collect();
+                stage(&put, remove, out, &mut after);
+                group.extend(policies.iter().map(|policy| policy_change(policy)));
+                group.push(record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { accepted: *accepted }));
+                if let Some(last) = after.last_mut() {
+                    last.push(record::put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
+                    last.push(record::take(Table::Meta, SWITCH_KEY.to_vec()));
+                }
+            }
+            write => record::changes(write, &mut group),
+        }
+        let full = group.len() >= GROUP_CHANGES_MAX || group.iter().map(Change::bytes).sum::<u64>() >= GROUP_BYTES_MAX;
+        // Nothing belongs to a set's parts but what follows in its group.
+        if full && after.is_empty() && stands_alone(write, writes.get(index + 1)) {
+            out.push(std::mem::take(&mut group));
+        }
+    }
+    out.push(group);
+    out.append(&mut after);
+}
+
+/// Moves the parts of a set into place that a crash left; drops those of one that was not switched to.
+pub(super) fn finish(engine: &Engine) -> Result<(), Error> {
+    let switch = engine.get(Table::Meta, SWITCH_KEY)?;
+    let switch: Option<Switch> = switch.map(|value| record::read(Table::Meta, SWITCH_KEY, &value)).transpose()?;
+    let mut keys = Vec::new();
+    engine.scan(Table::Staged, |key, _| {
+        keys.push(key.to_vec());
+        Ok(())
+    })?;
+    let mut groups = Vec::new();
+    for key in keys {
+        let mut group = vec![record::take(Table::Staged, key.clone())];
+        if switch.is_some() {
+            let value = engine.get(Table::Staged, &key)?.unwrap_or_default();
+            let Part { remove, put } = record::read_compressed(Table::Staged, &key, &value)?;
+            place(&put.iter().collect::<Vec<_>>(), &remove, &mut group);
+        }
+        groups.push(group);
+    }
+    if let Some(Switch { accepted }) = switch {
+        groups.push(vec![
+            record::put(Table::Meta, ACCEPTED_KEY.to_vec(), &accepted),
+            record::take(Table::Meta, SWITCH_KEY.to_vec()),
+        ]);
+    }
+    engine.commit(&groups)
+}
+
+/// Appends the groups that write the parts to `before`, and those that put them in place to `after`.
+fn stage(put: &[&Entry], remove: &[ObjectKey], before: &mut Vec<Vec<Change>>, after: &mut Vec<Vec<Change>>) {
+    let removed = remove.chunks(GROUP_CHANGES_MAX).map(|remove| PartRef { remove, put: Vec::new() });
+    let written = put.chunks(GROUP_CHANGES_MAX).map(|put| PartRef { remove: &[], put: put.to_vec() });
+    for (number, part) in (0_u32..).zip(removed.chain(written)) {
+        let key = number.to_be_bytes().to_vec();
+        before.push(vec![record::put_compressed(Table::Staged, key.clone(), &part)]);
+        let mut group = vec![record::take(Table::Staged, key)];
+        place(&part.put, part.remove, &mut group);
+        after.push(group);
+    }
+}
+
+fn place(put: &[&Entry], remove: &[ObjectKey], group: &mut Vec<Change>) {
+    group.extend(remove.iter().map(|key| record::take(Table::Entries, record::object_key(key))));
+    group.extend(put.iter().map(|entry| record::put(Table::Entries, record::object_key(&entry.key), *entry)));
+}
+
+pub(super) fn policy_change(policy: &ApplyPolicy) -> Change {
+    record::put(Table::Policies, policy.digest().as_bytes().to_vec(), policy)
+}
+
+/// Whether nothing is lost if a crash comes between the two.
+fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
+    match write {
+        Write::Body { .. } => true,
+        Write::Applied { .. } => matches!(next, Some(Write::Applied { .. })),
+        Write::Enrolled(_)
+        | Write::Accept { .. }
+        | Write::Forgotten { .. }
+        | Write::Removing(_)
+        | Write::Removed(_)
+        | Write::Unsent(_)
+        | Write::Sent { .. }
+        | Write::DropBodies(_) => false,
+    }
+}

@@ -1,0 +1,146 @@
+//! How large it gets, on disk and in its parts.
+
+use std::path::PathBuf;
+
+use super::super::engine::{Change, Engine, Table};
+use super::super::slot::{Pace, Slot};
+use super::super::stage;
+use super::*;
+
+fn size(path: &Path) -> std::io::Result<u64> {
+    let mut size = 0;
+    for file in fs::read_dir(path)? {
+        let file = file?;
+        size += if file.file_type()?.is_dir() { self::size(&file.path())? } else { file.metadata()?.len() };
+    }
+    Ok(size)
+}
+
+/// The bound that `slot.rs` states: three times of what the log took when it was written anew, and 16 MB.
+#[tokio::test]
+async fn the_log_is_written_anew_before_it_outgrows_its_bound() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 300).await?;
+    let (journal, _) = Journal::open(&path)?;
+    // Hardly compressible, new each time: a hundred megabytes in all.
+    let text = |round: u32, n: u32| -> Arc<str> {
+        (0..32_u32).map(|k| Digest::of(format!("{round} {n} {k}").as_bytes()).to_string()).collect::<String>().into()
+    };
+    let mut most = 0;
+    for round in 0..150 {
+        let write = |(n, entry): (u32, &Arc<Entry>)| Write::Body { input: entry.input, text: text(round, n) };
+        journal.write((0..).zip(&entries).map(write).collect()).await?;
+        most = most.max(size(&path)?);
+    }
+    let live = 300 * 2 * 1_400;
+    assert!(most <= 3 * 4 * live + (16 << 20) + (4 << 20), "{most} bytes were taken at most for {live}");
+    for (n, entry) in (0..).zip(&entries) {
+        assert_eq!(journal.body(entry.input)?, text(149, n));
+    }
+    drop(journal);
+    assert_eq!(reopened(&path)?.entries, entries);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_written_anew_holds_the_same_and_takes_less() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 2_000).await?;
+    let slot = Slot::new(&path, Engine::open(&path)?, 0, 0);
+    let before = contents(&slot)?;
+    slot.rebuild(slot.bytes())?;
+    assert!(contents(&slot)? == before);
+    slot.tidy(Pace::AtRest);
+    drop(slot);
+    assert_eq!(reopened(&path)?.entries, entries);
+    let left: Vec<PathBuf> =
+        fs::read_dir(directory.path())?.map(|file| Ok(file?.path())).collect::<std::io::Result<_>>()?;
+    assert!(left.iter().all(|path| !path.ends_with("journal.next") && !path.ends_with("journal.former")), "{left:?}");
+    Ok(())
+}
+
+fn contents(slot: &Slot) -> Result<Vec<Change>, Error> {
+    let mut all = Vec::new();
+    for table in Table::ALL {
+        all.extend(slot.engine()?.part(*table, None, u64::MAX)?);
+    }
+    Ok(all)
+}
+
+#[tokio::test]
+async fn a_crash_while_it_is_written_anew_loses_nothing() -> Result<(), anyhow::Error> {
+    type Crash = fn(&Path) -> std::io::Result<()>;
+    let cases: [(&str, Crash); 3] = [
+        ("half a copy", |path| {
+            copy_directory(path, &path.with_extension("next"))?;
+            fs::write(path.with_extension("next").join("db"), b"half")
+        }),
+        ("between the renames", |path| {
+            copy_directory(path, &path.with_extension("next"))?;
+            fs::rename(path, path.with_extension("former"))
+        }),
+        ("before the former is removed", |path| copy_directory(path, &path.with_extension("former"))),
+    ];
+    for (name, crash) in cases {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("journal");
+        let entries = filled(&path, 50).await?;
+        crash(&path)?;
+        assert_eq!(reopened(&path)?.entries, entries, "{name}");
+        assert!(!path.with_extension("next").exists() && !path.with_extension("former").exists(), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn opening_what_did_not_change_leaves_the_log_as_it_is() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 500).await?;
+    // The first opening may end what the last run left: the end of a segment, a snapshot.
+    drop(Journal::open(&path)?);
+    let before = size(&path)?;
+    for _start in 0..5 {
+        drop(Journal::open(&path)?);
+    }
+    let after = size(&path)?;
+    assert!(after <= before + (1 << 10), "{before} bytes became {after}");
+    Ok(())
+}
+
+/// A crash after each of the groups that a switch is cut into.
+#[tokio::test]
+async fn a_set_is_switched_whole_wherever_a_crash_comes() -> Result<(), anyhow::Error> {
+    let first: Vec<_> = (0..600).map(entry).collect();
+    let second: Vec<_> = (300..1_200).map(entry).collect();
+    let gone = first[..300].iter().map(|entry| entry.key.clone()).collect();
+    let switch = [accept(8, &second, &second[300..], gone), Write::Removing(tombstone(1))];
+    let mut groups = Vec::new();
+    stage::groups(&switch, &mut groups);
+    assert!(groups.len() > 6, "{} groups", groups.len());
+    let mut switched = 0;
+    for crash in 0..=groups.len() {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("journal");
+        filled(&path, 600).await?;
+        Engine::open(&path)?.commit(&groups[..crash])?;
+        let loaded = reopened(&path)?;
+        if loaded.accepted.is_some_and(|accepted| accepted.version.revision == Revision(8)) {
+            assert!(loaded.entries == second && loaded.removing == [tombstone(1)], "after {crash} groups");
+            switched += 1;
+        } else {
+            assert!(loaded.entries == first && loaded.removing.is_empty(), "after {crash} groups");
+            assert_eq!(switched, 0, "after {crash} groups: it was switched, and is not");
+        }
+        let mut staged = 0;
+        Engine::open(&path)?.scan(Table::Staged, |_, _| {
+            staged += 1;
+            Ok(())
+        })?;
+        assert_eq!(staged, 0, "after {crash} groups");
+    }
+    assert!(switched > 1, "the groups after the switch count");
+    Ok(())
+}
