@@ -450,7 +450,9 @@ impl Core {
             out.push(respond_desired(id, DesiredAnswer::Approved(page)));
             return;
         }
-        if let (Some(version), Some(digest)) = (request.since, request.digest) {
+        // Who is gathering holds no whole set to name; that it was told of a revision that is not known here is proof as well.
+        let told = request.since.filter(|since| *since > present.version).map(|_| present.digest);
+        if let (Some(version), Some(digest)) = (request.since, request.digest.or(told)) {
             let proven = Accepted { version, digest };
             if proves_lost_history(proven, present) {
                 out.push(Effect::RaiseEpoch { target: key, proven });
