@@ -4,15 +4,17 @@
 //! - [`Kinds`]: which kinds the API server serves, and how.
 //! - [`Watches`]: one list and watch per kind, scoped to our label, folded into [`Observed`](crate::core::Observed) as it
 //!   comes in; no object is kept.
+//! - [`Survey`]: one look at what there is of a kind under our label, for the patrol.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
 //!
-//! Everything that judges is pure: [`fold`], [`render`], [`exempt`], [`fields`], [`failure`].
+//! Everything that judges is pure: [`fold`], [`compare`], [`render`], [`exempt`], [`fields`], [`failure`].
 
 use std::sync::Arc;
 
 use tideline_common::{Digest, HubId, MARK_LABEL, TargetId};
 
 mod autoscaled;
+mod compare;
 mod connect;
 mod discovery;
 mod execute;
@@ -24,11 +26,13 @@ mod inspect;
 mod observe;
 mod render;
 mod request;
+mod survey;
 
 pub use connect::{Error, connect, facts};
 pub use discovery::Kinds;
 pub use execute::Executor;
 pub use observe::Watches;
+pub use survey::Survey;
 
 /// Whose objects are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

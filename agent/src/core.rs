@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, TargetId, Tombstone};
@@ -19,15 +20,18 @@ use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, 
 mod approve;
 mod copies;
 mod disk;
+mod drift;
 mod effect;
 mod event;
 mod fetch;
 mod fuse;
+mod gate;
 mod gather;
 mod inputs;
 mod jitter;
 mod kinds;
 mod observe;
+mod patrol;
 mod plan;
 mod remove;
 mod report;
@@ -38,19 +42,24 @@ mod work;
 
 pub use effect::{
     AppliedRecord, ApplyTakeover, Effect, Effects, Enrolled, FreezeReason, Op, OpId, PersistId, Request, RequestId,
-    Timer, Write,
+    SurveyId, Timer, Write,
 };
-pub use event::{Answer, Event, FieldConflict, LinkFailure, Observed, OpResult, Served};
+pub use event::{
+    Answer, Difference, Event, FieldConflict, LinkFailure, Observed, OpResult, Served, Sighting, SurveyFailure, Values,
+};
 pub use fuse::FuseLimits;
+pub use patrol::PatrolTally;
 
 use approve::Approvals;
 use copies::Copies;
 use disk::Disk;
 use fuse::Fuse;
+use gate::Gates;
 use inputs::Inputs;
 use jitter::Jitter;
 use kinds::Kinds;
 use observe::Object;
+use patrol::Patrol;
 use remove::{Cause, Removal};
 use report::Reports;
 use session::Session;
@@ -67,6 +76,8 @@ pub struct Config {
     /// Where jitter comes from. Different for every agent and run.
     pub seed: u64,
     pub fuse: FuseLimits,
+    /// Between two patrols, about.
+    pub patrol: Duration,
 }
 
 /// What the journal held when the agent started.
@@ -101,7 +112,9 @@ pub struct Core {
     kinds: Kinds,
     fuse: Fuse,
     approvals: Approvals,
+    gates: Gates,
     work: Work,
+    patrol: Patrol,
     reports: Reports,
     disk: Disk,
     /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
@@ -136,7 +149,9 @@ impl Core {
             kinds: Kinds::default(),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
+            gates: Gates::default(),
             work: Work::default(),
+            patrol: Patrol::default(),
             reports: Reports::default(),
             disk: Disk::default(),
             phase: Phase::Running,
@@ -172,11 +187,14 @@ impl Core {
             Event::Timer(Timer::Link) => self.link_due(now, out),
             Event::Timer(Timer::Report) => self.reports.due(now),
             Event::Timer(Timer::Retry) => self.retries_due(now),
+            Event::Timer(Timer::Patrol) => self.patrol_due(now, out),
             Event::Kind { kind, served } => self.kind_served(now, &kind, served),
             Event::Listed { kind, objects } => self.listed(now, &kind, objects),
             Event::Observed(observed) => self.observed(now, *observed),
             Event::Vanished { key, uid } => self.vanished(now, &key, &uid),
             Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
+            Event::Sighted { survey, objects } => self.sighted(now, survey, &objects),
+            Event::Surveyed { survey, result } => self.surveyed(now, survey, &result, out),
             Event::Stop => self.phase = Phase::Stopping,
         }
         self.settle(now, out);
@@ -211,7 +229,8 @@ impl Core {
             self.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
-        let retry = [self.work.next_retry(), self.disk.next_retry()].into_iter().flatten().min();
+        self.patrol(now, out);
+        let retry = [self.work.next_retry(), self.gates.next_due(), self.disk.next_retry()].into_iter().flatten().min();
         self.work.set_timer(retry, out);
         if self.phase == Phase::Stopping && self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet() {
             self.phase = Phase::Ended;

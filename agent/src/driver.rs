@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use crate::cluster::{Executor, Kinds, Scope, Watches};
+use crate::cluster::{Executor, Kinds, Scope, Survey, Watches};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PersistId};
 use crate::identity::{Identity, TargetName};
@@ -254,6 +254,8 @@ impl Driver {
             | Event::Observed(_)
             | Event::Vanished { .. }
             | Event::WatchLost { .. }
+            | Event::Sighted { .. }
+            | Event::Surveyed { .. }
             | Event::Stop => {}
         }
     }
@@ -277,6 +279,13 @@ impl Driver {
                 self.metrics.watching(self.watches.len());
             }
             Effect::Relist(kinds) => self.watches.relist(&kinds),
+            Effect::Survey { id, kind, version } => {
+                self.watches.survey(Survey { id, kind, version, scope: self.scope() });
+            }
+            Effect::Patrolled(tally) => {
+                self.metrics.patrolled(&tally);
+                self.outlook.patrolled(&tally);
+            }
             Effect::Stopped => self.state = State::Stopped,
             Effect::Freeze(reason) => self.freeze(&reason),
         }
@@ -322,7 +331,7 @@ impl Driver {
         let (executor, metrics, sender) = (self.executor.clone(), self.metrics.clone(), self.sender.clone());
         let scope = self.scope();
         let span = match &op {
-            Op::Create { entry, .. } | Op::Apply { entry, .. } => {
+            Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::Compare { entry, .. } => {
                 info_span!("operation", key = %entry.key, trace = entry.trace_id())
             }
             Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => {

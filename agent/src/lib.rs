@@ -18,4 +18,4 @@ mod metrics;
 mod outlook;
 mod run;
 
-pub use run::{Agent, Error, Listen, Options, run};
+pub use run::{Agent, Error, Listen, Options, PATROL_EVERY, run};

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::core::{Answer, LinkFailure, Op, OpResult, Request};
+use crate::core::{Answer, LinkFailure, Op, OpResult, PatrolTally, Request};
 
 /// A label value that is one of a fixed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +28,11 @@ struct LinkLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PatrolLabels {
+    state: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
     operation: Word,
     outcome: Word,
@@ -43,6 +48,9 @@ pub(crate) struct Metrics {
     journal_bytes: Gauge,
     journal_writable: Gauge,
     kinds_watched: Gauge,
+    patrols: Counter,
+    patrol_objects: Family<PatrolLabels, Gauge>,
+    patrol_findings: Family<PatrolLabels, Counter>,
     frozen: Gauge,
 }
 
@@ -57,6 +65,9 @@ impl Metrics {
             journal_bytes: Gauge::default(),
             journal_writable: Gauge::default(),
             kinds_watched: Gauge::default(),
+            patrols: Counter::default(),
+            patrol_objects: Family::default(),
+            patrol_findings: Family::default(),
             frozen: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("tideline_agent");
@@ -72,6 +83,9 @@ impl Metrics {
         );
         metrics.journal_writable(true);
         registry.register("kinds_watched", "Kinds that are watched", metrics.kinds_watched.clone());
+        registry.register("patrols", "Patrols that ended", metrics.patrols.clone());
+        registry.register("patrol_objects", "Objects, as the last patrol counted them", metrics.patrol_objects.clone());
+        registry.register("patrol_findings", "What patrols found, by what it was", metrics.patrol_findings.clone());
         registry.register("frozen", "1 if the agent was told to change nothing", metrics.frozen.clone());
         metrics
     }
@@ -100,6 +114,7 @@ impl Metrics {
             Op::Orphan { .. } => "orphan",
             Op::Inspect { .. } => "inspect",
             Op::Get { .. } => "get",
+            Op::Compare { .. } => "compare",
         };
         let outcome = match result {
             OpResult::Written { .. } => "Done",
@@ -108,6 +123,7 @@ impl Metrics {
             OpResult::Finalizing => "Finalizing",
             OpResult::PreconditionFailed => "PreconditionFailed",
             OpResult::Emptiness { .. } => "Inspected",
+            OpResult::Compared { .. } => "Compared",
             OpResult::Failed { reason, .. } => reason.as_str(),
         };
         self.operations.get_or_create(&OperationLabels { operation: Word(operation), outcome: Word(outcome) }).inc();
@@ -123,6 +139,40 @@ impl Metrics {
 
     pub(crate) fn journal_writable(&self, writable: bool) {
         self.journal_writable.set(i64::from(writable));
+    }
+
+    pub(crate) fn patrolled(&self, tally: &PatrolTally) {
+        let PatrolTally {
+            checked,
+            unknown,
+            withheld,
+            failing,
+            missing,
+            drifted,
+            orphaned,
+            foreign,
+            unseen,
+            held,
+            repaired,
+        } = *tally;
+        self.patrols.inc();
+        let findings = [
+            ("missing", missing),
+            ("drifted", drifted),
+            ("orphaned", orphaned),
+            ("foreign", foreign),
+            ("unseen", unseen),
+            ("unknown", unknown),
+            ("repaired", repaired),
+        ];
+        let states = [("checked", checked), ("withheld", withheld), ("failing", failing), ("held", held)];
+        for (state, count) in states.into_iter().chain(findings) {
+            let labels = PatrolLabels { state: Word(state) };
+            self.patrol_objects.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        for (state, count) in findings {
+            self.patrol_findings.get_or_create(&PatrolLabels { state: Word(state) }).inc_by(count);
+        }
     }
 
     pub(crate) fn watching(&self, kinds: usize) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tideline_common::GroupKind;
 use tracing::{debug, info, warn};
 
-use crate::core::{Answer, Event, LinkFailure, OpResult};
+use crate::core::{Answer, Event, LinkFailure, OpResult, PatrolTally, SurveyFailure};
 
 /// Whether hub and cluster were well when last heard of.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Outlook {
     hub: Side,
     /// The kinds whose watches are lost, with what was said of each.
     lost: BTreeMap<GroupKind, String>,
+    /// What the last patrol found.
+    patrol: PatrolTally,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,9 @@ impl Outlook {
             Event::Executed { result: OpResult::Failed { reason, message, .. }, .. } => {
                 debug!(%reason, "an operation failed: {message}");
             }
+            Event::Surveyed { result: Err(SurveyFailure { reason, message }), .. } => {
+                debug!(%reason, "a kind could not be listed: {message}");
+            }
             Event::Stop => info!("finishing what is under way"),
             Event::Started
             | Event::Persisted { .. }
@@ -69,7 +74,47 @@ impl Outlook {
             | Event::Timer(_)
             | Event::Kind { .. }
             | Event::Observed(_)
-            | Event::Vanished { .. } => {}
+            | Event::Vanished { .. }
+            | Event::Sighted { .. }
+            | Event::Surveyed { .. } => {}
+        }
+    }
+
+    /// A patrol that found something is told of, unless the last one found just that.
+    pub(crate) fn patrolled(&mut self, tally: &PatrolTally) {
+        let former = std::mem::replace(&mut self.patrol, *tally);
+        let PatrolTally {
+            checked,
+            unknown,
+            withheld,
+            failing,
+            missing,
+            drifted,
+            orphaned,
+            foreign,
+            unseen,
+            held,
+            repaired,
+        } = *tally;
+        if !tally.is_clean() && !tally.found_like(&former) {
+            warn!(
+                checked,
+                missing,
+                orphaned,
+                drifted,
+                foreign,
+                unknown,
+                unseen,
+                withheld,
+                failing,
+                held,
+                repaired,
+                "the patrol found what was not as it should be"
+            );
+        } else if tally.is_clean() && !former.is_clean() {
+            info!(checked, withheld, failing, held, "the patrol found everything as it should be");
+        } else {
+            debug!(checked, withheld, failing, held, "patrolled");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
@@ -42,6 +43,29 @@ pub struct Options {
     /// Where /livez, /readyz and /metrics are served, without authentication; `off` for nowhere
     #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub listen: Listen,
+    /// How often everything is looked at whatever the watches say, about: `10m`, `90s`, `1h`
+    #[arg(long, env = "TIDELINE_PATROL", value_name = "PERIOD", default_value = "10m", value_parser = period)]
+    pub patrol: Duration,
+}
+
+/// The period of the patrol, unless something else is said.
+pub const PATROL_EVERY: Duration = Duration::from_mins(10);
+/// The shortest period of the patrol: with 50,000 objects one takes two seconds, and the two looks are ten apart.
+const PATROL_MIN: Duration = Duration::from_secs(1);
+
+fn period(text: &str) -> Result<Duration, String> {
+    let wrong =
+        || format!("it must be a number with s, m or h, such as 10m, and not less than {} s", PATROL_MIN.as_secs());
+    let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    let period = Duration::from_secs(u64::from(number) * seconds);
+    if period < PATROL_MIN { Err(wrong()) } else { Ok(period) }
 }
 
 /// Where the health port is.
@@ -119,7 +143,7 @@ pub struct Agent {
 impl Agent {
     /// Opens and checks everything: a start that is bound to fail fails here, with one message.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let Options { data_dir, kubeconfig, token_file, listen } = options;
+        let Options { data_dir, kubeconfig, token_file, listen, patrol } = options;
         tideline_runtime::tls::install_provider();
         let data_dir = DataDir::open(&data_dir)?;
         let listener = match listen {
@@ -147,7 +171,7 @@ impl Agent {
             facts: facts.clone(),
         });
         let link = Link::new(identity.pin(), identity.key(), token.as_ref(), target)?;
-        let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default() };
+        let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default(), patrol };
         let accepted = loaded.accepted.is_some();
         let core = Core::new(config.clone(), loaded);
 

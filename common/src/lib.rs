@@ -30,7 +30,7 @@ pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,
-    FieldPathError, FieldPolicy, Place, Prune, PruneAdopted, Recreate, Takeover, Way,
+    FieldPathError, FieldPolicy, Gate, Place, Prune, PruneAdopted, Recreate, Takeover, Way,
 };
 pub use reason::Reason;
 pub use time::Monotonic;

@@ -5,8 +5,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::{Digest, Hasher};
 
+mod gate;
 mod path;
 
+pub use gate::Gate;
 pub use path::{FieldPath, FieldPathError, Place, Way};
 
 /// Declares a closed enum of the wire, written in CamelCase, least destructive value first: the derived order is
@@ -209,6 +211,9 @@ pub struct ApplyPolicy {
     /// At most one per path, ordered by path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldPolicy>,
+    /// What it waits for before it is written anew. At most one for each Placement, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gate>,
 }
 
 impl ApplyPolicy {
@@ -232,12 +237,13 @@ impl ApplyPolicy {
             drift: self.drift.min(other.drift),
             approve_deletions: self.approve_deletions.min(other.approve_deletions),
             fields: fields.into_iter().map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode }).collect(),
+            gates: Gate::merge(&self.gates, &other.gates),
         }
     }
 
     /// Whether merging takes away what one of the two says. What both may have at once is no disagreement.
     pub fn disagrees_with(&self, other: &Self) -> bool {
-        let alone = |policy: &Self| Self { additions: Additions::default(), ..policy.clone() };
+        let alone = |policy: &Self| Self { additions: Additions::default(), gates: Vec::new(), ..policy.clone() };
         self.additions.disagrees_with(&other.additions) || alone(self) != alone(other)
     }
 
@@ -254,6 +260,7 @@ impl ApplyPolicy {
             drift,
             approve_deletions,
             fields,
+            gates,
         } = self;
         let mut hasher = Hasher::new("tideline/policy/v1");
         for text in [
@@ -279,6 +286,7 @@ impl ApplyPolicy {
                 hasher.field(b"approveDeletions").field(approve_deletions.as_str().as_bytes());
             }
         }
+        Gate::hash_all(gates, &mut hasher);
         hasher.finish()
     }
 }

@@ -55,6 +55,8 @@ reasons!(
     Unmanaged,
     /// Another field manager owns a field.
     FieldConflict,
+    /// It was changed locally, and the policy says to report that only.
+    Drifted,
     /// The API server refuses the object.
     Invalid,
     /// The change touches a field that cannot be changed.

@@ -164,6 +164,7 @@ impl Agent {
             kubeconfig: Some(self.kubeconfig.clone()),
             token_file: Some(self.token_file.clone()),
             listen: Listen::Off,
+            patrol: tideline_agent::PATROL_EVERY,
         };
         let stop = CancellationToken::new();
         let token = stop.clone();

@@ -9,6 +9,7 @@
 //! | Apply, with replicas | LIST, PATCH (apply) | shared by all of a namespace: which workloads an autoscaler holds |
 //! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
 //! | Delete | DELETE | with the UID as precondition |
+//! | Compare | GET | of what drifted and is to be reported only |
 //! | Orphan | GET, PATCH | mark and managedFields entries go, data stays |
 //!
 //! Nothing here decides whether an operation is right, and nothing is tried again: both are the core's.
@@ -32,7 +33,7 @@ use super::discovery::{Kinds, Resource, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
 use super::request::{Call, Want, call};
-use super::{Bodies, BodyError, Scope, exempt, fields, fold, inspect, render};
+use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
 use crate::core::{ApplyTakeover, FieldConflict, Observed, Op, OpResult};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -144,6 +145,7 @@ impl Executor {
             Op::Orphan { key, version, uid } => self.orphan(&scope, key, version, uid).await,
             Op::Inspect { key, version } => self.inspect(&scope, key, version).await,
             Op::Get { key, version } => self.get(&scope, key, version).await,
+            Op::Compare { entry, policy, mark, uid } => self.compare(&scope, entry, policy, mark, uid).await,
         };
         outcome.unwrap_or_else(OpResult::from)
     }
@@ -301,6 +303,33 @@ impl Executor {
             Some(object) => target.written(scope, object, Vec::new()),
             None => Ok(OpResult::Gone),
         }
+    }
+
+    /// Looks in which fields an object is not as it was applied.
+    async fn compare(
+        &self,
+        scope: &Scope,
+        entry: &Entry,
+        policy: &ApplyPolicy,
+        mark: &Mark,
+        uid: &Uid,
+    ) -> Result<OpResult, Stopped> {
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
+        let mut assigned = self.rendered(entry, policy, mark)?;
+        let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
+        let scaled = self.scaled(&entry.key, policy, &assigned).await?;
+        let exempt = Exempt::new(policy, &assigned, scaled)?;
+        if !exempt.is_empty() {
+            exempt.take_out(&mut assigned, &live.whole(), live.managed());
+            complete(&mut assigned, entry, mark)?;
+        }
+        let ours = fields::managed_by_us(live.managed());
+        let compare::Differences { named, total } =
+            compare::differences(&entry.key.kind, &assigned, &live.whole(), &ours);
+        let now = jiff::Timestamp::now();
+        let at = now.round(jiff::Unit::Second).unwrap_or(now).to_string().into();
+        let observed = Box::new(target.fold(scope, live)?);
+        Ok(OpResult::Compared { observed, differences: named, total, at })
     }
 
     fn after_write(&self, key: &ObjectKey) {

@@ -10,7 +10,7 @@ use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectK
 use super::Scope;
 use super::discovery::Resource;
 use super::fields;
-use crate::core::Observed;
+use crate::core::{Observed, Sighting};
 
 /// Labels by which other tools say that they manage an object; the value, if it must be one.
 const FOREIGN_LABELS: [(&str, Option<&str>); 4] = [
@@ -44,6 +44,22 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
         status: status.and_then(|status| serde_json::value::to_raw_value(status).ok()).map(Arc::from),
         managed_elsewhere: managed_elsewhere(metadata, managed),
         key,
+    })
+}
+
+/// Folds metadata alone. None as with [`fold`].
+pub(super) fn sight(scope: &Scope, resource: &Resource, metadata: &ObjectMeta) -> Option<Sighting> {
+    let managed = metadata.managed_fields.as_deref().unwrap_or_default();
+    Some(Sighting {
+        key: key_of(resource, metadata)?,
+        uid: Uid::try_from(metadata.uid.clone()?).ok()?,
+        resource_version: metadata.resource_version.as_deref().unwrap_or_default().into(),
+        generation: metadata.generation.unwrap_or(0),
+        managed: managed_digest(managed),
+        mark: mark_of(metadata).map(Arc::new),
+        labelled: label(metadata, MARK_LABEL).is_some_and(|value| *value == scope.target.to_string()),
+        deleting: metadata.deletion_timestamp.is_some(),
+        managed_elsewhere: managed_elsewhere(metadata, managed),
     })
 }
 

@@ -33,6 +33,7 @@ use super::Scope;
 use super::discovery::{Kinds, Resource, Unresolved};
 use super::failure::{Failure, classify};
 use super::fold::fold;
+use super::survey::Survey;
 use crate::core::{Event, Observed, Served};
 
 /// Objects on one page of a list. Whole ones have up to some 10 KiB each while they are folded, metadata 2 KiB.
@@ -122,6 +123,15 @@ impl Watches {
         for running in kinds.iter().filter_map(|kind| self.running.get(kind)) {
             running.relist.notify_one();
         }
+    }
+
+    /// Looks once at what there is of a kind, beside its watch.
+    pub fn survey(&self, survey: Survey) {
+        let (client, kinds, events) = (self.client.clone(), Arc::clone(&self.kinds), self.events.clone());
+        let stop = self.stop.child_token();
+        let span = info_span!("survey", kind = %survey.kind);
+        let look = async move { stop.run_until_cancelled(survey.run(&client, &kinds, &events)).await };
+        self.tasks.spawn(look.instrument(span));
     }
 
     /// How many kinds are watched.

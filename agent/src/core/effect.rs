@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::patrol::PatrolTally;
 use tideline_common::wire::v1::{
     Accepted, BodiesRequest, DesiredRequest, EnrolRequest, ObjectReport, ReportedRequest, SessionRequest,
 };
@@ -20,6 +21,8 @@ pub struct RequestId(pub u64);
 pub struct PersistId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SurveyId(pub u64);
 
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -35,6 +38,11 @@ pub enum Effect {
     Watch(BTreeMap<GroupKind, Arc<str>>),
     /// Lists these kinds again, so that every object comes anew with its status.
     Relist(Vec<GroupKind>),
+    /// Lists what there is of a kind under our label, metadata only: [`Event::Sighted`](super::Event::Sighted) for each
+    /// page, then [`Event::Surveyed`](super::Event::Surveyed).
+    Survey { id: SurveyId, kind: GroupKind, version: Arc<str> },
+    /// A patrol has ended so.
+    Patrolled(PatrolTally),
     /// Everything that had to be done before stopping is done.
     Stopped,
     /// This process must end: another holds its identity, or it was told to. Nothing at the cluster changes.
@@ -65,6 +73,8 @@ pub enum Timer {
     Report,
     /// The earliest retry of an operation.
     Retry,
+    /// The next step of the patrol.
+    Patrol,
 }
 
 /// One write to the journal.
@@ -134,6 +144,12 @@ pub struct AppliedRecord {
     /// It is there only because something in it is: it is never deleted, whether or not its mark can still be read.
     #[serde(default)]
     pub implied: bool,
+    /// The wave it was applied in, by which it is removed when its entry is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave: Option<i32>,
+    /// When a local change was seen first that is not to be corrected, as the edge wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drifted: Option<Arc<str>>,
 }
 
 /// One operation on the cluster.
@@ -151,6 +167,8 @@ pub enum Op {
     Inspect { key: ObjectKey, version: Arc<str> },
     /// Reads one object, whatever its labels; `Written` or `Gone`.
     Get { key: ObjectKey, version: Arc<str> },
+    /// Reads the object with this UID and says in which fields it is not as it was applied; changes nothing.
+    Compare { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid },
 }
 
 /// Which former field managers' entries are folded into ours before applying.

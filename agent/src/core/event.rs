@@ -10,7 +10,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
 
-use super::effect::{OpId, PersistId, RequestId, Timer};
+use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
 
 /// One thing that happened outside the core.
 #[derive(Clone, Debug)]
@@ -55,6 +55,16 @@ pub enum Event {
         kind: GroupKind,
         reason: Reason,
         message: String,
+    },
+    /// A page of a survey.
+    Sighted {
+        survey: SurveyId,
+        objects: Vec<Sighting>,
+    },
+    /// A survey ended: every page was sighted, or not.
+    Surveyed {
+        survey: SurveyId,
+        result: Result<(), SurveyFailure>,
     },
     /// The process is asked to end: finish what is under way, report once, stop.
     Stop,
@@ -119,6 +129,27 @@ pub struct Observed {
     pub managed_elsewhere: bool,
 }
 
+/// What a list of metadata says of an object. Of its status it says nothing.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub resource_version: Arc<str>,
+    pub generation: i64,
+    pub managed: Option<Digest>,
+    pub mark: Option<Arc<Mark>>,
+    pub labelled: bool,
+    pub deleting: bool,
+    pub managed_elsewhere: bool,
+}
+
+/// Why a kind could not be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurveyFailure {
+    pub reason: Reason,
+    pub message: String,
+}
+
 /// How an operation on the cluster ended.
 #[derive(Clone, Debug)]
 pub enum OpResult {
@@ -142,11 +173,40 @@ pub enum OpResult {
         example: Option<String>,
         ours: u64,
     },
+    /// How the object differs from what was applied: the first fields of so many, and when that was seen (RFC 3339).
+    Compared {
+        observed: Box<Observed>,
+        differences: Vec<Difference>,
+        total: usize,
+        at: Arc<str>,
+    },
     Failed {
         reason: Reason,
         message: String,
         retry_after: Option<Duration>,
     },
+}
+
+/// A field that somebody changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// A JSON pointer.
+    pub field: String,
+    pub values: Values,
+}
+
+/// What a changed field holds, as bounded JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Values {
+    Are {
+        assigned: String,
+        found: String,
+    },
+    Gone {
+        assigned: String,
+    },
+    /// Not for the eyes of everybody who may read a report.
+    Redacted,
 }
 
 /// A field that is another manager's.

@@ -133,8 +133,17 @@ impl Kinds {
 
     /// Those whose objects have a status of their own.
     pub(super) fn with_status(&self) -> Vec<GroupKind> {
-        let has = |kind: &Kind| matches!(kind.served, Some(Served::Yes { status: true, .. }));
-        self.kinds.iter().filter(|(_, kind)| has(kind)).map(|(name, _)| name.clone()).collect()
+        self.kinds.iter().filter(|(_, kind)| kind.has_status()).map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn has_status(&self, kind: &GroupKind) -> bool {
+        self.kinds.get(kind).is_some_and(Kind::has_status)
+    }
+
+    /// Every kind of which something is to be known, and the version it is spoken of in.
+    pub(super) fn needed(&self) -> Vec<(GroupKind, Arc<str>)> {
+        let needed = self.kinds.iter().filter(|(_, kind)| kind.references > 0);
+        needed.map(|(name, kind)| (name.clone(), Arc::clone(&kind.version))).collect()
     }
 
     /// The watches that are not current, counted by reason, with one of them named.
@@ -155,6 +164,10 @@ impl Kinds {
 }
 
 impl Kind {
+    fn has_status(&self) -> bool {
+        matches!(self.served, Some(Served::Yes { status: true, .. }))
+    }
+
     fn view(&self) -> View {
         match (self.served, &self.watch) {
             (Some(Served::No), _) => View::Missing,

@@ -9,8 +9,9 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, GroupKind, Mark, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
 use super::Core;
-use super::effect::{AppliedRecord, OpId};
-use super::event::{Observed, Served};
+use super::drift::Drift;
+use super::effect::{AppliedRecord, OpId, SurveyId};
+use super::event::{Observed, Served, Sighting};
 use super::kinds::View;
 
 /// One place at the cluster: assigned, or ours, or to be removed.
@@ -38,6 +39,10 @@ pub(super) struct Object {
     /// Something that happened once, and for which source.
     pub(super) terminal: Option<(Uid, Terminal)>,
     pub(super) live: Live,
+    /// The survey that sighted it last.
+    pub(super) sighted: SurveyId,
+    /// In what it differs from what was applied, where that is only to be reported.
+    pub(super) drift: Option<Box<Drift>>,
     /// What the hub acknowledged last.
     pub(super) told: Option<Told>,
     /// The hub may have been told that it stands there for this source, and that nothing says why.
@@ -116,6 +121,22 @@ impl From<&Observed> for Seen {
     }
 }
 
+impl From<&Sighting> for Seen {
+    fn from(sighting: &Sighting) -> Self {
+        Self {
+            uid: sighting.uid.clone(),
+            resource_version: Arc::clone(&sighting.resource_version),
+            generation: sighting.generation,
+            managed: sighting.managed,
+            mark: sighting.mark.clone(),
+            labelled: sighting.labelled,
+            deleting: sighting.deleting,
+            managed_elsewhere: sighting.managed_elsewhere,
+            observed_generation: None,
+        }
+    }
+}
+
 impl Seen {
     /// Whether a decision could differ; a change of status alone makes no difference.
     fn decides_like(&self, other: &Self) -> bool {
@@ -129,9 +150,14 @@ impl Seen {
 
     /// Whether this is an earlier state of the same object. Resource versions of one object are comparable where they
     /// are decimal numbers (KEP-5504); where they are not, what comes later is taken to be later.
-    fn is_older_than(&self, other: &Self) -> bool {
-        let number = |seen: &Self| seen.resource_version.parse::<u128>().ok();
-        self.uid == other.uid && number(self).zip(number(other)).is_some_and(|(this, other)| this < other)
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.is_before(&other.resource_version)
+    }
+
+    /// Whether this is from before a resource version of the same object.
+    pub(super) fn is_before(&self, version: &str) -> bool {
+        let number = |version: &str| version.parse::<u128>().ok();
+        number(&self.resource_version).zip(number(version)).is_some_and(|(this, other)| this < other)
     }
 }
 
@@ -219,6 +245,7 @@ impl Core {
         object.live.message = observed.health_message;
         object.live.status = observed.status.map_or(Status::None, Status::Known);
         object.translate_generation();
+        self.tell_gates(key);
         let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone()).or(source);
         if let Some((source, fact)) = source.zip(observed.terminal) {
             self.note_terminal(key, source, fact);
@@ -231,6 +258,7 @@ impl Core {
         let Some(object) = self.objects.get_mut(key) else { return };
         if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
             object.unsee();
+            self.tell_gates(key);
             self.enqueue(key);
             self.reports.dirty(key, now);
             self.forget_if_empty(key);
@@ -249,6 +277,7 @@ impl Core {
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.unsee();
                 }
+                self.tell_gates(&key);
                 self.forget_if_empty(&key);
             }
         }

@@ -256,7 +256,8 @@ fn apply_onto(record: &AppliedRecord) -> Decision {
     Decision::Apply { uid: record.uid.clone(), takeover, origin: record.origin }
 }
 
-fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
+/// Whether what was applied last is what the entry says.
+pub(super) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
     record.input == entry.input
         && record.policy == entry.policy
         && record.source == entry.source.uid
@@ -278,6 +279,8 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         origin,
         posted,
         implied: entry.implied,
+        wave: Some(entry.wave),
+        drifted: None,
     }
 }
 

@@ -255,12 +255,13 @@ impl Core {
     fn facts(&self) -> Facts {
         let mut conditions = self.kinds.conditions();
         conditions.extend(self.session.conditions());
+        conditions.extend(self.gate_conditions());
         conditions.extend(self.copies.condition());
         if let Some(problem) = self.disk.problem() {
             let message = bounded(format!("the journal cannot be written: {problem}"));
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
         }
-        let tried = self.work.all_tried();
+        let tried = self.work.all_tried() && !self.gates.hold_any();
         let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
         Facts { applied, in_sync: self.kinds.in_sync(), conditions }
     }

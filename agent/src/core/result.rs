@@ -30,6 +30,7 @@ impl Core {
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
             Doing::Read => self.read(now, &key, result),
+            Doing::Compare => self.compared(now, &key, result),
         }
         self.resume_removals(&key);
         self.forget_if_empty(&key);
@@ -86,7 +87,7 @@ impl Core {
                 self.retry(now, key, retry_after);
             }
             OpResult::Failed { .. } => {}
-            OpResult::Finalizing | OpResult::Emptiness { .. } => self.retry(now, key, None),
+            OpResult::Finalizing | OpResult::Emptiness { .. } | OpResult::Compared { .. } => self.retry(now, key, None),
         }
     }
 
@@ -146,7 +147,9 @@ impl Core {
                 self.conclude(now, key, Progress::Failed, Some(reason), message);
                 self.retry(now, key, retry_after);
             }
-            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Emptiness { .. } => self.retry(now, key, None),
+            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Emptiness { .. } | OpResult::Compared { .. } => {
+                self.retry(now, key, None);
+            }
         }
     }
 
@@ -192,7 +195,7 @@ impl Core {
                 self.removal_state(now, tombstone, RemovalState::Held(reason, message));
                 self.retry_removal(now, tombstone, retry_after);
             }
-            OpResult::Exists(_) => self.retry_removal(now, tombstone, None),
+            OpResult::Exists(_) | OpResult::Compared { .. } => self.retry_removal(now, tombstone, None),
         }
     }
 
@@ -213,7 +216,8 @@ impl Core {
             | OpResult::Gone
             | OpResult::Finalizing
             | OpResult::PreconditionFailed
-            | OpResult::Emptiness { .. } => {}
+            | OpResult::Emptiness { .. }
+            | OpResult::Compared { .. } => {}
         }
         if let Some(object) = self.objects.get_mut(key)
             && let Status::Awaited = object.live.status

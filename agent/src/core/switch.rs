@@ -76,10 +76,12 @@ impl Core {
         self.kinds.speak(&key.kind, &entry.version);
         self.inputs.name(entry.input);
         self.work.untried(entry.wave);
-        let object = self.objects.entry(key).or_default();
+        let object = self.objects.entry(key.clone()).or_default();
         object.tried = false;
         object.failures = 0;
+        self.join_gates(&entry);
         self.desired.insert(entry);
+        self.tell_gates(&key);
         unnamed
     }
 
@@ -96,7 +98,8 @@ impl Core {
 
     /// Takes back what an entry stood for elsewhere.
     fn drop_entry_before(&mut self, key: &ObjectKey) -> Option<Digest> {
-        let former = self.desired.get(key)?;
+        let former = Arc::clone(self.desired.get(key)?);
+        self.leave_gates(&former);
         self.kinds.unrefer(&key.kind);
         if self.objects.get(key).is_some_and(|object| !object.tried) {
             self.work.tried(former.wave);
@@ -121,11 +124,12 @@ impl Core {
         let counts = assigned.is_none();
         let version = former.map(|entry| Arc::clone(&entry.version));
         self.kinds.refer(&key.kind, version.as_ref().unwrap_or(&Arc::default()));
-        self.objects.entry(key.clone()).or_default();
+        let record = self.objects.entry(key.clone()).or_default().record.as_ref();
+        let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
         let removal = Removal {
             cause,
             policy: former.map(|entry| entry.policy),
-            wave: former.map_or_else(|| wave_of(&key.kind), |entry| entry.wave),
+            wave: former.map(|entry| entry.wave).or(recorded).unwrap_or_else(|| wave_of(&key.kind)),
             version,
             ..Removal::default()
         };

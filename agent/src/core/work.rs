@@ -11,7 +11,7 @@ use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, 
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::kinds::View;
-use super::observe::{Outcome, Seen};
+use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
 use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
 use super::{Core, Phase};
@@ -71,6 +71,8 @@ pub(super) enum Doing {
     },
     /// Read for its status.
     Read,
+    /// Read to say what was changed.
+    Compare,
 }
 
 impl Work {
@@ -235,6 +237,7 @@ impl Core {
                 self.work.remove(removal.wave, tombstone);
             }
         }
+        self.gates.due(now);
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
             let settled = self.objects.iter().filter(|(_, object)| object.retry_at.is_none());
@@ -249,6 +252,9 @@ impl Core {
         let Some(me) = self.me().filter(|_| self.phase == Phase::Running) else { return };
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
+        }
+        for key in self.gates.take_released() {
+            self.enqueue(&key);
         }
         while self.work.flights.len() < APPLY_CONCURRENCY_MAX {
             if let Some(key) = self.work.reads.pop_first() {
@@ -279,7 +285,7 @@ impl Core {
     fn next_removal(&mut self) -> Option<Tombstone> {
         let Reverse(wave) = self.work.removals.first()?.0;
         let later = self.work.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave);
-        if later || !self.work.all_tried() {
+        if later || !self.work.all_tried() || self.gates.hold_any() {
             return None;
         }
         self.work.removals.pop_first().map(|(_, tombstone)| tombstone)
@@ -312,26 +318,43 @@ impl Core {
             return;
         }
         let probe = object.probe.take();
+        let Some(object) = self.objects.get(key) else { return };
         let seen = probe.or_else(|| object.seen.clone().filter(|_| !object.doubted));
         let view = match self.kinds.view(&key.kind) {
             View::Lost if object.doubted => View::Current,
             view => view,
         };
-        let terminal =
-            object.terminal.as_ref().filter(|(source, _)| *source == entry.source.uid).map(|(_, fact)| *fact);
-        let situation = Situation {
+        let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));
+        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), object, seen.as_ref(), view));
+        let writes = matches!(decision, Decision::Create | Decision::Apply { .. });
+        if writes && anew && self.waits_for_its_wave(now, &entry) {
+            return;
+        }
+        self.carry_out(now, me, &entry, policy, seen, decision, out);
+    }
+
+    /// What a decision about an object is made from, if this is what is seen of it.
+    pub(super) fn situation<'a>(
+        &self,
+        me: Me,
+        entry: &'a Entry,
+        policy: Option<&'a ApplyPolicy>,
+        object: &'a Object,
+        seen: Option<&'a Seen>,
+        view: View,
+    ) -> Situation<'a> {
+        let terminal = object.terminal.as_ref().filter(|(source, _)| *source == entry.source.uid);
+        Situation {
             me,
-            entry: &entry,
-            policy: policy.as_deref(),
+            entry,
+            policy,
             body: if self.inputs.is_held(&entry.input) { Body::Held } else { Body::Missing },
             record: object.record.as_ref(),
-            seen: seen.as_ref(),
+            seen,
             view,
-            terminal,
+            terminal: terminal.map(|(_, fact)| *fact),
             marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
-        };
-        let decision = plan::plan(situation);
-        self.carry_out(now, me, &entry, policy, seen, decision, out);
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one decision and all it was made from")]
@@ -347,10 +370,13 @@ impl Core {
     ) {
         let key = &entry.key;
         match (decision, policy, seen) {
-            (Decision::Nothing(settled), ..) => self.settled(now, key, settled),
+            (Decision::Nothing(Settled::Drifted), Some(policy), Some(seen)) => {
+                self.drifted(now, me, entry, policy, &seen, out);
+            }
+            (Decision::Nothing(_), ..) => self.settled(now, key),
             (Decision::Record { origin, .. }, _, Some(seen)) => {
                 self.set_record(key, plan::record_of(entry, &seen, origin, true));
-                self.settled(now, key, Settled::Unchanged);
+                self.settled(now, key);
             }
             (Decision::Create, Some(policy), _) => {
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
@@ -384,7 +410,7 @@ impl Core {
                 if let Some(record) = record {
                     self.set_record(key, AppliedRecord { policy: entry.policy, ..record });
                 }
-                self.settled(now, key, Settled::Unchanged);
+                self.settled(now, key);
             }
             (Decision::Fail(reason, message), ..) => {
                 self.conclude(now, key, Progress::Failed, Some(reason), message);
@@ -424,19 +450,22 @@ impl Core {
     }
 
     /// Nothing is to be done about an assigned object.
-    fn settled(&mut self, now: Monotonic, key: &ObjectKey, settled: Settled) {
+    pub(super) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.failures = 0;
-        let partly = object.outcome.progress == Progress::Applied && object.outcome.reason.is_some();
-        let message = match settled {
-            Settled::Unchanged | Settled::Terminal => String::new(),
-            Settled::Drifted => "it was changed locally; the policy says to report that only".to_owned(),
-        };
+        object.drift = None;
+        if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
+            let record = AppliedRecord { drifted: None, ..record.clone() };
+            self.set_record(key, record);
+        }
+        let Some(object) = self.objects.get(key) else { return };
+        let partly =
+            object.outcome.progress == Progress::Applied && object.outcome.reason == Some(Reason::FieldConflict);
         // That fields were left to others stays said.
         if partly {
             self.mark_tried(key);
         } else {
-            self.conclude(now, key, Progress::Applied, None, message);
+            self.conclude(now, key, Progress::Applied, None, String::new());
         }
         self.enqueue_removals(key);
     }
@@ -467,6 +496,10 @@ impl Core {
             object.tried = true;
             self.work.tried(entry.wave);
         }
+        if let Some(object) = self.objects.get(key) {
+            self.patrol.concluded(key, object.outcome.progress);
+        }
+        self.tell_gates(key);
     }
 
     /// Has an object tried again after a while, longer each time.

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::{
-    Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Prune,
-    PruneAdopted, Recreate, Takeover,
+    Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Gate,
+    Prune, PruneAdopted, Recreate, Takeover,
 };
 
 fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
@@ -14,6 +14,10 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
         .prop_map(|fields| fields.into_iter().map(|(path, mode)| FieldPolicy { path, mode }).collect::<Vec<_>>());
     let names = || prop::collection::btree_map("[a-c]", "[a-c]", 0..3);
     let additions = (names(), names()).prop_map(|(labels, annotations)| Additions { labels, annotations });
+    let gates = prop::collection::btree_map("retail/[a-c]", 1..4_u32, 0..3).prop_map(|gates| {
+        let made = |(placement, deadline_seconds)| Gate { placement, deadline_seconds };
+        gates.into_iter().map(made).collect::<Vec<_>>()
+    });
     (
         additions,
         one_of(ApplyMode::ALL),
@@ -24,7 +28,7 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
         one_of(PruneAdopted::ALL),
         one_of(DriftPolicy::ALL),
         one_of(ApproveDeletions::ALL),
-        fields,
+        (fields, gates),
     )
         .prop_map(
             |(
@@ -37,20 +41,19 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
                 prune_adopted,
                 drift,
                 approve_deletions,
+                (fields, gates),
+            )| ApplyPolicy {
+                additions,
+                mode,
+                conflicts,
+                takeover,
+                recreate,
+                prune,
+                prune_adopted,
+                drift,
+                approve_deletions,
                 fields,
-            )| {
-                ApplyPolicy {
-                    additions,
-                    mode,
-                    conflicts,
-                    takeover,
-                    recreate,
-                    prune,
-                    prune_adopted,
-                    drift,
-                    approve_deletions,
-                    fields,
-                }
+                gates,
             },
         )
 }
@@ -93,6 +96,26 @@ fn unknown_value_is_read_as_the_least_destructive() {
     let policy: ApplyPolicy =
         serde_json::from_str(r#"{"prune": "Shred", "takeover": "ByForce", "later": 1}"#).expect("it is a policy");
     assert_eq!((policy.prune, policy.takeover), (Prune::Orphan, Takeover::Never));
+}
+
+#[test]
+fn gates_of_one_placement_are_one_and_the_longer_time_holds() {
+    let gate = |placement: &str, deadline_seconds| Gate { placement: placement.to_owned(), deadline_seconds };
+    let of = |gates: &[Gate]| ApplyPolicy { gates: gates.to_vec(), ..ApplyPolicy::default() };
+    let merged =
+        of(&[gate("retail/b", 60), gate("retail/c", 5)]).merge(&of(&[gate("retail/a", 1), gate("retail/b", 90)]));
+    assert_eq!(merged.gates, [gate("retail/a", 1), gate("retail/b", 90), gate("retail/c", 5)]);
+}
+
+#[test]
+fn a_policy_without_what_came_later_is_written_and_named_as_before() {
+    let text = serde_json::to_string(&ApplyPolicy::default()).unwrap();
+    expect_test::expect![[r#"
+        {"mode":"Continuous","conflicts":"Force","takeover":"IfUnmanaged","recreate":"Never","prune":"Delete","pruneAdopted":"Orphan","drift":"Correct"}
+        001864ab9d5c4ac018c82a50194c8b33f7eecf1edcdd57e56580013504c08769"#]].assert_eq(&format!("{text}\n{}", ApplyPolicy::default().digest()));
+    let gates = vec![Gate { placement: "retail/shop".to_owned(), deadline_seconds: 600 }];
+    let text = serde_json::to_string(&ApplyPolicy { gates, ..ApplyPolicy::default() }).unwrap();
+    expect_test::expect![[r#"{"mode":"Continuous","conflicts":"Force","takeover":"IfUnmanaged","recreate":"Never","prune":"Delete","pruneAdopted":"Orphan","drift":"Correct","gates":[{"placement":"retail/shop","deadlineSeconds":600}]}"#]].assert_eq(&text);
 }
 
 #[test]

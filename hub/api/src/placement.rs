@@ -237,11 +237,21 @@ pub enum WhenStale {
 }
 
 /// In which order objects are applied at a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ordering {
     /// Whether a wave waits until the objects of the wave before it are ready.
     pub readiness_gate: bool,
+    /// Seconds that the gate waits for each wave. Then the next goes anyway, and the SyncTarget says so.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub readiness_deadline_seconds: u32,
+}
+
+impl Default for Ordering {
+    /// A Deployment has as long by default until it says that it does not progress.
+    fn default() -> Self {
+        Self { readiness_gate: false, readiness_deadline_seconds: 600 }
+    }
 }
 
 /// What the Placement resolved to.
@@ -336,6 +346,8 @@ impl From<ApplyPolicy> for common::ApplyPolicy {
                 .into_iter()
                 .map(|FieldPolicy { path, mode }| common::FieldPolicy { path, mode: mode.into() })
                 .collect(),
+            // It is the Placement as a whole that has one.
+            gates: Vec::new(),
         };
         unordered.merge(&unordered)
     }

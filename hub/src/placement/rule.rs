@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use tideline_api::{Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError};
-use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, GroupKind, Impersonation, ObjectKey};
+use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, Gate, GroupKind, Impersonation, ObjectKey};
 
 use super::GroupResource;
 use crate::clean::Labels;
@@ -12,6 +12,8 @@ pub struct PlacementRule {
     pub objects: Vec<Clause>,
     pub reach: ReachRule,
     pub number_of_targets: Option<u32>,
+    /// Seconds that each wave of its objects has to become ready, if the next is to wait for it.
+    pub readiness_deadline: Option<u32>,
 }
 
 /// What a space may do, checked.
@@ -100,7 +102,7 @@ impl TryFrom<&PlacementSpec> for PlacementRule {
     type Error = RuleError;
 
     fn try_from(spec: &PlacementSpec) -> Result<Self, RuleError> {
-        let PlacementSpec { locations, targets, number_of_targets, objects, ordering: _, additions } = spec;
+        let PlacementSpec { locations, targets, number_of_targets, objects, ordering, additions } = spec;
         let additions = checked_additions(additions.clone().into())?;
         Ok(Self {
             objects: objects
@@ -110,6 +112,7 @@ impl TryFrom<&PlacementSpec> for PlacementRule {
                 .collect::<Result<_, _>>()?,
             reach: reach(locations, targets, ["spec.locations", "spec.targets"])?,
             number_of_targets: *number_of_targets,
+            readiness_deadline: ordering.readiness_gate.then_some(ordering.readiness_deadline_seconds),
         })
     }
 }
@@ -184,10 +187,15 @@ impl Clause {
 }
 
 impl PlacementRule {
-    /// How an object is to be kept, merged from every clause that selects it; none if none does.
-    pub(super) fn policy(&self, candidate: Candidate<'_>) -> Option<ApplyPolicy> {
+    /// How an object is to be kept, merged from every clause that selects it; none if none does. `name` is what its gate is
+    /// told apart by.
+    pub(super) fn policy(&self, candidate: Candidate<'_>, name: impl FnOnce() -> String) -> Option<ApplyPolicy> {
         let selecting = self.objects.iter().filter(|clause| clause.selects(candidate));
-        selecting.map(|clause| clause.policy.clone()).reduce(|all, one| all.merge(&one))
+        let mut policy = selecting.map(|clause| clause.policy.clone()).reduce(|all, one| all.merge(&one))?;
+        policy
+            .gates
+            .extend(self.readiness_deadline.map(|deadline_seconds| Gate { placement: name(), deadline_seconds }));
+        Some(policy)
     }
 }
 

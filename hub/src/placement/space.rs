@@ -305,12 +305,15 @@ impl Space {
         let Some(object) = self.objects.get_mut(index as usize).and_then(Option::as_mut) else { return };
         let namespace = self.namespaces.get(&object.key.namespace);
         let policy = match (&placing.rule, &object.state) {
-            (Some(rule), State::Readable { .. } | State::Unreadable(_)) => rule.policy(Candidate {
-                resource: &object.id.resource,
-                key: &object.key,
-                labels: &object.labels,
-                namespace_labels: namespace.and_then(|namespace| namespace.labels.as_deref()),
-            }),
+            (Some(rule), State::Readable { .. } | State::Unreadable(_)) => {
+                let candidate = Candidate {
+                    resource: &object.id.resource,
+                    key: &object.key,
+                    labels: &object.labels,
+                    namespace_labels: namespace.and_then(|namespace| namespace.labels.as_deref()),
+                };
+                rule.policy(candidate, || format!("{}/{name}", self.name))
+            }
             (None, _) | (Some(_), State::Restored | State::NeverPlaced) => None,
         };
         if object.matches.get(name).map(|known| &**known) == policy.as_ref() {
@@ -420,5 +423,6 @@ pub(super) fn implied_policy() -> ApplyPolicy {
         drift: DriftPolicy::Report,
         approve_deletions: ApproveDeletions::Ask,
         fields: Vec::new(),
+        gates: Vec::new(),
     }
 }

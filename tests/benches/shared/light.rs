@@ -108,6 +108,7 @@ async fn options(
         kubeconfig: Some(kubeconfig),
         token_file: Some(token_file),
         listen: Listen::Off,
+        patrol: tideline_agent::PATROL_EVERY,
     })
 }
 

@@ -102,6 +102,7 @@ impl Platform {
             kubeconfig: Some(cluster.kubeconfig.clone()),
             token_file: token.map(Path::to_owned),
             listen: Listen::Off,
+            patrol: tideline_agent::PATROL_EVERY,
         };
         let stop = self.stop.child_token();
         let ended = CancellationToken::new();

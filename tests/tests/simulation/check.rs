@@ -2,7 +2,7 @@
 
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{ObjectReport, Progress};
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, ObjectKey, Ownership, Reason};
+use tideline_common::{ApplyMode, ApplyPolicy, DriftPolicy, Entry, ObjectKey, Ownership, Reason};
 
 use crate::ids::{TARGET, parse};
 use crate::world::World;
@@ -27,6 +27,11 @@ impl World {
         let source = local.mark.as_ref().is_some_and(|mark| mark.source.uid == entry.source.uid);
         if policy.mode == ApplyMode::CreateOnly {
             return if local.created || ours { Standing::AsAssigned } else { Standing::Otherwise("is another's") };
+        }
+        // Somebody changed it, or made it another's by taking the label off, and that is left so.
+        let edited = local.input.is_none_or(|input| input == entry.input);
+        if policy.drift == DriftPolicy::Report && local.owner.as_ref() == Some(&entry.source.uid) && edited {
+            return Standing::AsAssigned;
         }
         // Whoever has lost the journal cannot tell what was changed meanwhile from what it wrote.
         let unknown = self.lost_journal && local.input.is_none();
@@ -134,6 +139,12 @@ impl World {
         }
     }
 
+    /// Whether a local change is only reported somewhere, and so found by every patrol.
+    fn reports_drift(&self) -> bool {
+        let journal = self.journal();
+        journal.entries.values().any(|entry| journal.policies[&entry.policy].drift == DriftPolicy::Report)
+    }
+
     /// Invariant 6: at rest nothing is written anywhere, and nothing piles up.
     pub(crate) fn check_at_rest(&mut self, hub: bool) {
         let before = self.writes();
@@ -143,5 +154,10 @@ impl World {
         assert_eq!(writing, 0);
         assert!(requests <= 2 && at_hub <= 2, "requests pile up: {requests} at the agent, {at_hub} at the hub");
         assert!(!hub || self.hub.is_idle());
+        if let Some(found) = self.patrol() {
+            let mended = found.missing + found.drifted + found.orphaned + found.unseen + found.unknown;
+            let excused = self.scenario.loses_journal || self.restored || self.reports_drift();
+            assert!(mended == 0 || excused, "at rest a patrol finds {found:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tideline_agent::core::{Observed, Op, OpResult, Served};
+use tideline_agent::core::{Difference, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Ownership, Reason, Uid};
 
@@ -78,6 +78,16 @@ impl Cluster {
         labelled.map(|(key, local)| local.observed(key)).collect()
     }
 
+    /// The metadata of the same.
+    pub(crate) fn survey(&self, kind: &GroupKind) -> Vec<Sighting> {
+        let sighting = |observed: Observed| {
+            let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
+            let managed_elsewhere = observed.managed_elsewhere;
+            Sighting { key, uid, resource_version, generation, managed, mark, labelled, deleting, managed_elsewhere }
+        };
+        self.list(kind).into_iter().map(sighting).collect()
+    }
+
     pub(crate) fn execute(&mut self, op: &Op) -> OpResult {
         if let Some(reason) = self.outage {
             return OpResult::Failed { reason, message: "an outage".to_owned(), retry_after: None };
@@ -139,6 +149,19 @@ impl Cluster {
                 }
             },
             Op::Inspect { key, .. } => self.inspect(key),
+            Op::Compare { entry, uid, .. } => match self.objects.get(&entry.key) {
+                Some(local) if local.uid == *uid => {
+                    let total = usize::from(local.input != Some(entry.input) || local.mark.is_none() || !local.label);
+                    let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
+                    OpResult::Compared {
+                        observed: Box::new(local.observed(&entry.key)),
+                        differences: vec![Difference { field: "/data/a".to_owned(), values }; total],
+                        total,
+                        at: self.versions.to_string().into(),
+                    }
+                }
+                Some(_) | None => OpResult::PreconditionFailed,
+            },
             Op::Get { key, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
                 Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },
@@ -332,7 +355,11 @@ impl Local {
             mark: self.mark.clone(),
             labelled: self.label,
             deleting: self.deleting,
-            health: Health::Ready,
+            health: if !has_generation || self.observed_generation == self.generation {
+                Health::Ready
+            } else {
+                Health::Progressing
+            },
             health_message: String::new(),
             observed_generation: has_generation.then_some(self.observed_generation),
             terminal: None,

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 /// How often things go wrong, of a thousand times each; durations in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
@@ -15,13 +17,15 @@ pub(crate) struct Faults {
     pub(crate) disk: u64,
     /// An operation fails, having done its work or not.
     pub(crate) operation: u64,
+    /// A watch does not say what happened, and does not know that it did not.
+    pub(crate) deaf: u64,
 }
 
 pub(crate) const CHAOS: Faults =
-    Faults { lose: 60, double: 80, delay: 50, agent_crash: 4, hub_crash: 3, disk: 60, operation: 80 };
+    Faults { lose: 60, double: 80, delay: 50, agent_crash: 4, hub_crash: 3, disk: 60, operation: 80, deaf: 15 };
 
 pub(crate) const NONE: Faults =
-    Faults { lose: 0, double: 0, delay: 0, agent_crash: 0, hub_crash: 0, disk: 0, operation: 0 };
+    Faults { lose: 0, double: 0, delay: 0, agent_crash: 0, hub_crash: 0, disk: 0, operation: 0, deaf: 0 };
 
 /// What a message takes where all is well.
 pub(crate) const TRANSIT: (u64, u64) = (1, 40);
@@ -33,6 +37,8 @@ pub(crate) const PATIENCE: u64 = 15_000;
 pub(crate) const COMMIT: (u64, u64) = (1, 30);
 /// Until an operation takes effect, and from then until its end is known.
 pub(crate) const OPERATION: (u64, u64) = (1, 50);
+/// From one patrol to the next, about.
+pub(crate) const PATROL: Duration = Duration::from_mins(10);
 /// Until a watch says what happened.
 pub(crate) const WATCH: (u64, u64) = (1, 300);
 /// From a watch's loss until it is listed anew, and from a process's end until its start.

@@ -31,8 +31,8 @@ const SHUT: FuseLimits = FuseLimits { always: 0, percent: 0 };
 const PLAIN: Scenario =
     Scenario { config_maps: 6, fuse: UNFUSED, rest: REST, restores: false, loses_journal: true, approves: false };
 
-/// Longer than every retry, of any of them.
-const SETTLING: Duration = Duration::from_mins(16);
+/// Longer than every retry, of any of them, and than it takes until a patrol has been everywhere.
+const SETTLING: Duration = Duration::from_mins(22);
 /// Longer than what comes round in both processes.
 const REST: Duration = Duration::from_mins(12);
 const LONG_REST: Duration = Duration::from_hours(5);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tideline_common::{ApplyMode, ApplyPolicy, ObjectKey, Prune, SourceRef, SpaceName, Takeover};
+use tideline_common::{ApplyMode, ApplyPolicy, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover};
 use tideline_hub::ledger::Ledger;
 use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
 
@@ -51,6 +51,8 @@ impl Workload {
         let mut places: Vec<Place> = keys.iter().map(|key| (SpaceName::root(), key.clone())).collect();
         places.extend(keys.iter().take(3).map(|key| (parse("retail"), key.clone())));
         let default = Arc::new(ApplyPolicy::default());
+        let gate = Gate { placement: "retail/shop".to_owned(), deadline_seconds: 60 };
+        let gated = Arc::new(ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() });
         let policies = vec![
             Arc::clone(&default),
             Arc::clone(&default),
@@ -60,6 +62,9 @@ impl Workload {
             Arc::new(ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() }),
             Arc::new(ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() }),
             Arc::new(ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() }),
+            Arc::new(ApplyPolicy { drift: DriftPolicy::Report, ..ApplyPolicy::default() }),
+            Arc::clone(&gated),
+            gated,
             Arc::new(in_advance()),
         ];
         for name in ["shop", "yard"] {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tideline_agent::core::{
-    Core, Event, FuseLimits, LinkFailure, Op, OpId, OpResult, PersistId, RequestId, Timer, Write,
+    Core, Event, FuseLimits, LinkFailure, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId, Timer, Write,
 };
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Uid};
 use tideline_hub::link::core as link;
@@ -87,6 +87,12 @@ enum Happening {
         kind: GroupKind,
         stream: u64,
     },
+    /// A list of a kind is made.
+    Survey {
+        run: u64,
+        id: SurveyId,
+        kind: GroupKind,
+    },
     AgentStarts,
     HubStarts,
     HubWrites {
@@ -118,6 +124,8 @@ struct Agent {
     timers: BTreeMap<Timer, Monotonic>,
     streams: BTreeMap<GroupKind, Stream>,
     writes: u64,
+    /// What the last patrol found.
+    patrol: Option<PatrolTally>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
@@ -174,6 +182,7 @@ impl World {
                 timers: BTreeMap::new(),
                 streams: BTreeMap::new(),
                 writes: 0,
+                patrol: None,
             },
             hub: Hub::new(),
             cluster: Cluster::default(),
@@ -280,6 +289,11 @@ impl World {
         &self.agent.journal
     }
 
+    /// What the last patrol of this agent found.
+    pub(crate) fn patrol(&self) -> Option<PatrolTally> {
+        self.agent.patrol
+    }
+
     /// What is under way: it must not grow without bound, and at rest there is one poll.
     pub(crate) fn under_way(&self) -> (usize, usize, usize, usize) {
         let Agent { writing, operations, requests, .. } = &self.agent;
@@ -324,6 +338,7 @@ impl World {
                 }
             }
             Happening::Relist { run, kind, stream } if run == self.agent.run => self.relist(&kind, stream),
+            Happening::Survey { run, id, kind } if run == self.agent.run => self.survey(id, &kind),
             Happening::AgentStarts => self.agent_starts(),
             Happening::HubStarts => self.hub_starts(),
             Happening::HubWrites { run } if run == self.hub.run => self.hub_writes(),
@@ -345,6 +360,7 @@ impl World {
             | Happening::Ends { .. }
             | Happening::Watch { .. }
             | Happening::Relist { .. }
+            | Happening::Survey { .. }
             | Happening::HubWrites { .. }
             | Happening::HubTimer { .. } => {}
         }

@@ -26,6 +26,7 @@ fn config() -> Config {
         enrolment: Some(enrolment),
         seed: 1,
         fuse: FuseLimits::default(),
+        patrol: Duration::from_mins(10),
     }
 }
 
@@ -87,6 +88,8 @@ impl Script {
             Effect::Execute { .. } => "Execute".to_owned(),
             Effect::Watch(kinds) => format!("Watch {}", kinds.len()),
             Effect::Relist(kinds) => format!("Relist {}", kinds.len()),
+            Effect::Survey { kind, .. } => format!("Survey {kind}"),
+            Effect::Patrolled(_) => "Patrolled".to_owned(),
             Effect::Stopped => "Stopped".to_owned(),
             Effect::Freeze(reason) => format!("{reason:?}"),
         }
@@ -135,7 +138,7 @@ fn a_new_agent_enrols_opens_gathers_fetches_and_switches() {
             });
         }
     }
-    script.check(&expect![[r"
+    script.check(&expect![[r#"
         start: 1 Enrol
         answer 1: Persist 1 of 1, Retry in 600 s
         persisted 1: 2 Session
@@ -143,8 +146,8 @@ fn a_new_agent_enrols_opens_gathers_fetches_and_switches() {
         answer 3: 4 Bodies of 1
         answer 4: 6 Bodies of 1
         answer 6: Persist 2 of 2
-        persisted 2: 9 Desired since 1.1 wait 40, Watch 1
-    "]]);
+        persisted 2: 9 Desired since 1.1 wait 40, Watch 1, Patrol in 316 s
+    "#]]);
 }
 
 #[test]
@@ -221,8 +224,8 @@ fn a_poll_that_is_cut_is_made_shorter() {
         script.after(20).no_answer(id);
         script.after(1).event("timer", Event::Timer(Timer::Link));
     }
-    script.check(&expect![[r"
-        start: 1 Session, Watch 1, Retry in 600 s
+    script.check(&expect![[r#"
+        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
         answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
         timer: 3 Reported 1 objects
         answer 3: Report in 30 s
@@ -234,7 +237,7 @@ fn a_poll_that_is_cut_is_made_shorter() {
         timer: 7 Reported 0 objects
         no answer 6: Link in 1 s
         timer: 8 Desired since 1.4 wait 5
-    "]]);
+    "#]]);
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
     script.answer(2, Answer::Desired(DesiredAnswer::Page(page)));
     script.after(60).event("timer", Event::Timer(Timer::Link));
     script.check(&expect![[r#"
-        start: 1 Session, Watch 1, Retry in 600 s
+        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
         answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
         answer 2: Link in 0 s
         timer: 3 Session

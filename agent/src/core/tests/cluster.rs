@@ -1,13 +1,13 @@
 //! A cluster in memory: as much of an API server as the core can tell from one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
 
-use super::super::{Event, Observed, Op, OpResult, Served};
+use super::super::{Difference, Event, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId, Values};
 use super::uid;
 
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub(in crate::core) struct Local {
     pub(in crate::core) ours: bool,
     deleting: bool,
     pub(in crate::core) status: u64,
+    health: Health,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +32,13 @@ pub(in crate::core) struct Cluster {
     watched: BTreeMap<GroupKind, Arc<str>>,
     /// What the watches will say, in order.
     pub(in crate::core) feed: VecDeque<Event>,
+    /// The watches say nothing, and do not know it.
+    pub(in crate::core) deaf: bool,
+    looks: u64,
+    /// Kinds that cannot be listed.
+    pub(in crate::core) unlistable: BTreeSet<GroupKind>,
+    /// What is created is not ready.
+    pub(in crate::core) slow: bool,
 }
 
 impl Cluster {
@@ -73,7 +81,8 @@ impl Cluster {
                 if let Some(local) = self.objects.get(&entry.key) {
                     return OpResult::Exists(Box::new(local.observed(&entry.key)));
                 }
-                let local = Local { ours: true, mark: Some(Arc::clone(mark)), ..self.make(Some(entry.input)) };
+                let health = if self.slow { Health::Progressing } else { Health::Ready };
+                let local = Local { ours: true, mark: Some(Arc::clone(mark)), health, ..self.make(Some(entry.input)) };
                 self.put(&entry.key, local)
             }
             Op::Apply { entry, mark, uid, .. } => {
@@ -117,11 +126,50 @@ impl Cluster {
                 let foreign = inside().count() as u64 - ours;
                 OpResult::Emptiness { foreign, example: None, ours }
             }
+            Op::Compare { entry, uid, .. } => match self.objects.get(&entry.key) {
+                Some(local) if local.uid == *uid => {
+                    let total = usize::from(local.input != Some(entry.input) || local.mark.is_none());
+                    let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
+                    let differences = vec![Difference { field: "/data/a".to_owned(), values }; total];
+                    let observed = Box::new(local.observed(&entry.key));
+                    self.looks += 1;
+                    OpResult::Compared { observed, differences, total, at: format!("look {}", self.looks).into() }
+                }
+                Some(_) | None => OpResult::PreconditionFailed,
+            },
             Op::Get { key, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
                 Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },
             },
         }
+    }
+
+    /// Everything of a kind that carries our label, in pages of two; or why not.
+    pub(in crate::core) fn survey(&self, id: SurveyId, kind: &GroupKind) -> Vec<Event> {
+        if self.unlistable.contains(kind) {
+            let failure = SurveyFailure { reason: Reason::Forbidden, message: "no".to_owned() };
+            return vec![Event::Surveyed { survey: id, result: Err(failure) }];
+        }
+        let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.mark.is_some());
+        let sightings: Vec<_> = labelled.map(|(key, local)| local.sighting(key)).collect();
+        let pages = sightings.chunks(2).map(|page| Event::Sighted { survey: id, objects: page.to_vec() });
+        pages.chain([Event::Surveyed { survey: id, result: Ok(()) }]).collect()
+    }
+
+    /// What was slow has become ready.
+    pub(in crate::core) fn become_ready(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { health: Health::Ready, ..local });
+        }
+    }
+
+    /// An object with our own mark, of a source that is not assigned.
+    pub(in crate::core) fn plant(&mut self, key: &ObjectKey, like: &ObjectKey) {
+        let mut mark = (**self.objects[like].mark.as_ref().unwrap()).clone();
+        mark.local = key.clone();
+        mark.source.uid = uid("s99");
+        let local = Local { mark: Some(Arc::new(mark)), ..self.make(None) };
+        self.put(key, local);
     }
 
     pub(in crate::core) fn delete(&mut self, key: &ObjectKey) {
@@ -178,6 +226,7 @@ impl Cluster {
             ours: false,
             deleting: false,
             status: 0,
+            health: Health::Ready,
         }
     }
 
@@ -197,7 +246,7 @@ impl Cluster {
     }
 
     fn tell(&mut self, kind: &GroupKind, event: Event) {
-        if self.watched.contains_key(kind) {
+        if self.watched.contains_key(kind) && !self.deaf {
             self.feed.push_back(event);
         }
     }
@@ -206,6 +255,28 @@ impl Cluster {
 impl Local {
     pub(in crate::core) fn status_text(&self) -> String {
         format!("{{\"n\":{}}}", self.status)
+    }
+
+    /// Puts back what somebody changed.
+    pub(in crate::core) fn restore(&mut self, input: Option<Digest>) {
+        self.input = input;
+        self.generation = 1;
+    }
+
+    fn sighting(&self, key: &ObjectKey) -> Sighting {
+        let Observed {
+            key,
+            uid,
+            resource_version,
+            generation,
+            managed,
+            mark,
+            labelled,
+            deleting,
+            managed_elsewhere,
+            ..
+        } = self.observed(key);
+        Sighting { key, uid, resource_version, generation, managed, mark, labelled, deleting, managed_elsewhere }
     }
 
     fn observed(&self, key: &ObjectKey) -> Observed {
@@ -219,8 +290,8 @@ impl Local {
             mark: self.mark.clone(),
             labelled: self.mark.is_some(),
             deleting: self.deleting,
-            health: Health::Ready,
-            health_message: String::new(),
+            health: self.health,
+            health_message: if self.health == Health::Ready { String::new() } else { "it starts".to_owned() },
             observed_generation: has_generation.then_some(self.generation),
             terminal: None,
             status: Some(Arc::from(RawValue::from_string(self.status_text()).unwrap())),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{
     ApprovedPage, BodiesAnswer, BodiesRequest, Body, DesiredAnswer, DesiredPage, DesiredRequest, EnrolAnswer,
-    ObjectReport, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
+    ObjectReport, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version,
@@ -25,7 +25,10 @@ pub(in crate::core) struct Hub {
     sessions: u64,
     pub(in crate::core) page: usize,
     bodies: BTreeMap<Digest, String>,
-    policy: ApplyPolicy,
+    /// Of whatever is placed from now on.
+    pub(in crate::core) policy: ApplyPolicy,
+    pub(in crate::core) waves: BTreeMap<ObjectKey, i32>,
+    conditions: Vec<TargetCondition>,
     /// What a person approved.
     pub(in crate::core) approved: Vec<Tombstone>,
     /// How long the agent is told that it may make use of that.
@@ -41,6 +44,7 @@ impl Hub {
         self.revision += 1;
         let mut entry = entry(key, source, input);
         entry.policy = self.policy.digest();
+        entry.wave = self.waves.get(key).copied().unwrap_or(entry.wave);
         let entry = Arc::new(entry);
         self.bodies.insert(entry.input, format!("{{\"{key}\":\"{source} {input}\"}}"));
         self.tombstones.remove(&Tombstone { key: key.clone(), source: entry.source.uid.clone() });
@@ -93,6 +97,13 @@ impl Hub {
             }
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => false,
         }
+    }
+
+    /// What the agent said last of its target as a whole.
+    pub(in crate::core) fn conditions(&self) -> Vec<String> {
+        let text =
+            |TargetCondition { reason, count, message }: &TargetCondition| format!("{reason} {count}: {message}");
+        self.conditions.iter().map(text).collect()
     }
 
     pub(in crate::core) fn answer(&mut self, request: Request) -> Answer {
@@ -195,6 +206,7 @@ impl Hub {
     }
 
     fn reported(&mut self, request: ReportedRequest) -> ReportedAnswer {
+        self.conditions = request.conditions.clone();
         for report in request.objects {
             let newer = (request.session, request.seq);
             if self.reports.get(&report.key).is_none_or(|(session, seq, _)| (*session, *seq) < newer) {

@@ -7,7 +7,8 @@ use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Progress};
 use tideline_common::{Monotonic, ObjectKey};
 
 use super::super::{
-    Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, Request, RequestId, Timer, Write,
+    Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally, Request, RequestId, Timer,
+    Write,
 };
 use super::cluster::Cluster;
 use super::hub::Hub;
@@ -31,6 +32,7 @@ pub(in crate::core) struct World {
     faults: bool,
     status: u64,
     pub(in crate::core) ops: u64,
+    pub(in crate::core) patrols: Vec<PatrolTally>,
     persists: u64,
 }
 
@@ -40,7 +42,14 @@ const NO_FUSE: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
 fn config(seed: u64, fuse: FuseLimits) -> Config {
     let enrolment =
         EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
-    Config { hub: hub_id(), facts: ClusterFacts::default(), enrolment: Some(enrolment), seed, fuse }
+    Config {
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+        enrolment: Some(enrolment),
+        seed,
+        fuse,
+        patrol: Duration::from_mins(10),
+    }
 }
 
 impl World {
@@ -73,6 +82,7 @@ impl World {
             faults: true,
             status: 0,
             ops: 0,
+            patrols: Vec::new(),
             persists: 0,
         };
         world.step(Event::Started);
@@ -156,6 +166,29 @@ impl World {
         }
     }
 
+    pub(in crate::core) fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.advance();
+        }
+    }
+
+    /// Until a patrol has looked once, and has its suspects.
+    pub(in crate::core) fn until_patrol_pauses(&mut self) {
+        while !self.core.patrol.pauses() {
+            self.advance();
+        }
+    }
+
+    /// Until the next patrol has ended.
+    pub(in crate::core) fn next_patrol(&mut self) -> PatrolTally {
+        let ended = self.patrols.len();
+        while self.patrols.len() == ended {
+            self.advance();
+        }
+        self.patrols[ended]
+    }
+
     /// Half an hour without faults.
     pub(in crate::core) fn quiesce(&mut self) {
         let until = self.now + Duration::from_mins(30);
@@ -221,6 +254,11 @@ impl World {
                 };
                 self.step(Event::Executed { id, result });
             }
+            Effect::Survey { id, kind, .. } => {
+                for event in self.cluster.survey(id, &kind) {
+                    self.step(event);
+                }
+            }
             other => panic!("{other:?} does not wait"),
         }
     }
@@ -261,7 +299,8 @@ impl World {
                     self.check_op(op);
                     self.pending.push(effect);
                 }
-                Effect::Send { .. } | Effect::Persist { .. } => self.pending.push(effect),
+                Effect::Patrolled(tally) => self.patrols.push(tally),
+                Effect::Send { .. } | Effect::Persist { .. } | Effect::Survey { .. } => self.pending.push(effect),
             }
         }
     }

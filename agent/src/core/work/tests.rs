@@ -16,7 +16,14 @@ struct Offline {
 }
 
 fn config() -> Config {
-    Config { hub: hub_id(), facts: ClusterFacts::default(), enrolment: None, seed: 1, fuse: FuseLimits::default() }
+    Config {
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+        enrolment: None,
+        seed: 1,
+        fuse: FuseLimits::default(),
+        patrol: Duration::from_mins(10),
+    }
 }
 
 impl Offline {
@@ -178,4 +185,23 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
         offline.restart();
         assert_eq!(offline.begun.is_empty(), terminal.is_some());
     }
+}
+
+#[test]
+fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
+    let mut offline = Offline::new(vec![config_map("late", 5), config_map("early", -5)]);
+    for _ in 0..2 {
+        let (id, key) = offline.begun.remove(0);
+        let written = OpResult::Written { observed: Box::new(created(&key, None)), conflicts: Vec::new() };
+        offline.step(Event::Executed { id, result: written });
+    }
+    let removing = offline
+        .loaded
+        .entries
+        .drain(..)
+        .map(|entry| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() });
+    offline.loaded.removing = removing.collect();
+    let core = Core::new(config(), offline.loaded.clone());
+    let waves: BTreeMap<_, _> = core.removals.iter().map(|(gone, removal)| (&*gone.key.name, removal.wave)).collect();
+    assert_eq!(waves, BTreeMap::from([("early", -5), ("late", 5)]));
 }

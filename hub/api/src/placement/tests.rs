@@ -28,7 +28,7 @@ fn example() -> serde_json::Value {
                 }
             }],
             "additions": {"labels": {"team": "shop"}, "annotations": {"cost/centre": "42"}},
-            "ordering": {"readinessGate": false}
+            "ordering": {"readinessGate": false, "readinessDeadlineSeconds": 600}
         }
     })
 }
@@ -76,6 +76,7 @@ fn every_value_reaches_the_wire_under_its_own_name() {
         drift: common::DriftPolicy::Report,
         approve_deletions: common::ApproveDeletions::InAdvance,
         fields: Vec::new(),
+        gates: Vec::new(),
     };
     assert_eq!(wire, expected);
 }

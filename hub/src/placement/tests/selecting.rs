@@ -263,3 +263,24 @@ fn a_rule_that_cannot_be_used_names_the_field() {
     let error = PlacementRule::try_from(&placement.spec).unwrap_err();
     expect_test::expect!["spec.objects[1].objectSelectors[0] is not a label selector"].assert_eq(&error.to_string());
 }
+
+#[test]
+fn a_placement_with_a_readiness_gate_gives_it_to_all_that_it_assigns_and_to_nothing_else() {
+    let mut world = World::new(1);
+    world.object("a", "app=web");
+    world.object("b", "app=web");
+    let clause = |name: &str| json!([{"resources": ["configmaps"], "names": [name]}]);
+    let ordering = json!({"readinessGate": true, "readinessDeadlineSeconds": 90});
+    world.placement("p", &json!({"targets": [{}], "objects": clause("a"), "ordering": ordering}));
+    world.placement("q", &json!({"targets": [{}], "objects": [{"resources": ["configmaps"]}]}));
+    let gates = |world: &mut World, name: &str| -> Vec<(String, u32)> {
+        assert_eq!(world.placed(), ["a@0", "b@0"]);
+        let assignment = world.told.values().find(|assignment| &*assignment.key.name == name).unwrap();
+        let gates = &assignment.variants[0].policy.gates;
+        gates.iter().map(|gate| (gate.placement.clone(), gate.deadline_seconds)).collect()
+    };
+    assert_eq!(gates(&mut world, "a"), [("default/p".to_owned(), 90)]);
+    assert_eq!(gates(&mut world, "b"), []);
+    world.placement("p", &json!({"targets": [{}], "objects": clause("a"), "ordering": {"readinessGate": false}}));
+    assert_eq!(gates(&mut world, "a"), []);
+}

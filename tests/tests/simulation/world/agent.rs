@@ -6,7 +6,7 @@ use tideline_common::{Monotonic, Reason};
 
 use super::{Happening, World};
 use crate::SHUT;
-use crate::faults::{COMMIT, OPERATION};
+use crate::faults::{COMMIT, OPERATION, PATROL};
 use crate::ids::{CLUSTER, HUB, parse};
 
 impl World {
@@ -24,6 +24,7 @@ impl World {
             enrolment: Some(enrolment),
             seed: self.random.next(),
             fuse: self.scenario.fuse,
+            patrol: PATROL,
         };
         self.agent.core = Some(Core::new(config, self.agent.journal.load()));
         self.agent_steps(Event::Started);
@@ -79,6 +80,14 @@ impl World {
                         self.tell(&kind, Event::Listed { kind: kind.clone(), objects });
                     }
                 }
+            }
+            Effect::Survey { id, kind, .. } => {
+                let after = self.random.within(OPERATION);
+                self.schedule(after, Happening::Survey { run, id, kind });
+            }
+            Effect::Patrolled(tally) => {
+                self.note(|| format!("agent: {tally:?}"));
+                self.agent.patrol = Some(tally);
             }
             Effect::Stopped => panic!("nobody asked it to stop"),
             Effect::Freeze(reason) => panic!("the only agent freezes: {reason:?}"),

@@ -216,6 +216,7 @@ impl World {
         self.agent.requests.clear();
         self.agent.timers.clear();
         self.agent.streams.clear();
+        self.agent.patrol = None;
         let after = self.random.within(ABSENCE);
         self.schedule(after, Happening::AgentStarts);
     }

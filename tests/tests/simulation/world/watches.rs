@@ -1,7 +1,7 @@
 //! What the watches of the cluster say, and when.
 
-use tideline_agent::core::{Event, Served};
-use tideline_common::GroupKind;
+use tideline_agent::core::{Event, Served, SurveyFailure, SurveyId};
+use tideline_common::{GroupKind, Reason};
 
 use super::{Happening, Stream, World};
 use crate::cluster::{Chore, News};
@@ -16,6 +16,28 @@ impl World {
         self.streams += 1;
         self.agent.streams.insert(kind.clone(), Stream { number: self.streams, last: self.now, lost: false });
         self.tell_served(kind);
+    }
+
+    /// A list of metadata, in pages.
+    pub(super) fn survey(&mut self, id: SurveyId, kind: &GroupKind) {
+        let reason = match self.cluster.outage {
+            Some(reason) => Some(reason),
+            None if !self.is_served(kind) => Some(Reason::KindMissing),
+            None => self.random.chance(self.faults.operation).then_some(Reason::Unavailable),
+        };
+        if let Some(reason) = reason {
+            let failure = SurveyFailure { reason, message: "it cannot be listed".to_owned() };
+            return self.agent_steps(Event::Surveyed { survey: id, result: Err(failure) });
+        }
+        let run = self.agent.run;
+        for page in self.cluster.survey(kind).chunks(3) {
+            self.agent_steps(Event::Sighted { survey: id, objects: page.to_vec() });
+            // It may end at any step.
+            if run != self.agent.run {
+                return;
+            }
+        }
+        self.agent_steps(Event::Surveyed { survey: id, result: Ok(()) });
     }
 
     /// What discovery says, and what is there if there is something.
@@ -65,7 +87,8 @@ impl World {
                 News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed)),
                 News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key, uid }),
             };
-            if self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {
+            let deaf = self.random.chance(self.faults.deaf);
+            if !deaf && self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {
                 self.tell(&kind, event);
             }
         }

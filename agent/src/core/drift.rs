@@ -1,0 +1,162 @@
+//! Local changes that are not to be corrected: looked at once, and told of field by field.
+//!
+//! That there is a change follows from metadata. What it is takes a look at the whole object, and one is enough until the
+//! metadata changes again.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
+
+use super::Core;
+use super::effect::{AppliedRecord, Effects, Op};
+use super::event::{Difference, OpResult, Values};
+use super::observe::{Object, Seen};
+use super::plan::{self, Me};
+use super::work::Doing;
+
+/// What was found the last time.
+#[derive(Debug)]
+pub(super) struct Drift {
+    of: Fingerprint,
+    message: String,
+}
+
+/// What a change of ours would change.
+#[derive(Debug, PartialEq, Eq)]
+struct Fingerprint {
+    managed: Option<Digest>,
+    generation: i64,
+    /// Where the kind has no generation: who has taken a field may go on changing it.
+    version: Option<Arc<str>>,
+    labelled: bool,
+    marked: Option<Digest>,
+}
+
+impl From<&Seen> for Fingerprint {
+    fn from(seen: &Seen) -> Self {
+        Self {
+            managed: seen.managed,
+            generation: seen.generation,
+            version: (seen.generation == 0).then(|| Arc::clone(&seen.resource_version)),
+            labelled: seen.labelled,
+            marked: seen.mark.as_ref().map(|mark| Digest::of(mark.encode().as_bytes())),
+        }
+    }
+}
+
+impl Core {
+    /// An object was changed locally, and the policy says to report that and no more.
+    pub(super) fn drifted(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        entry: &Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        seen: &Seen,
+        out: &mut Effects,
+    ) {
+        let key = &entry.key;
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if let Some(drift) = object.drift.as_ref().filter(|drift| drift.of == Fingerprint::from(seen)) {
+            let message = drift.message.clone();
+            object.failures = 0;
+            self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+            return self.enqueue_removals(key);
+        }
+        let Some(record) = &object.record else { return };
+        let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
+        let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
+        self.execute(key, Doing::Compare, op, out);
+    }
+
+    /// The look ended.
+    pub(super) fn compared(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
+        match result {
+            OpResult::Compared { observed, differences, total, at } => {
+                let seen = Seen::from(&*observed);
+                self.see(key, *observed);
+                if self.desired.get(key).is_some() {
+                    self.differs(now, key, &seen, &differences, total, at);
+                }
+            }
+            OpResult::Gone | OpResult::PreconditionFailed => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                    object.doubted = true;
+                }
+            }
+            OpResult::Failed { reason, message, retry_after } => {
+                let message = format!("it was changed locally; what was changed is not known: {message}");
+                self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+                if reason == Reason::BodyMissing {
+                    self.session.distrust();
+                }
+                return self.retry(now, key, retry_after);
+            }
+            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Finalizing | OpResult::Emptiness { .. } => {
+                return self.retry(now, key, None);
+            }
+        }
+        self.reports.dirty(key, now);
+        self.enqueue(key);
+    }
+
+    fn differs(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        seen: &Seen,
+        differences: &[Difference],
+        total: usize,
+        at: Arc<str>,
+    ) {
+        let Some(Object { record: Some(record), .. }) = self.objects.get(key) else { return };
+        if record.uid != seen.uid {
+            return;
+        }
+        if total == 0 {
+            // What others may change, or what is as it was all the same: that is how it is from now on.
+            let record = AppliedRecord {
+                managed: seen.managed,
+                generation: seen.generation,
+                resource_version: Arc::clone(&seen.resource_version),
+                drifted: None,
+                ..record.clone()
+            };
+            return self.set_record(key, record);
+        }
+        let since = record.drifted.clone().unwrap_or(at);
+        let record = AppliedRecord { drifted: Some(Arc::clone(&since)), ..record.clone() };
+        let message = describe(&since, differences, total);
+        self.set_record(key, record);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.drift = Some(Box::new(Drift { of: Fingerprint::from(seen), message: message.clone() }));
+        }
+        self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+    }
+}
+
+fn describe(since: &str, differences: &[Difference], total: usize) -> String {
+    let mut text = format!("changed locally, seen first at {since}");
+    let mut separator = ": ";
+    for Difference { field, values } in differences {
+        let _ = match values {
+            Values::Are { assigned, found } => write!(text, "{separator}{field} is {found}, not {assigned}"),
+            Values::Gone { assigned } => write!(text, "{separator}{field} is gone, not {assigned}"),
+            Values::Redacted => write!(text, "{separator}{field} differs"),
+        };
+        separator = "; ";
+    }
+    match total.saturating_sub(differences.len()) {
+        0 => {}
+        more => {
+            let _ = write!(text, "{separator}and {more} more");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

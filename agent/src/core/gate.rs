@@ -1,0 +1,269 @@
+//! Readiness gates: a wave of a gated Placement's objects is begun once those of its lower waves are ready, or had their
+//! time. Only what is to be written anew waits; what drifted is mended at once.
+//!
+//! ```text
+//!  waves of one Placement:  -40 ready   0 not ready ◀─ the front   20 held   40 held
+//!                                         │ ready, or given up after its deadline
+//!                                         ▼
+//!                                       0 open      20 goes, and is the front      40 held
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tideline_common::health::{Health, is_ready_by_itself};
+use tideline_common::wire::v1::{Progress, TargetCondition, Terminal};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic, ObjectKey, Reason};
+
+use super::Core;
+use super::observe::Object;
+use super::plan;
+
+/// The gates of all Placements that have one.
+#[derive(Debug, Default)]
+pub(super) struct Gates {
+    groups: BTreeMap<String, Group>,
+    /// Placements of which something that waits may go.
+    changed: BTreeSet<String>,
+}
+
+/// The objects of one Placement.
+#[derive(Debug, Default)]
+struct Group {
+    deadline: Duration,
+    waves: BTreeMap<i32, Wave>,
+    held: BTreeSet<(i32, ObjectKey)>,
+}
+
+#[derive(Debug, Default)]
+struct Wave {
+    members: usize,
+    unready: BTreeSet<ObjectKey>,
+    /// Since when something waits for it.
+    since: Option<Monotonic>,
+    /// It had its time.
+    given_up: bool,
+}
+
+/// What an object waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Barrier {
+    pub(super) placement: String,
+    pub(super) wave: i32,
+    /// One of those that are not ready.
+    pub(super) example: ObjectKey,
+}
+
+impl Gates {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Whether anything waits.
+    pub(super) fn hold_any(&self) -> bool {
+        self.groups.values().any(|group| !group.held.is_empty())
+    }
+
+    /// An entry is in the set, and not ready. A wave that gets a new member has its time again.
+    fn join(&mut self, gates: &[Gate], wave: i32, key: &ObjectKey) {
+        for Gate { placement, deadline_seconds } in gates {
+            let group = self.groups.entry(placement.clone()).or_default();
+            group.deadline = Duration::from_secs(u64::from(*deadline_seconds));
+            let wave = group.waves.entry(wave).or_default();
+            wave.members += 1;
+            wave.unready.insert(key.clone());
+            wave.since = None;
+            wave.given_up = false;
+        }
+    }
+
+    /// The entry is not in the set any more, or is another.
+    fn leave(&mut self, gates: &[Gate], wave: i32, key: &ObjectKey) {
+        for Gate { placement, .. } in gates {
+            let Some(group) = self.groups.get_mut(placement) else { continue };
+            group.held.remove(&(wave, key.clone()));
+            if let Some(left) = group.waves.get_mut(&wave) {
+                left.members = left.members.saturating_sub(1);
+                left.unready.remove(key);
+                if left.members == 0 {
+                    group.waves.remove(&wave);
+                }
+            }
+            if group.waves.is_empty() {
+                self.groups.remove(placement);
+            } else {
+                self.changed.insert(placement.clone());
+            }
+        }
+    }
+
+    fn tell(&mut self, gates: &[Gate], wave: i32, key: &ObjectKey, ready: bool) {
+        for Gate { placement, .. } in gates {
+            let Some(wave) = self.groups.get_mut(placement).and_then(|group| group.waves.get_mut(&wave)) else {
+                continue;
+            };
+            if !ready {
+                wave.unready.insert(key.clone());
+            } else if wave.unready.remove(key) && wave.unready.is_empty() {
+                wave.since = None;
+                wave.given_up = false;
+                self.changed.insert(placement.clone());
+            }
+        }
+    }
+
+    /// Whether an object of this wave waits, and for what. It does until [`Gates::take_released`] names it.
+    fn hold(&mut self, now: Monotonic, gates: &[Gate], wave: i32, key: &ObjectKey) -> Option<Barrier> {
+        let mut barrier = None;
+        for Gate { placement, .. } in gates {
+            let Some(group) = self.groups.get_mut(placement) else { continue };
+            let Some((front, blocking)) = group.waves.iter_mut().find(|(_, wave)| wave.blocks()) else { continue };
+            let Some(example) = blocking.unready.first().filter(|_| *front < wave) else { continue };
+            blocking.since.get_or_insert(now);
+            let example = example.clone();
+            let front = *front;
+            group.held.insert((wave, key.clone()));
+            barrier.get_or_insert(Barrier { placement: placement.clone(), wave: front, example });
+        }
+        barrier
+    }
+
+    /// Gives up on waves that had their time.
+    pub(super) fn due(&mut self, now: Monotonic) {
+        for (placement, group) in &mut self.groups {
+            let deadline = group.deadline;
+            for wave in group.waves.values_mut() {
+                if wave.since.is_some_and(|since| since + deadline <= now) {
+                    wave.since = None;
+                    wave.given_up = true;
+                    self.changed.insert(placement.clone());
+                }
+            }
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Monotonic> {
+        let due = |group: &Group| {
+            let deadline = group.deadline;
+            group.waves.values().filter_map(move |wave| Some(wave.since? + deadline)).min()
+        };
+        self.groups.values().filter_map(due).min()
+    }
+
+    /// What waited and has to be looked at again.
+    pub(super) fn take_released(&mut self) -> BTreeSet<ObjectKey> {
+        let mut released = BTreeSet::new();
+        for placement in std::mem::take(&mut self.changed) {
+            let Some(group) = self.groups.get_mut(&placement) else { continue };
+            let front = group.waves.iter().find(|(_, wave)| wave.blocks()).map_or(i32::MAX, |(wave, _)| *wave);
+            while group.held.first().is_some_and(|(wave, _)| *wave <= front) {
+                released.extend(group.held.pop_first().map(|(_, key)| key));
+            }
+            if group.held.is_empty() {
+                group.waves.values_mut().for_each(|wave| wave.since = None);
+            }
+        }
+        released
+    }
+
+    /// Waves that were not waited for any longer, with one of the objects that are not ready.
+    fn given_up(&self) -> impl Iterator<Item = (&str, &Group, i32, &Wave)> {
+        self.groups.iter().flat_map(|(placement, group)| {
+            let given_up = group.waves.iter().filter(|(_, wave)| wave.given_up);
+            given_up.map(move |(number, wave)| (placement.as_str(), group, *number, wave))
+        })
+    }
+}
+
+impl Wave {
+    fn blocks(&self) -> bool {
+        !self.unready.is_empty() && !self.given_up
+    }
+}
+
+impl Core {
+    pub(super) fn join_gates(&mut self, entry: &Entry) {
+        if let Some(policy) = self.policies.get(&entry.policy) {
+            self.gates.join(&policy.gates, entry.wave, &entry.key);
+        }
+    }
+
+    pub(super) fn leave_gates(&mut self, entry: &Entry) {
+        if let Some(policy) = self.policies.get(&entry.policy) {
+            self.gates.leave(&policy.gates, entry.wave, &entry.key);
+        }
+    }
+
+    /// Something about an object changed: perhaps it is ready now, or is not any more.
+    pub(super) fn tell_gates(&mut self, key: &ObjectKey) {
+        if self.gates.is_empty() {
+            return;
+        }
+        let (Some(entry), Some(object)) = (self.desired.get(key), self.objects.get(key)) else { return };
+        let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else { return };
+        self.gates.tell(&policy.gates, entry.wave, key, is_ready(entry, policy, object));
+    }
+
+    /// Whether what is to be written anew waits for an earlier wave; if so, that is said.
+    pub(super) fn waits_for_its_wave(&mut self, now: Monotonic, entry: &Entry) -> bool {
+        let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
+            return false;
+        };
+        let Some(barrier) = self.gates.hold(now, &policy.gates, entry.wave, &entry.key) else { return false };
+        let Barrier { placement, wave, example } = barrier;
+        let why = self.why_unready(&example);
+        let message = format!("wave {wave} of Placement {placement} is not ready: {example}: {why}");
+        self.conclude(now, &entry.key, Progress::Pending, Some(Reason::WaitingForWave), message);
+        true
+    }
+
+    fn why_unready(&self, key: &ObjectKey) -> &str {
+        let Some(object) = self.objects.get(key) else { return "it is not there yet" };
+        match (object.outcome.message.as_str(), object.live.message.as_str()) {
+            (message, _) if !message.is_empty() && object.outcome.progress != Progress::Applied => message,
+            (_, message) if !message.is_empty() => message,
+            (_, _) => "it is not ready yet",
+        }
+    }
+
+    /// Placements whose waves went though an earlier one was not ready.
+    pub(super) fn gate_conditions(&self) -> impl Iterator<Item = TargetCondition> {
+        self.gates.given_up().map(|(placement, group, number, wave)| {
+            let example = wave.unready.first();
+            let example = example.map(|key| format!(": {key}: {}", self.why_unready(key))).unwrap_or_default();
+            TargetCondition {
+                reason: Reason::WaitingForWave,
+                count: wave.unready.len() as u64,
+                message: format!(
+                    "wave {number} of Placement {placement} was not ready within {} s, and the next one went{example}",
+                    group.deadline.as_secs()
+                ),
+            }
+        })
+    }
+}
+
+/// Whether an entry was carried out and its object does well. What is assigned and not to be applied holds nobody up.
+fn is_ready(entry: &Entry, policy: &ApplyPolicy, object: &Object) -> bool {
+    match entry.state {
+        EntryState::Hold(_) | EntryState::Withheld(_) => return true,
+        EntryState::Apply => {}
+    }
+    if object.outcome.progress != Progress::Applied {
+        return false;
+    }
+    let terminal = object.terminal.as_ref().filter(|(source, _)| *source == entry.source.uid).map(|(_, fact)| *fact);
+    let current = object.record.as_ref().is_some_and(|record| match policy.mode {
+        ApplyMode::CreateOnly => record.source == entry.source.uid,
+        ApplyMode::Continuous => plan::is_as_recorded(entry, record),
+    });
+    match (&object.seen, terminal) {
+        (Some(_), _) => current && (object.live.health == Health::Ready || !is_ready_by_itself(&entry.key.kind)),
+        // Done once, and gone by now: a Job that was cleaned up.
+        (None, Some(Terminal::Finished | Terminal::CreatedOnce)) => true,
+        (None, Some(Terminal::Unknown) | None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use std::time::Duration;
+
+use expect_test::expect;
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyPolicy, Gate, Monotonic, ObjectKey, Reason};
+
+use super::super::tests::key;
+use super::super::tests::world::World;
+use super::{Barrier, Gates};
+
+const DEADLINE: u32 = 600;
+
+fn gates(placements: &[&str]) -> Vec<Gate> {
+    let gate = |placement: &&str| Gate { placement: (*placement).to_owned(), deadline_seconds: DEADLINE };
+    placements.iter().map(gate).collect()
+}
+
+fn object(name: &str) -> ObjectKey {
+    key("", "ConfigMap", name)
+}
+
+fn names(keys: impl IntoIterator<Item = ObjectKey>) -> Vec<String> {
+    keys.into_iter().map(|key| key.name.to_string()).collect()
+}
+
+#[test]
+fn a_wave_waits_for_the_one_before_it_and_for_that_alone() {
+    let shop = gates(&["retail/shop"]);
+    let mut all = Gates::default();
+    for (name, wave) in [("a", 0), ("b", 10), ("c", 20)] {
+        all.join(&shop, wave, &object(name));
+    }
+    let now = Monotonic::START;
+    assert_eq!(all.hold(now, &shop, 0, &object("a")), None);
+    let barrier = Barrier { placement: "retail/shop".into(), wave: 0, example: object("a") };
+    assert_eq!(all.hold(now, &shop, 20, &object("c")), Some(barrier.clone()));
+    assert_eq!(all.hold(now, &shop, 10, &object("b")), Some(barrier));
+    all.tell(&shop, 0, &object("a"), true);
+    assert_eq!(names(all.take_released()), ["b"]);
+    assert_eq!(all.hold(now, &shop, 10, &object("b")), None);
+    all.tell(&shop, 10, &object("b"), true);
+    assert_eq!(names(all.take_released()), ["c"]);
+    assert!(!all.hold_any());
+}
+
+#[test]
+fn placements_do_not_wait_for_each_other() {
+    let (shop, bank) = (gates(&["retail/shop"]), gates(&["retail/bank"]));
+    let mut all = Gates::default();
+    all.join(&shop, 0, &object("a"));
+    all.join(&bank, 10, &object("b"));
+    assert_eq!(all.hold(Monotonic::START, &bank, 10, &object("b")), None);
+}
+
+#[test]
+fn each_wave_has_its_time_and_then_the_next_goes() {
+    let shop = gates(&["retail/shop"]);
+    let mut all = Gates::default();
+    for (name, wave) in [("a", 0), ("b", 10), ("c", 20)] {
+        all.join(&shop, wave, &object(name));
+    }
+    let at = |seconds| Monotonic::START + Duration::from_secs(seconds);
+    for (name, wave) in [("b", 10), ("c", 20)] {
+        all.hold(at(5), &shop, wave, &object(name));
+    }
+    assert_eq!(all.next_due(), Some(at(605)));
+    all.due(at(604));
+    assert!(all.take_released().is_empty());
+    all.due(at(605));
+    assert_eq!(names(all.take_released()), ["b"], "and not the one after that");
+    assert_eq!(all.hold(at(605), &shop, 10, &object("b")), None);
+    assert!(all.hold_any());
+    // The last one waits for the second from when it is looked at again.
+    assert!(all.hold(at(700), &shop, 20, &object("c")).is_some());
+    all.due(at(1300));
+    assert_eq!(names(all.take_released()), ["c"]);
+}
+
+#[test]
+fn what_leaves_the_set_holds_nobody_up() {
+    let shop = gates(&["retail/shop"]);
+    let mut all = Gates::default();
+    all.join(&shop, 0, &object("a"));
+    all.join(&shop, 10, &object("b"));
+    all.hold(Monotonic::START, &shop, 10, &object("b"));
+    all.leave(&shop, 0, &object("a"));
+    assert_eq!(names(all.take_released()), ["b"]);
+    all.leave(&shop, 10, &object("b"));
+    assert!(all.is_empty());
+}
+
+/// A Deployment, a ConfigMap that waits for it, and a ConfigMap of a Placement without a gate.
+fn gated() -> (World, [ObjectKey; 3]) {
+    let mut world = World::new(11);
+    let keys = [key("apps", "Deployment", "d"), object("after"), object("other")];
+    world.hub.waves.insert(keys[1].clone(), 10);
+    world.hub.waves.insert(keys[2].clone(), 20);
+    world.cluster.slow = true;
+    world.hub.put(&keys[2], 1, 1);
+    world.hub.policy = ApplyPolicy { gates: gates(&["retail/shop"]), ..ApplyPolicy::default() };
+    world.hub.put(&keys[0], 1, 1);
+    world.hub.put(&keys[1], 1, 1);
+    world.heal();
+    (world, keys)
+}
+
+#[test]
+fn the_next_wave_goes_when_the_one_before_it_is_ready() {
+    let (mut world, [first, after, other]) = gated();
+    world.run_for(Duration::from_mins(5));
+    assert!(world.cluster.objects.contains_key(&first));
+    assert!(!world.cluster.objects.contains_key(&after), "it does not wait");
+    assert!(world.cluster.objects.contains_key(&other), "what has no gate waits");
+    let (_, _, report) = &world.hub.reports[&after];
+    assert_eq!((report.progress, report.reason), (Progress::Pending, Some(Reason::WaitingForWave)));
+    expect!["wave 0 of Placement retail/shop is not ready: Deployment.apps shop/d: it starts"]
+        .assert_eq(&report.message);
+    world.cluster.become_ready(&first);
+    world.run_for(Duration::from_secs(30));
+    assert!(world.cluster.objects.contains_key(&after));
+    world.check_converged();
+    assert!(world.hub.conditions().is_empty());
+}
+
+#[test]
+fn after_the_deadline_the_next_wave_goes_anyway_and_that_is_said() {
+    let (mut world, [first, after, _]) = gated();
+    world.run_for(Duration::from_mins(11));
+    assert!(world.cluster.objects.contains_key(&after));
+    expect![["WaitingForWave 1: wave 0 of Placement retail/shop was not ready within 600 s, and the next one went: \
+         Deployment.apps shop/d: it starts"]]
+    .assert_eq(&world.hub.conditions().join("\n"));
+    world.cluster.become_ready(&first);
+    world.run_for(Duration::from_mins(1));
+    assert!(world.hub.conditions().is_empty());
+    world.check_reported();
+}
+
+#[test]
+fn what_drifts_is_mended_though_its_wave_would_wait() {
+    let (mut world, [first, after, _]) = gated();
+    world.run_for(Duration::from_mins(5));
+    world.cluster.become_ready(&first);
+    world.run_for(Duration::from_mins(1));
+    world.cluster.delete(&first);
+    world.run_for(Duration::from_secs(5));
+    world.cluster.delete(&after);
+    world.run_for(Duration::from_secs(5));
+    assert!(world.cluster.objects.contains_key(&after), "the one before it is not ready, and that is no matter");
+}
