@@ -31,6 +31,7 @@ const PURE: &[&str] = &[
     "agent/src/core",
     "agent/src/plan",
     "agent/src/session",
+    "hub/src/approvals",
     "hub/src/clean",
     "hub/src/index",
     "hub/src/placement",
