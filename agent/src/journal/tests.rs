@@ -74,6 +74,8 @@ fn applied(n: u32) -> Write {
         origin: Origin::Created,
         posted: true,
         implied: false,
+        wave: Some(-10),
+        drifted: None,
     };
     Write::Applied { key: entry(n).key.clone(), record }
 }
