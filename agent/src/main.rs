@@ -1,13 +1,17 @@
 //! The binary: arguments, logs, signals, exit code.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use tideline_agent::Options;
-use tideline_runtime::{Shutdown, exit, telemetry};
+use tideline_runtime::{Shutdown, exit, memory, telemetry};
 
 /// Threads that run tasks. The work waits for the network and the disk; each further thread costs memory.
 const WORKERS: usize = 2;
+
+/// Longest wait for threads once everything has ended. One may hang in a disk, and must not keep the process.
+const END_MAX: Duration = Duration::from_secs(5);
 
 /// Libraries log every failed try as an error; the agent says itself what is wrong, once.
 const LOG: &str = "info,kube_client=off,kube_runtime=off,sled=warn";
@@ -65,6 +69,7 @@ impl From<LogFormat> for telemetry::Format {
 }
 
 fn main() -> ExitCode {
+    memory::share_heap();
     exit::on_panic();
     let Cli { command } = Cli::parse();
     let outcome = match command {
@@ -79,10 +84,13 @@ fn main() -> ExitCode {
 fn run(options: Options, log: &str, format: telemetry::Format) -> anyhow::Result<()> {
     telemetry::init(log, format)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let shutdown = Shutdown::new();
         shutdown.on_signals()?;
+        tokio::spawn(memory::give_back(shutdown.token().clone()));
         tideline_agent::run(options, shutdown.token().clone()).await?;
         Ok(())
-    })
+    });
+    runtime.shutdown_timeout(END_MAX);
+    outcome
 }
