@@ -1,0 +1,166 @@
+//! Disks that are full or read-only: the agent says so, changes nothing it cannot remember, and goes on by itself.
+//!
+//! They are real: a file system of some megabytes takes the place of the agent's data directory, which needs root.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tideline_tests::{EmbeddedCluster, Scratch, met_or_skipped, require_binaries, test_name};
+use tokio::time::sleep;
+
+use crate::harness::{Agent, Hub, SOON, get};
+
+const MISSING: &str = "a file system of its own cannot be mounted; run as root";
+
+/// A file system in the place of a data directory.
+struct Disk {
+    directory: PathBuf,
+}
+
+impl Disk {
+    /// Mounts one over `directory`, with what is in it; `None` where it may not.
+    fn over(directory: &Path) -> Result<Option<Self>> {
+        let kept = Scratch::new("kept")?;
+        run("cp", &["-a".as_ref(), directory.join(".").as_ref(), kept.path().as_ref()])?;
+        let options = ["-t", "tmpfs", "-o", "size=48m,mode=700", "tmpfs"].map(AsRef::as_ref);
+        if run("mount", &[&options[..], &[directory.as_ref()]].concat()).is_err() {
+            return Ok(None);
+        }
+        let disk = Self { directory: directory.to_owned() };
+        run("cp", &["-a".as_ref(), kept.join(".").as_ref(), directory.as_ref()])?;
+        Ok(Some(disk))
+    }
+
+    /// Takes all room, but `left` bytes.
+    fn fill(&self, left: u64) -> Result<()> {
+        let mut file = File::create(self.directory.join("taken"))?;
+        let bytes = [1; 4096];
+        loop {
+            match file.write_all(&bytes) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let length = file.metadata()?.len();
+        file.set_len(length.saturating_sub(left))?;
+        Ok(())
+    }
+
+    fn empty(&self) -> Result<()> {
+        Ok(fs::remove_file(self.directory.join("taken"))?)
+    }
+
+    async fn remount(&self, how: &str) -> Result<()> {
+        let until = Instant::now() + SOON;
+        let options = format!("remount,{how}");
+        while let Err(error) = run("mount", &["-o".as_ref(), options.as_ref(), self.directory.as_ref()]) {
+            ensure!(Instant::now() < until, error);
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // A destructor cannot report; what uses it still lets go of it when it ends.
+        let _ = run("umount", &["-l".as_ref(), self.directory.as_ref()]);
+    }
+}
+
+fn run(command: &str, arguments: &[&std::ffi::OsStr]) -> Result<()> {
+    let status = Command::new(command).args(arguments).stderr(Stdio::null()).status().context(command.to_owned())?;
+    ensure!(status.success(), "{command} ended with {status}");
+    Ok(())
+}
+
+/// A hub, a cluster and an agent that kept it, stopped, with its data directory on a disk of its own.
+struct Stopped {
+    hub: Hub,
+    cluster: EmbeddedCluster,
+    agent: Agent,
+    /// Before the directory that it is mounted in.
+    disk: Disk,
+    _scratch: Scratch,
+}
+
+async fn stopped(test: &str, binaries: &tideline_tests::Binaries) -> Result<Option<Stopped>> {
+    let scratch = Scratch::new("cluster")?;
+    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
+    let hub = Hub::start(binaries).await?;
+    let mut agent = hub.agent("store", &cluster).await?;
+    hub.place_config_maps().await?;
+    hub.delivers("before", &cluster).await?;
+    agent.process.terminate()?;
+    agent.process.wait(SOON).await?;
+    let disk = met_or_skipped(test, Disk::over(&agent.data_dir()), MISSING)?;
+    Ok(disk.map(|disk| Stopped { hub, cluster, agent, disk, _scratch: scratch }))
+}
+
+/// It lives, it says what it waits for, and counts it.
+async fn waits_for_its_journal(agent: &mut Agent) -> Result<()> {
+    ensure!(agent.process.exit_status()?.is_none(), "the agent ended");
+    ensure!(get(agent.health, "/livez").await?.0 == 200, "it lives");
+    let (code, body) = get(agent.health, "/readyz").await?;
+    ensure!(code == 503 && body.contains("journal"), "/readyz says {code}: {body}");
+    let (_, metrics) = get(agent.health, "/metrics").await?;
+    ensure!(metrics.contains("tideline_agent_journal_writable 0"), "{metrics}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_whose_disk_is_full_at_its_start_observes_and_goes_on_when_there_is_room() -> Result<()> {
+    let binaries = require_binaries!();
+    let Some(Stopped { hub, cluster, mut agent, disk, _scratch }) = stopped(&test_name!(), &binaries).await? else {
+        return Ok(());
+    };
+    let _none = fs::remove_file(agent.data_dir().join("journal.reserve"));
+    disk.fill(0)?;
+    agent.resume()?;
+    agent.says("only observes").await?;
+    waits_for_its_journal(&mut agent).await?;
+    disk.empty()?;
+    agent.says("the journal can be opened now").await?;
+    agent.is_ready().await?;
+    hub.delivers("after", &cluster).await
+}
+
+#[tokio::test]
+async fn an_agent_whose_disk_fills_up_says_so_and_goes_on_when_there_is_room() -> Result<()> {
+    let binaries = require_binaries!();
+    let Some(Stopped { hub, cluster, mut agent, disk, _scratch }) = stopped(&test_name!(), &binaries).await? else {
+        return Ok(());
+    };
+    agent.resume()?;
+    agent.is_ready().await?;
+    disk.fill(1 << 20)?;
+    let mended = async {
+        agent.says("kB left").await?;
+        waits_for_its_journal(&mut agent).await?;
+        disk.empty()?;
+        agent.says("the journal takes writes again").await
+    };
+    tokio::try_join!(hub.delivers("later", &cluster), mended)?;
+    agent.is_ready().await
+}
+
+#[tokio::test]
+async fn an_agent_whose_disk_is_read_only_observes_until_it_is_not() -> Result<()> {
+    let binaries = require_binaries!();
+    let Some(Stopped { hub, cluster, mut agent, disk, _scratch }) = stopped(&test_name!(), &binaries).await? else {
+        return Ok(());
+    };
+    disk.remount("ro").await?;
+    agent.resume()?;
+    agent.says("only observes").await?;
+    waits_for_its_journal(&mut agent).await?;
+    disk.remount("rw").await?;
+    agent.says("the journal can be opened now").await?;
+    agent.is_ready().await?;
+    hub.delivers("after", &cluster).await
+}
