@@ -16,9 +16,10 @@ fn size(path: &Path) -> std::io::Result<u64> {
     Ok(size)
 }
 
-/// The bound that `slot.rs` states: three times of what the log took when it was written anew, and 16 MB.
+/// Within the bound of `slot.rs`, with a log that takes four times of what it holds when it was written anew, and one
+/// batch. Whether sled's own collection or the rebuild keeps it there is not told apart here.
 #[tokio::test]
-async fn the_log_is_written_anew_before_it_outgrows_its_bound() -> Result<(), anyhow::Error> {
+async fn the_journal_stays_bounded_under_churn() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let entries = filled(&path, 300).await?;
@@ -44,7 +45,7 @@ async fn the_log_is_written_anew_before_it_outgrows_its_bound() -> Result<(), an
 }
 
 #[tokio::test]
-async fn what_is_written_anew_holds_the_same_and_takes_less() -> Result<(), anyhow::Error> {
+async fn what_is_written_anew_holds_the_same() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let entries = filled(&path, 2_000).await?;
@@ -95,7 +96,7 @@ async fn a_crash_while_it_is_written_anew_loses_nothing() -> Result<(), anyhow::
 }
 
 #[tokio::test]
-async fn opening_what_did_not_change_leaves_the_log_as_it_is() -> Result<(), anyhow::Error> {
+async fn opening_what_did_not_change_lets_nothing_grow() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     filled(&path, 500).await?;
