@@ -124,7 +124,7 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
     let used: BTreeSet<_> = requests.values().filter(|it| !it.resource.is_empty()).map(|it| it.verb.clone()).collect();
     let roles = api_cluster(&local, "rbac.authorization.k8s.io/v1", "ClusterRole");
     let role = roles.get(ACCOUNT).await?;
-    let granted = role.data["rules"].as_array().into_iter().flatten().flat_map(|rule| rule["verbs"].as_array());
+    let granted = role.data["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
     let granted: BTreeSet<_> = granted.flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     assert_eq!(used, granted, "used on the left, granted on the right");
     Ok(())
