@@ -144,6 +144,9 @@ pub struct AppliedRecord {
     /// It is there only because something in it is: it is never deleted, whether or not its mark can still be read.
     #[serde(default)]
     pub implied: bool,
+    /// It is being let go of, or is so already: it is never deleted. Its mark said so, and that may be gone by now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub letting_go: bool,
     /// The wave it was applied in, by which it is removed when its entry is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<i32>,

@@ -213,7 +213,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         let known = record.source == entry.source.uid && record.implied == entry.implied;
         return if !known {
             Decision::Record { uid: seen.uid.clone(), origin: record.origin }
-        } else if record.policy == entry.policy {
+        } else if record.policy == entry.policy && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
         } else {
             Decision::Note
@@ -262,6 +262,7 @@ pub(super) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
         && record.policy == entry.policy
         && record.source == entry.source.uid
         && record.source_generation == entry.generation
+        && !record.letting_go
 }
 
 /// What the journal shall know after a write, or of what was found to be right.
@@ -279,6 +280,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         origin,
         posted,
         implied: entry.implied,
+        letting_go: false,
         wave: Some(entry.wave),
         drifted: None,
     }

@@ -183,9 +183,9 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
         policy.map(|policy| policy.prune_adopted).into_iter().chain(mark.map(|mark| mark.prune_adopted)).min();
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
-    let implied = record.is_some_and(|record| record.implied);
+    let spared = record.is_some_and(|record| record.implied || record.letting_go);
     let delete =
-        !implied && prune == Some(Prune::Delete) && (!adopted || prune_adopted == Some(PruneAdopted::AsCreated));
+        !spared && prune == Some(Prune::Delete) && (!adopted || prune_adopted == Some(PruneAdopted::AsCreated));
     let key = key.clone();
     if !delete {
         return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });

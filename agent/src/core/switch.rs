@@ -209,6 +209,9 @@ impl Core {
         if let Some(object) = self.objects.get_mut(key) {
             object.unrecorded = object.unrecorded.saturating_sub(1);
             self.reports.dirty(key, now);
+            if object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
+                self.enqueue_removals(key);
+            }
         }
     }
 

@@ -408,7 +408,7 @@ impl Core {
             (Decision::Note, ..) => {
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 if let Some(record) = record {
-                    self.set_record(key, AppliedRecord { policy: entry.policy, ..record });
+                    self.set_record(key, AppliedRecord { policy: entry.policy, letting_go: false, ..record });
                 }
                 self.settled(now, key);
             }
@@ -548,6 +548,7 @@ impl Core {
         let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         match self.fused(now, tombstone, verdict) {
+            Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
                 self.begun(tombstone);
                 self.execute(key, doing, authorised.op(version), out);
@@ -567,6 +568,18 @@ impl Core {
                 self.retry_removal(now, tombstone, None);
             }
         }
+    }
+
+    /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
+    /// from an object whose mark was stripped by others, and which is deleted.
+    fn lets_go(&mut self, key: &ObjectKey) -> bool {
+        let Some(object) = self.objects.get(key) else { return true };
+        let Some(record) = object.record.clone() else { return true };
+        if !record.letting_go {
+            self.set_record(key, AppliedRecord { letting_go: true, ..record });
+            return false;
+        }
+        object.unrecorded == 0
     }
 
     fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {

@@ -74,6 +74,7 @@ fn applied(n: u32) -> Write {
         origin: Origin::Created,
         posted: true,
         implied: false,
+        letting_go: false,
         wave: Some(-10),
         drifted: None,
     };

@@ -207,6 +207,10 @@ fn the_least_destructive_policy_decides() {
         &[
             ("the policy says orphan", |case| case.policy.as_mut().unwrap().prune = Prune::Orphan),
             ("the mark says orphan", |case| case.mark().prune = Prune::Orphan),
+            ("it is being let go of, its mark is gone", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen = None;
+            }),
             ("nothing says anything", |case| {
                 case.policy = None;
                 case.seen().mark = None;
@@ -222,6 +226,7 @@ fn the_least_destructive_policy_decides() {
         &expect![[r"
             the policy says orphan                         Orphan u1
             the mark says orphan                           Orphan u1
+            it is being let go of, its mark is gone        Orphan u1
             nothing says anything                          Orphan u1
             adopted                                        Orphan u1
             adopted by the journal                         Orphan u1
