@@ -410,6 +410,14 @@ impl Core {
         if entry.state != EntryState::Apply {
             return Matter::Withheld;
         }
+        // It waits for what stands there to be gone, and the watch may have missed just that.
+        let awaited = object.seen.as_ref().filter(|_| object.outcome.reason == Some(Reason::Finalizing));
+        if let Some(leaving) = awaited
+            && object.flight.is_none()
+            && sighting.is_none_or(|sighting| sighting.uid != leaving.uid)
+        {
+            return Matter::Suspect(Finding::Unseen);
+        }
         let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
         match object.outcome.progress {
             Progress::Applied => {}

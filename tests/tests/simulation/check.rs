@@ -54,7 +54,10 @@ impl World {
         match reason {
             Reason::Conflict => self.cluster.ownership(key) == Some(Ownership::Foreign),
             Reason::Copy => self.cluster.ownership(key) == Some(Ownership::Copy),
-            Reason::Unmanaged => there.is_some_and(|local| local.owner.is_none()),
+            // With the journal lost and the mark stripped, nothing says any more that it is ours.
+            Reason::Unmanaged => {
+                there.is_some_and(|local| local.owner.is_none() || (self.lost_journal && local.mark.is_none()))
+            }
             Reason::KindMissing => {
                 matches!(self.cluster.served(&key.kind), tideline_agent::core::Served::No)
             }
