@@ -6,11 +6,9 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use tideline_tests::{EmbeddedCluster, Scratch, met_or_skipped, require_binaries, test_name};
-use tokio::time::sleep;
+use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok, met_or_skipped, require_binaries, test_name};
 
 use crate::harness::{Agent, Hub, SOON, get};
 
@@ -56,13 +54,11 @@ impl Disk {
     }
 
     async fn remount(&self, how: &str) -> Result<()> {
-        let until = Instant::now() + SOON;
         let options = format!("remount,{how}");
-        while let Err(error) = run("mount", &["-o".as_ref(), options.as_ref(), self.directory.as_ref()]) {
-            ensure!(Instant::now() < until, error);
-            sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        eventually_ok(SOON, "the file system to be mounted anew", async || {
+            run("mount", &["-o".as_ref(), options.as_ref(), self.directory.as_ref()])
+        })
+        .await
     }
 }
 

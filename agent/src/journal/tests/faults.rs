@@ -213,7 +213,7 @@ async fn an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again() ->
     let changes =
         (0..200).map(|n| record::put(super::super::engine::Table::Bodies, n.to_string().into_bytes(), &noise(n)));
     let groups: Vec<_> = changes.map(|change| vec![change]).collect();
-    let (done, outcome) = std::sync::mpsc::channel();
+    let (done, outcome) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn({
         let engine = Arc::clone(&engine);
         move || done.send(engine.commit(&groups))
