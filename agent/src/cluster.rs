@@ -24,6 +24,7 @@ mod fields;
 mod fold;
 mod inspect;
 mod observe;
+mod pages;
 mod render;
 mod request;
 mod survey;

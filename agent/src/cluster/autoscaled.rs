@@ -8,13 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
 use serde::Deserialize;
 use tideline_common::{GroupKind, ObjectKey};
 
 use super::failure::{Failure, Refused};
-use super::inspect::form_escaped;
+use super::pages::Page;
 use super::request::{Call, Want, call};
 
 /// Autoscalers on one page: 8 KiB each, they are a quarter of what is read of an answer.
@@ -35,12 +34,6 @@ struct Namespace {
     begun: AtomicU64,
     /// The number and outcome of the last look.
     last: tokio::sync::Mutex<(u64, Workloads)>,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    metadata: ListMeta,
-    items: Vec<Autoscaler>,
 }
 
 #[derive(Deserialize)]
@@ -103,24 +96,23 @@ impl Namespace {
 
 /// In the oldest version, which every API server serves and which says all that is asked here.
 async fn list(client: &Client, namespace: &str) -> Result<BTreeSet<(GroupKind, String)>, Failure> {
-    let path = format!("/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers?limit={PAGE}");
+    let first = format!("/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers?limit={PAGE}");
     let mut workloads = BTreeSet::new();
-    let mut uri = path.clone();
-    loop {
-        let page: Page = match call(client, Call::get(uri, Want::Whole)).await {
+    let mut next = Some(first.clone());
+    while let Some(uri) = next {
+        let page: Page<Autoscaler> = match call(client, Call::get(uri, Want::Whole)).await {
             Ok(page) => page,
             Err(Refused::Status { code: 403 | 404, .. }) => return Ok(workloads),
             Err(refused) => return Err(refused.failure()),
         };
-        for Autoscaler { spec: Spec { scale_target_ref: Reference { api_version, kind, name } } } in page.items {
+        let (autoscalers, following) = page.turn(&first);
+        for Autoscaler { spec: Spec { scale_target_ref: Reference { api_version, kind, name } } } in autoscalers {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             workloads.insert((GroupKind::new(group, kind), name));
         }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => uri = format!("{path}&continue=") + &form_escaped(&token).collect::<String>(),
-            None => return Ok(workloads),
-        }
+        next = following;
     }
+    Ok(workloads)
 }
 
 #[cfg(test)]

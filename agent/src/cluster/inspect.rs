@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::discovery::{Discovery, Scope as KindScope, verbs};
-use serde::Deserialize;
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
 use super::discovery::Resource;
 use super::failure::{Failure, Refused};
 use super::fold::{key_of, mark_of};
+use super::pages::{Item, Page};
 use super::request::{Call, Want, call};
 
 /// Objects on one page.
@@ -77,18 +77,6 @@ pub(super) async fn definition(
     Ok(census.finish())
 }
 
-#[derive(Deserialize)]
-struct Page {
-    metadata: ListMeta,
-    /// Null where there are none, for some kinds.
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ObjectMeta,
-}
-
 /// Whose objects were seen. An object without a mark is its owners': the Pods of our Deployment are not foreign.
 struct Census<'a> {
     scope: &'a Scope,
@@ -104,15 +92,10 @@ impl<'a> Census<'a> {
     }
 
     async fn list(&mut self, client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<(), Failure> {
-        let path = resource.collection(namespace);
-        let mut next: Option<String> = None;
-        loop {
-            let mut uri = format!("{path}?limit={PAGE}");
-            if let Some(token) = &next {
-                uri.push_str("&continue=");
-                uri.extend(form_escaped(token));
-            }
-            let page: Page = match call(client, Call::get(uri, Want::MetadataList)).await {
+        let first = format!("{}?limit={PAGE}", resource.collection(namespace));
+        let mut next = Some(first.clone());
+        while let Some(uri) = next {
+            let page: Page<Item> = match call(client, Call::get(uri, Want::MetadataList)).await {
                 Ok(page) => page,
                 // Not served any more: then nothing of it is there. Some kinds can be listed by name only.
                 Err(refused) if refused.is_kind_missing() => return Ok(()),
@@ -125,17 +108,16 @@ impl<'a> Census<'a> {
                     });
                 }
             };
-            for item in page.items.unwrap_or_default() {
+            let (items, following) = page.turn(&first);
+            for item in items {
                 self.count(resource, item.metadata);
             }
             if self.ours.len() + self.owned.len() > OBJECTS_MAX {
                 return Err(Failure::new(Reason::NotEmpty, format!("it holds more than {OBJECTS_MAX} objects")));
             }
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(());
-            }
+            next = following;
         }
+        Ok(())
     }
 
     fn count(&mut self, resource: &Resource, metadata: ObjectMeta) {
@@ -206,13 +188,6 @@ fn belongs_to_the_namespace(key: &ObjectKey) -> bool {
         || kind.is("discovery.k8s.io", "EndpointSlice")
         || kind.is("coordination.k8s.io", "Lease")
         || &*kind.group == "metrics.k8s.io"
-}
-
-/// A continue token is base64url; escaped all the same, because nothing says that it must be.
-pub(super) fn form_escaped(text: &str) -> impl Iterator<Item = String> {
-    text.bytes().map(|b| {
-        if b.is_ascii_alphanumeric() || b"-._~".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }
-    })
 }
 
 /// Shared by the executor.

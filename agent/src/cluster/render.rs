@@ -15,8 +15,8 @@ pub(super) enum Error {
     Other { found: String, expected: String },
 }
 
-/// Reads a body and puts on it what its policy adds, and the mark. A body that is not of the entry's very object is refused: what is written where is
-/// for the entry alone to say.
+/// Reads a body and puts on it what its policy adds, and the mark. A body that is not of the entry's very object is
+/// refused: what is written where is for the entry alone to say.
 pub(super) fn render(text: &str, entry: &Entry, additions: &Additions, mark: &Mark) -> Result<Value, Error> {
     let mut object: Value = serde_json::from_str(text).map_err(|error| Error::Decode(error.to_string()))?;
     check_identity(&object, entry)?;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::Client;
-use serde::Deserialize;
 use tideline_common::GroupKind;
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -13,6 +11,7 @@ use super::Scope;
 use super::discovery::{Kinds, Unresolved};
 use super::failure::Failure;
 use super::fold::sight;
+use super::pages::{Item, Page, form_escaped};
 use super::request::{Call, Want, call};
 use crate::core::{Event, SurveyFailure, SurveyId};
 
@@ -28,18 +27,6 @@ pub struct Survey {
     pub scope: Scope,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    metadata: ListMeta,
-    /// Null where there are none, for some kinds.
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ObjectMeta,
-}
-
 impl Survey {
     /// Tells every page, and the end.
     pub async fn run(self, client: &Client, kinds: &Kinds, events: &mpsc::Sender<Event>) {
@@ -52,37 +39,23 @@ impl Survey {
         let _ = events.send(Event::Surveyed { survey: self.id, result }).await;
     }
 
-    /// A consistent list: the continue token pins the revision of its first page. Where the API server has forgotten that
-    /// revision meanwhile, the list as a whole has failed.
+    /// A consistent list. Where the API server has forgotten its revision meanwhile, the list as a whole has failed.
     async fn list(&self, client: &Client, kinds: &Kinds, events: &mpsc::Sender<Event>) -> Result<(), Failure> {
         let resource = kinds.resolve(&self.kind, &self.version).await.map_err(Unresolved::into_failure)?;
-        let selector: String = form_escaped(&self.scope.selector());
+        let selector = form_escaped(&self.scope.selector());
         let first = format!("{}?labelSelector={selector}&limit={PAGE}", resource.collection(None));
-        let mut next: Option<String> = None;
-        loop {
-            let uri = match &next {
-                Some(token) => format!("{first}&continue={}", form_escaped(token)),
-                None => first.clone(),
-            };
-            let page: Page =
+        let mut next = Some(first.clone());
+        while let Some(uri) = next {
+            let page: Page<Item> =
                 call(client, Call::get(uri, Want::MetadataList)).await.map_err(|refused| refused.failure())?;
-            let items = page.items.unwrap_or_default();
+            let (items, following) = page.turn(&first);
             let objects: Vec<_> =
                 items.into_iter().filter_map(|item| sight(&self.scope, &resource, &item.metadata)).collect();
             if !objects.is_empty() && events.send(Event::Sighted { survey: self.id, objects }).await.is_err() {
                 return Err(Failure::unavailable("the agent stops"));
             }
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(());
-            }
+            next = following;
         }
+        Ok(())
     }
-}
-
-fn form_escaped(text: &str) -> String {
-    let escaped = |b: u8| {
-        if b.is_ascii_alphanumeric() || b"-._~".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }
-    };
-    text.bytes().map(escaped).collect()
 }
