@@ -100,10 +100,7 @@ pub fn is_ready_by_itself(kind: &GroupKind) -> bool {
 
 /// Cuts `text` to at most `bytes`, between characters.
 pub fn truncate(text: &mut String, bytes: usize) {
-    if text.len() > bytes {
-        let end = (0..=bytes).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(bytes));
 }
 
 #[cfg(test)]

@@ -428,7 +428,7 @@ impl Engine {
             if rest.len() > room && !answer.bodies.is_empty() {
                 break;
             }
-            let end = (0..=rest.len().min(room)).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(0);
+            let end = rest.floor_char_boundary(room);
             room -= end;
             answer.bodies.push(Body {
                 input: body.input,

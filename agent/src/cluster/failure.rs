@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use kube::core::Status;
+use tideline_common::health::truncate;
 use tideline_common::limits::MESSAGE_BYTES_MAX;
 use tideline_common::{Reason, Recreate};
 
@@ -20,9 +21,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
         let mut message: String = message.into();
-        if message.len() > MESSAGE_BYTES_MAX {
-            message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
-        }
+        truncate(&mut message, MESSAGE_BYTES_MAX);
         Self { reason, message, retry_after: None }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tideline_common::health::Health;
+use tideline_common::health::{Health, truncate};
 use tideline_common::limits::{MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX};
 use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition};
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombstone, Version};
@@ -422,9 +422,6 @@ struct Page {
 
 /// Cuts a message where it becomes too long.
 fn bounded(mut message: String) -> String {
-    if message.len() > MESSAGE_BYTES_MAX {
-        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
-        message.truncate(end);
-    }
+    truncate(&mut message, MESSAGE_BYTES_MAX);
     message
 }
