@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use tideline_agent::Options;
 use tideline_runtime::{Shutdown, exit, memory, telemetry};
 
@@ -45,27 +45,9 @@ enum Command {
         #[arg(long, env = "TIDELINE_LOG", value_name = "FILTER", default_value = LOG)]
         log: String,
         /// How logs are written, to standard error
-        #[arg(long, env = "TIDELINE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Auto)]
-        log_format: LogFormat,
+        #[arg(long, env = "TIDELINE_LOG_FORMAT", value_enum, default_value_t)]
+        log_format: telemetry::Format,
     },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    /// Text on a terminal, JSON otherwise
-    Auto,
-    Text,
-    Json,
-}
-
-impl From<LogFormat> for telemetry::Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Auto => Self::Auto,
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -73,7 +55,7 @@ fn main() -> ExitCode {
     exit::on_panic();
     let Cli { command } = Cli::parse();
     let outcome = match command {
-        Command::Run { options, log, log_format } => run(options, &log, log_format.into()),
+        Command::Run { options, log, log_format } => run(options, &log, log_format),
     };
     match outcome {
         Ok(()) => exit::code("tideline-agent", Ok(())),

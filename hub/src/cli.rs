@@ -108,8 +108,8 @@ struct Serve {
     #[arg(long, env = "TIDELINE_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
     /// How logs are written, to standard error
-    #[arg(long, env = "TIDELINE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Auto)]
-    log_format: LogFormat,
+    #[arg(long, env = "TIDELINE_LOG_FORMAT", value_enum, default_value_t)]
+    log_format: telemetry::Format,
 }
 
 #[derive(Debug, Subcommand)]
@@ -149,24 +149,6 @@ enum Output {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    /// Text on a terminal, JSON otherwise
-    Auto,
-    Text,
-    Json,
-}
-
-impl From<LogFormat> for telemetry::Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Auto => Self::Auto,
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
-    }
-}
-
 /// Labels as written on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Labels(BTreeMap<String, String>);
@@ -196,7 +178,7 @@ pub(crate) enum Error {
 pub(crate) fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(Serve { options, log, log_format }) => {
-            telemetry::init(&log, log_format.into())?;
+            telemetry::init(&log, log_format)?;
             serve(options)
         }
         Command::Token(Token::Create { name, labels: Labels(labels), expires, hub: Hub { kubeconfig }, output }) => {

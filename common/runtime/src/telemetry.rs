@@ -5,10 +5,10 @@ use std::io::{IsTerminal, stderr};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
-/// How logs are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How logs are written, as command lines name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Text on a terminal, JSON otherwise.
+    /// Text on a terminal, JSON otherwise
     #[default]
     Auto,
     Text,
