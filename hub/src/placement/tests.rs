@@ -99,6 +99,14 @@ impl World {
         world
     }
 
+    /// As after a restart: the ledger has what was told before, and nothing is listed.
+    fn restarted(told: BTreeMap<SourceId, Assignment>) -> Self {
+        let mut world = Self::unlisted();
+        world.index.restore(told.values().cloned());
+        world.told = told;
+        world
+    }
+
     fn list(&mut self) {
         let (space, namespaces, config_maps) = (space(), namespaces(), config_maps());
         for part in [

@@ -1,7 +1,7 @@
 //! The agent's hands and eyes at a real API server: what its operations do, and what its watches tell.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, from_value, json};
-use tideline_agent::cluster::{Bodies, BodyError, Executor, Kinds, Scope, Watches, connect};
+use tideline_agent::cluster::{Executor, Kinds, Scope, Watches, connect};
 use tideline_agent::core::{ApplyTakeover, Event, Observed, Op, OpResult, Served};
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, MARK_ANNOTATION,
@@ -24,22 +24,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::texts::Texts;
+
 const SOON: Duration = Duration::from_secs(30);
-
-#[derive(Default)]
-struct Texts(Mutex<BTreeMap<Digest, Arc<str>>>);
-
-impl Texts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<str>>> {
-        self.0.lock().expect("no holder panics")
-    }
-}
-
-impl Bodies for Texts {
-    fn body(&self, input: Digest) -> Result<Arc<str>, BodyError> {
-        self.lock().get(&input).cloned().ok_or_else(|| BodyError::Missing("no such body".to_owned()))
-    }
-}
 
 /// A real cluster with the agent's executor beside it.
 struct Bench {

@@ -17,3 +17,4 @@ mod refusals;
 mod scenarios;
 mod site;
 mod spaces;
+mod texts;

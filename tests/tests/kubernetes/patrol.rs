@@ -1,14 +1,14 @@
 //! The patrol, readiness gates and drift that is only reported, on a real API server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
-use tideline_agent::cluster::{Bodies, BodyError, Executor, Kinds, Scope, Survey, connect};
+use tideline_agent::cluster::{Executor, Kinds, Scope, Survey, connect};
 use tideline_agent::core::{Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, PatrolTally, Served, Timer};
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
 use tideline_common::{
@@ -23,25 +23,11 @@ use uuid::Uuid;
 
 use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, apply, config, deployment, shows};
 use crate::site::{CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, placed, value};
+use crate::texts::Texts;
 
 /// A patrol has two looks some ten seconds apart, and mends what it found.
 const PATROLLED: Duration = Duration::from_mins(1);
 const OBJECTS: usize = 12;
-
-#[derive(Default)]
-struct Texts(Mutex<BTreeMap<Digest, Arc<str>>>);
-
-impl Texts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<str>>> {
-        self.0.lock().expect("no holder panics")
-    }
-}
-
-impl Bodies for Texts {
-    fn body(&self, input: Digest) -> Result<Arc<str>, BodyError> {
-        self.lock().get(&input).cloned().ok_or_else(|| BodyError::Missing("no such body".to_owned()))
-    }
-}
 
 /// The core of an agent with all its edges but the watches and the hub: nothing tells it what happens in the cluster.
 struct Watchless {

@@ -311,10 +311,8 @@ proptest! {
                     world.settle();
                     let told = std::mem::take(&mut world.told);
                     let now = world.now;
-                    world = World::unlisted();
+                    world = World::restarted(told);
                     world.now = now;
-                    world.index.restore(told.values().cloned());
-                    world.told = told;
                     for op in plain.ops() {
                         world.tell(&op);
                         prop_assert_eq!(world.drain(), 0);

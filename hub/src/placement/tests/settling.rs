@@ -103,9 +103,7 @@ fn after_a_restart_a_recreated_source_takes_the_place_however_long_listing_takes
     before.object("web", "app=web");
     before.placement("p", &simple("app=web", "all=yes"));
     before.drain();
-    let mut world = World::unlisted();
-    world.index.restore(before.told.values().cloned());
-    world.told = before.told.clone();
+    let mut world = World::restarted(before.told);
     world.apply(&config_map("web", "web-2", "app=web", "1"));
     assert_eq!(world.drain(), 0);
     world.wait(DELETION_GRACE * 5);
@@ -200,9 +198,7 @@ fn after_a_restart_nothing_is_decided_before_it_is_known() {
     before.object("b", "app=web");
     before.placement("p", &simple("app=web", "all=yes"));
     before.drain();
-    let mut world = World::unlisted();
-    world.index.restore(before.told.values().cloned());
-    world.told = before.told.clone();
+    let mut world = World::restarted(before.told);
     assert_eq!(world.drain(), 0);
     world.object("a", "app=web");
     world.target(0, "n=0,all=yes");
@@ -231,9 +227,7 @@ fn a_placement_that_was_never_readable_freezes_its_space() {
     before.object("web", "app=web");
     before.placement("p", &simple("app=web", "all=yes"));
     before.drain();
-    let mut world = World::unlisted();
-    world.index.restore(before.told.values().cloned());
-    world.told = before.told.clone();
+    let mut world = World::restarted(before.told);
     world.target(0, "n=0,all=yes");
     world.namespace("shop", "team=a");
     world.object("web", "app=web");
@@ -259,9 +253,7 @@ fn two_sources_of_one_key_in_the_ledger_become_the_one_that_is_there() {
         told.push(before.told.values().find(|told| told.id.uid.as_str() == uid).unwrap().clone());
     }
     for live in ["old", "new"] {
-        let mut world = World::unlisted();
-        world.index.restore(told.iter().cloned());
-        world.told = told.iter().map(|told| (told.id.clone(), told.clone())).collect();
+        let mut world = World::restarted(told.iter().map(|told| (told.id.clone(), told.clone())).collect());
         world.target(0, "n=0,all=yes");
         world.namespace("shop", "team=a");
         world.placement("p", &simple("app=web", "all=yes"));
