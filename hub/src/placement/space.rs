@@ -136,13 +136,7 @@ impl Space {
             self.strays.insert(assignment.id.clone(), assignment);
             return;
         }
-        let targets = assignment.targets();
-        let object = Object::restored(assignment);
-        let namespace = object.key.namespace.clone();
-        self.insert(place, object);
-        if let Some(namespace) = self.namespaces.get_mut(&namespace) {
-            namespace.implied |= targets;
-        }
+        self.insert(place, Object::restored(assignment));
     }
 
     pub(super) fn apply(&mut self, resource: &GroupResource, source: Source) {
@@ -207,7 +201,11 @@ impl Space {
             u32::try_from(self.objects.len() - 1).expect("memory ends before four billion objects")
         });
         if object.key.is_namespaced() {
-            self.namespaces.entry(object.key.namespace.clone()).or_default().members.insert(index);
+            let name = object.key.namespace.clone();
+            let namespace = self.namespaces.entry(name.clone()).or_default();
+            namespace.members.insert(index);
+            let implied = &namespace.implied | object.emitted_targets();
+            self.set_implied(&name, implied);
         }
         self.objects[index as usize] = Some(object);
         self.by_key.insert(place, index);

@@ -140,6 +140,8 @@ fn a_source_that_is_back_before_anybody_noticed_stays() {
     world.delete("web");
     world.object("web", "app=web");
     assert_eq!(world.shown(), before);
+    world.wait(SETTLED * 2);
+    assert_eq!(world.shown(), before, "the namespace that it implies stays, too");
 }
 
 #[test]
