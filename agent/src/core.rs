@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ObjectReport};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, TargetId, Tombstone};
+use tideline_common::{
+    ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionNumber, TargetId, Tombstone,
+};
 
 mod approve;
 mod copies;
@@ -33,6 +35,7 @@ mod kinds;
 mod observe;
 mod patrol;
 mod plan;
+mod rebuild;
 mod remove;
 mod report;
 mod result;
@@ -80,10 +83,15 @@ pub struct Config {
     pub patrol: Duration,
 }
 
-/// What the journal held when the agent started.
+/// What journal and identity held when the agent started.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     pub enrolled: Option<Enrolled>,
+    /// The newest session that this identity is known to have opened.
+    pub session: SessionNumber,
+    /// The newest set that this identity is known to have accepted, whether or not the journal still has it. Nothing older
+    /// is accepted again.
+    pub floor: Option<Accepted>,
     pub accepted: Option<Accepted>,
     pub entries: Vec<Arc<Entry>>,
     /// By the digest that entries name.
@@ -103,6 +111,8 @@ pub struct Core {
     jitter: Jitter,
     session: Session,
     accepted: Option<Accepted>,
+    /// As in [`Loaded::floor`].
+    floor: Option<Accepted>,
     desired: DesiredSet,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     inputs: Inputs,
@@ -133,13 +143,15 @@ enum Phase {
 
 impl Core {
     pub fn new(config: Config, loaded: Loaded) -> Self {
-        let Loaded { enrolled, accepted, entries, policies, bodies, applied, removing, unsent } = loaded;
+        let Loaded { enrolled, session, floor, accepted, entries, policies, bodies, applied, removing, unsent } =
+            loaded;
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
             jitter: Jitter::new(config.seed),
-            session: Session::default(),
+            session: Session::since(session),
             believe_marks: accepted.is_none(),
             accepted,
+            floor,
             desired: DesiredSet::default(),
             policies,
             inputs: Inputs::new(bodies),
@@ -172,6 +184,11 @@ impl Core {
             core.put_removal(tombstone, None, Cause::Told);
         }
         core
+    }
+
+    /// The newest set that was ever accepted, as far as is known here.
+    fn floor(&self) -> Option<Accepted> {
+        [self.accepted, self.floor].into_iter().flatten().max_by_key(|accepted| accepted.version)
     }
 
     /// Takes one event and appends what must happen next.

@@ -11,13 +11,14 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use tideline_common::wire::v1::Accepted;
 use tideline_common::{HubId, Monotonic};
 use tideline_runtime::health::{Health, ReadinessGate};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,7 +27,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 use crate::cluster::{Executor, Kinds, Scope, Survey, Watches};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PersistId};
-use crate::identity::{Identity, TargetName};
+use crate::identity::{Keeper, TargetName};
 use crate::journal::{self, Journal};
 use crate::link::Link;
 use crate::metrics::Metrics;
@@ -66,7 +67,9 @@ pub(crate) struct Parts {
     pub(crate) link: Arc<Link>,
     /// None until enrolled.
     pub(crate) scope: Option<Scope>,
-    pub(crate) identity: Arc<Mutex<Identity>>,
+    pub(crate) identity: Arc<Keeper>,
+    /// Told of every set that is accepted.
+    pub(crate) newest: Arc<watch::Sender<Option<Accepted>>>,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     /// A set was accepted before: the agent works without its hub.
@@ -80,7 +83,9 @@ pub(crate) struct Driver {
     link: Arc<Link>,
     hub: HubId,
     scope: Option<Scope>,
-    identity: Arc<Mutex<Identity>>,
+    identity: Arc<Keeper>,
+    superseded: watch::Receiver<Option<String>>,
+    newest: Arc<watch::Sender<Option<Accepted>>>,
     metrics: Metrics,
     health: Health,
     watches: Watches,
@@ -112,12 +117,13 @@ enum State {
 
 impl Driver {
     pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
-        let Parts { client, kinds, journal, link, scope, identity, metrics, health, accepted } = parts;
+        let Parts { client, kinds, journal, link, scope, identity, newest, metrics, health, accepted } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
         let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _);
         let watches = Watches::new(client, kinds, sender.clone(), tasks.clone(), stop.child_token());
-        let hub = lock(&identity).pin().hub;
+        let hub = identity.pin().hub;
+        let superseded = identity.superseded();
         let unready = (!accepted).then(|| health.gate("hub"));
         let away = journal.away().map(str::to_owned);
         let mut driver = Self {
@@ -128,6 +134,8 @@ impl Driver {
             hub,
             scope,
             identity,
+            superseded,
+            newest,
             metrics,
             health,
             watches,
@@ -187,6 +195,10 @@ impl Driver {
                     }
                     Err(error) => break Err(Error::Journal(error)),
                 },
+                Ok(()) = self.superseded.changed(), if self.state == State::Running => {
+                    let why = self.superseded.borrow_and_update().clone().unwrap_or_default();
+                    self.freeze(&FreezeReason::Fenced(why));
+                }
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
                 () = sleep_until(wake) => self.fire_timers(&mut events),
             }
@@ -304,7 +316,11 @@ impl Driver {
             let result = match link.send(&request).await {
                 Ok(Answer::Enrolled(answer)) => {
                     let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
-                    keep_enrolment(identity, enrolled).await.map(|()| Answer::Enrolled(answer))
+                    keep_enrolment(&identity, enrolled).await.map(|()| Answer::Enrolled(answer))
+                }
+                Ok(Answer::Session(answer)) if !answer.outdated => {
+                    identity.opened(answer.session).await;
+                    Ok(Answer::Session(answer))
                 }
                 result => result,
             };
@@ -316,12 +332,28 @@ impl Driver {
 
     fn persist(&self, id: PersistId, writes: Vec<Write>) {
         let (journal, metrics, sender) = (Arc::clone(&self.journal), self.metrics.clone(), self.sender.clone());
+        let accepted = writes.iter().rev().find_map(|write| match write {
+            Write::Accept { accepted, .. } => Some(*accepted),
+            Write::Enrolled(_)
+            | Write::Body { .. }
+            | Write::Applied { .. }
+            | Write::Forgotten { .. }
+            | Write::Removing(_)
+            | Write::Removed(_)
+            | Write::Unsent(_)
+            | Write::Sent { .. }
+            | Write::DropBodies(_) => None,
+        });
+        let newest = Arc::clone(&self.newest);
         let begun = Instant::now();
         // Queued here, so that the order of effects is the order on disk.
         let written = journal.write(writes);
         self.spawn(async move {
             let result = written.await;
             metrics.persisted(begun.elapsed(), result.is_ok(), journal.bytes());
+            if let (Ok(()), Some(accepted)) = (&result, accepted) {
+                newest.send_replace(Some(accepted));
+            }
             let result = result.map_err(|error| tideline_runtime::exit::chain(&error));
             let _ = sender.send(Event::Persisted { id, result }).await;
         });
@@ -411,16 +443,9 @@ async fn opened(
 }
 
 /// The identity is on disk before the core hears of it.
-async fn keep_enrolment(identity: Arc<Mutex<Identity>>, enrolled: TargetName) -> Result<(), LinkFailure> {
-    let outcome = tokio::task::spawn_blocking(move || lock(&identity).enrol(enrolled)).await;
-    let message = match outcome {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => tideline_runtime::exit::chain(&error),
-        Err(panicked) => panicked.to_string(),
-    };
-    Err(LinkFailure::Unreachable { message: format!("enrolled, but {message}"), retry_after: None })
-}
-
-fn lock(identity: &Mutex<Identity>) -> std::sync::MutexGuard<'_, Identity> {
-    identity.lock().unwrap_or_else(PoisonError::into_inner)
+async fn keep_enrolment(identity: &Keeper, enrolled: TargetName) -> Result<(), LinkFailure> {
+    identity.enrol(enrolled).await.map_err(|error| {
+        let message = format!("enrolled, but {}", tideline_runtime::exit::chain(&error));
+        LinkFailure::Unreachable { message, retry_after: None }
+    })
 }

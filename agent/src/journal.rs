@@ -316,6 +316,11 @@ impl Drop for Journal {
     }
 }
 
+/// Removes a journal that must not be relied on any more. Returns whether there was one.
+pub(crate) fn discard(path: &Path) -> Result<bool, Error> {
+    slot::discard(path)
+}
+
 /// Opens and reads, and sees to what can be mended.
 fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
     let unreadable = |error: &Error| matches!(error, Error::Io { source, .. } if is_of_the_medium(source));

@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod core;
 mod data_dir;
 mod driver;
+mod home;
 mod identity;
 pub mod journal;
 mod link;
@@ -18,4 +19,5 @@ mod metrics;
 mod outlook;
 mod run;
 
+pub use home::Home;
 pub use run::{Agent, Error, Listen, Options, PATROL_EVERY, run};

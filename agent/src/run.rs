@@ -1,29 +1,32 @@
 //! The agent put together: what it is given, how it starts, how it ends.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom, SystemRandom};
-use tideline_common::wire::v1::EnrolRequest;
+use tideline_common::wire::v1::{Accepted, EnrolRequest};
 use tideline_common::{EnrolmentToken, TokenError};
 use tideline_runtime::health::{self, Health};
 use tideline_runtime::{BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::cluster::{self, Kinds, Scope};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
-use crate::identity::{self, Identity};
+use crate::home::Home;
+use crate::identity::{self, Data, Found, Keeper};
 use crate::journal::{self, Journal};
 use crate::link::{self, Link};
 use crate::metrics::Metrics;
@@ -46,6 +49,8 @@ pub struct Options {
     /// How often everything is looked at whatever the watches say, about: `10m`, `90s`, `1h`
     #[arg(long, env = "TIDELINE_PATROL", value_name = "PERIOD", default_value = "10m", value_parser = period)]
     pub patrol: Duration,
+    #[command(flatten)]
+    pub home: Home,
 }
 
 /// The period of the patrol, unless something else is said.
@@ -136,6 +141,9 @@ pub struct Agent {
     listener: Option<TcpListener>,
     registry: Registry,
     health: Health,
+    identity: Arc<Keeper>,
+    /// What the journal accepts, for the identity to keep.
+    accepted: watch::Receiver<Option<Accepted>>,
     /// Last, so that everything else has let go of the directory.
     data_dir: DataDir,
 }
@@ -143,7 +151,7 @@ pub struct Agent {
 impl Agent {
     /// Opens and checks everything: a start that is bound to fail fails here, with one message.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let Options { data_dir, kubeconfig, token_file, listen, patrol } = options;
+        let Options { data_dir, kubeconfig, token_file, listen, patrol, home } = options;
         tideline_runtime::tls::install_provider();
         let data_dir = DataDir::open(&data_dir)?;
         let listener = match listen {
@@ -151,13 +159,21 @@ impl Agent {
             Listen::At(address) => Some(health::bind(address, "--listen").await?),
         };
         let token = token_file.as_deref().map(read_token).transpose()?;
-        let identity = Identity::open(data_dir.path(), token.as_ref())?;
         let client = cluster::connect(kubeconfig.as_deref()).await?;
+        let place = home.secret(&client, kubeconfig.is_none());
+        let found = Found::look(data_dir.path(), token.as_ref(), place).await?;
         let path = data_dir.journal();
+        if found.data() == Data::Outdated && journal::discard(&path)? {
+            warn!(
+                "the journal of this data directory is not of the last process with this identity, and was removed; it is \
+                 rebuilt from the hub and from what stands in the cluster"
+            );
+        }
+        let identity = Arc::new(found.keep()?);
         let (journal, mut loaded) = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path))
             .await
             .map_err(|_| journal::Error::Closed)??;
-        recall_enrolment(&mut loaded, &identity);
+        recall(&mut loaded, &identity);
         let target = loaded.enrolled.as_ref().map(|enrolled| enrolled.target);
         if target.is_none() && token.is_none() {
             return Err(identity::Error::NoToken(data_dir.path().to_owned()).into());
@@ -170,9 +186,10 @@ impl Agent {
             hub,
             facts: facts.clone(),
         });
-        let link = Link::new(identity.pin(), identity.key(), token.as_ref(), target)?;
+        let link = Link::new(&identity.pin(), identity.key(), token.as_ref(), target)?;
         let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default(), patrol };
         let accepted = loaded.accepted.is_some();
+        let (newest, newest_seen) = watch::channel(loaded.accepted);
         let core = Core::new(config.clone(), loaded);
 
         let journal = Arc::new(journal);
@@ -186,12 +203,13 @@ impl Agent {
             journal,
             link: Arc::new(link),
             scope: target.map(|target| Scope { hub, target }),
-            identity: Arc::new(Mutex::new(identity)),
+            identity: Arc::clone(&identity),
+            newest: Arc::new(newest),
             metrics: Metrics::register(&mut registry),
             health: health.clone(),
             accepted,
         };
-        Ok(Self { core, config, parts, listener, registry, health, data_dir })
+        Ok(Self { core, config, parts, listener, registry, health, identity, accepted: newest_seen, data_dir })
     }
 
     /// Where the health port is, if it is anywhere.
@@ -201,7 +219,7 @@ impl Agent {
 
     /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { core, config, parts, listener, registry, health, data_dir } = self;
+        let Self { core, config, parts, listener, registry, health, identity, accepted, data_dir } = self;
         info!(data_dir = ?data_dir.path(), "the agent runs");
         // Its own token: an agent that fails ends alone, not the process around it.
         let run = Shutdown::with_token(shutdown.child_token());
@@ -210,6 +228,10 @@ impl Agent {
         if let Some(listener) = listener {
             run.spawn("health", health::serve(listener, health, registry, run.token().clone()));
         }
+        run.spawn("identity", async move {
+            identity.follow(accepted).await;
+            Ok::<_, Infallible>(())
+        });
         run.spawn("core", keep(driver, config, parts, run.token().clone()));
         run.finished().await?;
         info!(data_dir = ?data_dir.path(), "the agent has stopped");
@@ -232,10 +254,7 @@ async fn keep(
 ) -> Result<(), driver::Error> {
     while let Ended::JournalOpened(opened) = driver.run().await? {
         let (journal, mut loaded) = *opened;
-        {
-            let identity = parts.identity.lock().unwrap_or_else(PoisonError::into_inner);
-            recall_enrolment(&mut loaded, &identity);
-        }
+        recall(&mut loaded, &parts.identity);
         parts.scope = loaded.enrolled.as_ref().map(|enrolled| Scope { hub: config.hub, target: enrolled.target });
         parts.accepted = loaded.accepted.is_some();
         parts.journal = Arc::new(journal);
@@ -245,10 +264,11 @@ async fn keep(
 }
 
 /// The identity outlives a journal that is damaged or away: what it says need not be asked of the hub again.
-fn recall_enrolment(loaded: &mut Loaded, identity: &Identity) {
+fn recall(loaded: &mut Loaded, identity: &Keeper) {
     if let (None, Some(enrolled)) = (&loaded.enrolled, identity.enrolled()) {
-        loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name.clone() });
+        loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name });
     }
+    (loaded.session, loaded.floor) = identity.standing();
 }
 
 fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {

@@ -34,6 +34,10 @@ pub struct Mark {
     pub local: ObjectKey,
     pub generation: i64,
     pub input: Digest,
+    /// The policy it was applied under: with `input`, all that decided what was written. Absent from marks of builds that
+    /// did not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Digest>,
     pub prune: Prune,
     #[serde(default)]
     pub prune_adopted: PruneAdopted,

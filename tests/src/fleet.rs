@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tideline_agent::Listen;
+use tideline_agent::{Home, Listen};
 use tideline_hub::token::{self, TokenRequest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +30,10 @@ pub struct Hub {
 pub struct Agent {
     dir: Scratch,
     kubeconfig: PathBuf,
-    token_file: PathBuf,
+    token_file: Option<PathBuf>,
+    home: Home,
+    /// Where it tells how it is, if anywhere.
+    health: Option<SocketAddr>,
     run: Option<Running>,
 }
 
@@ -135,6 +140,31 @@ impl Hub {
         kubeconfig: &Path,
         reach: Option<SocketAddr>,
     ) -> Result<Agent> {
+        let mut agent = self.joining(name, labels, kubeconfig, reach).await?;
+        agent.resume();
+        Ok(agent)
+    }
+
+    /// As [`Hub::agent`], with a Secret of its own in the cluster, and telling how it is.
+    ///
+    /// # Errors
+    ///
+    /// When the token cannot be made or there is no port.
+    pub async fn agent_at_home(&self, name: &str, kubeconfig: &Path, home: Home) -> Result<Agent> {
+        let mut agent = self.joining(name, &[("tier", "shop")], kubeconfig, None).await?;
+        agent.health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
+        agent.home = home;
+        agent.resume();
+        Ok(agent)
+    }
+
+    async fn joining(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        kubeconfig: &Path,
+        reach: Option<SocketAddr>,
+    ) -> Result<Agent> {
         let labels: BTreeMap<_, _> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let request = TokenRequest {
@@ -150,9 +180,8 @@ impl Hub {
         let dir = Scratch::new(name)?;
         let token_file = dir.join("token");
         std::fs::write(&token_file, token.to_string())?;
-        let mut agent = Agent { dir, kubeconfig: kubeconfig.to_owned(), token_file, run: None };
-        agent.resume();
-        Ok(agent)
+        let (token_file, home) = (Some(token_file), Home::default());
+        Ok(Agent { dir, kubeconfig: kubeconfig.to_owned(), token_file, home, health: None, run: None })
     }
 }
 
@@ -162,9 +191,10 @@ impl Agent {
         let options = tideline_agent::Options {
             data_dir: self.dir.join("data"),
             kubeconfig: Some(self.kubeconfig.clone()),
-            token_file: Some(self.token_file.clone()),
-            listen: Listen::Off,
+            token_file: self.token_file.clone(),
+            listen: self.health.map_or(Listen::Off, Listen::At),
             patrol: tideline_agent::PATROL_EVERY,
+            home: self.home.clone(),
         };
         let stop = CancellationToken::new();
         let token = stop.clone();
@@ -182,6 +212,42 @@ impl Agent {
             Some(run) => run.end().await,
             None => Ok(()),
         }
+    }
+
+    /// Begins a run elsewhere: nothing that was on the disk is there, and no token.
+    ///
+    /// # Errors
+    ///
+    /// When there is no directory or port for it.
+    pub fn resume_elsewhere(&mut self) -> Result<()> {
+        let mut other = self.twin(&self.kubeconfig)?;
+        std::mem::swap(self, &mut other);
+        self.resume();
+        Ok(())
+    }
+
+    /// Another agent that has nothing but the Secret of this one, at the cluster of `kubeconfig`; to be resumed.
+    ///
+    /// # Errors
+    ///
+    /// When there is no directory or port for it.
+    pub fn twin(&self, kubeconfig: &Path) -> Result<Self> {
+        let health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
+        let (dir, kubeconfig, home) = (Scratch::new("elsewhere")?, kubeconfig.to_owned(), self.home.clone());
+        Ok(Self { dir, kubeconfig, token_file: None, home, health, run: None })
+    }
+
+    /// What `/readyz` says.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or the agent tells nobody how it is.
+    pub async fn readiness(&self) -> Result<String> {
+        let mut stream = TcpStream::connect(self.health.context("an agent at home")?).await?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer.split_once("\r\n\r\n").context("an HTTP answer")?.1.to_owned())
     }
 
     /// Waits until the run ends by itself, and returns its error.

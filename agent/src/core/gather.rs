@@ -199,7 +199,7 @@ impl Gather {
     }
 
     fn check(&self, page: &DesiredPage, held: &Held<'_>) -> Result<(), Step> {
-        if let Some(accepted) = held.accepted {
+        if let Some(accepted) = held.floor {
             if page.at < accepted.version {
                 return Err(Step::Refuse(Flaw::Older));
             }
@@ -302,6 +302,8 @@ impl Gather {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'a> {
     pub(super) accepted: Option<Accepted>,
+    /// The newest set that was ever accepted; newer than `accepted` where that was lost.
+    pub(super) floor: Option<Accepted>,
     pub(super) desired: &'a DesiredSet,
     pub(super) policies: &'a BTreeMap<Digest, Arc<ApplyPolicy>>,
 }

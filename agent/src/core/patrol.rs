@@ -454,7 +454,7 @@ impl Core {
             }
             Decision::Create => Matter::Suspect(Finding::Missing),
             Decision::Apply { .. } => Matter::Suspect(Finding::Drifted),
-            Decision::Wait(_) => Matter::Busy,
+            Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
             Decision::Withhold(_) => Matter::Withheld,
             Decision::Spare(..) => Matter::Suspect(Finding::Foreign),
             Decision::Fail(..) => Matter::Failing,

@@ -45,7 +45,8 @@ pub(super) enum Body {
 /// What a mark says that the journal does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marks {
-    /// The journal was lost: a mark that says just what is desired is believed, so that nothing is applied twice.
+    /// The journal was lost: where a mark says just what is desired, the object is looked at before anything is applied to
+    /// it, so that nothing is applied twice. See `rebuild`.
     Believed,
     /// The journal is whole: it misses at most a write that was under way, which is done again.
     Checked,
@@ -59,6 +60,11 @@ pub(super) enum Decision {
     Note,
     /// What is there is ours and right; only the journal does not know.
     Record {
+        uid: Uid,
+        origin: Origin,
+    },
+    /// It says of itself that it is right, and the journal does not know: a look will tell.
+    Verify {
         uid: Uid,
         origin: Origin,
     },
@@ -97,6 +103,7 @@ pub(super) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origi
         local: entry.key.clone(),
         generation: entry.generation,
         input: entry.input,
+        policy: Some(entry.policy),
         // An implied namespace is nobody's to delete.
         prune: if entry.implied { Prune::Orphan } else { policy.prune },
         prune_adopted: if entry.implied { PruneAdopted::Orphan } else { policy.prune_adopted },
@@ -130,7 +137,7 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
         },
     };
     match (&decision, body) {
-        (Decision::Create | Decision::Apply { .. }, Body::Missing) => {
+        (Decision::Create | Decision::Apply { .. } | Decision::Verify { .. }, Body::Missing) => {
             Decision::Fail(Reason::BodyMissing, "its body is not in the journal; it is fetched again".into())
         }
         _ => decision,
@@ -196,8 +203,10 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
         None => {
             let right = seen.mark.as_deref() == Some(&mark_of(me, entry, policy, origin));
             let left_alone = policy.mode == ApplyMode::CreateOnly || entry.implied;
-            if left_alone || (right && situation.marks == Marks::Believed) {
+            if left_alone {
                 Decision::Record { uid: seen.uid.clone(), origin }
+            } else if right && seen.labelled && seen.managed.is_some() && situation.marks == Marks::Believed {
+                Decision::Verify { uid: seen.uid.clone(), origin }
             } else {
                 Decision::Apply { uid: seen.uid.clone(), takeover: ApplyTakeover::Posted, origin }
             }

@@ -31,6 +31,7 @@ impl Core {
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
             Doing::Read => self.read(now, &key, result),
             Doing::Compare => self.compared(now, &key, result),
+            Doing::Verify { entry, origin } => self.verified(now, &entry, origin, result),
         }
         self.resume_removals(&key);
         self.forget_if_empty(&key);

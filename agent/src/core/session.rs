@@ -96,6 +96,11 @@ enum Next {
 }
 
 impl Session {
+    /// Goes on after the sessions up to this one.
+    pub(super) fn since(newest: SessionNumber) -> Self {
+        Self { newest, ..Self::default() }
+    }
+
     pub(super) fn request(&mut self) -> RequestId {
         self.last += 1;
         RequestId(self.last)
@@ -164,7 +169,7 @@ impl Core {
         // What is still under way in the former session may be refused from now on, and that means nothing.
         self.session.number = None;
         let request =
-            SessionRequest { facts: self.config.facts.clone(), accepted: self.accepted, last: self.session.newest };
+            SessionRequest { facts: self.config.facts.clone(), accepted: self.floor(), last: self.session.newest };
         out.push(Effect::Send { id, request: Request::Session(request) });
     }
 
@@ -304,7 +309,7 @@ impl Core {
         self.session.settings = poll;
         self.session.wait_max = POLL_WAIT_SECONDS_MAX;
         self.reports.new_session();
-        match self.accepted {
+        match self.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
                 self.flawed(Flaw::Older);
                 self.failed(now, Next::Open, None, out);
@@ -329,7 +334,8 @@ impl Core {
         out: &mut Effects,
     ) {
         self.polled_well();
-        let held = Held { accepted: self.accepted, desired: &self.desired, policies: &self.policies };
+        let held =
+            Held { accepted: self.accepted, floor: self.floor(), desired: &self.desired, policies: &self.policies };
         let step = match answer {
             DesiredAnswer::NothingNew => gather.nothing_new(&held),
             DesiredAnswer::Page(page) => gather.page(page, &held),

@@ -120,6 +120,46 @@ fn a_removal_beyond_the_fuse_is_held_and_said() {
     assert_eq!(held.count(), 30);
 }
 
+#[test]
+fn what_stands_is_taken_up_after_the_journal_was_lost_and_not_written_again() {
+    let mut world = World::new(3);
+    let keys: Vec<ObjectKey> = (0..20).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    let (ops, versions) = (world.ops, world.cluster.versions());
+    world.lose_journal();
+    world.quiesce();
+    world.check_converged();
+    world.check_reported();
+    assert_eq!(world.cluster.versions(), versions, "nothing is written");
+    // Each is compared once, and read once for its status.
+    assert!(world.ops - ops <= 40, "{}", world.ops - ops);
+    world.check_at_rest();
+}
+
+#[test]
+fn what_was_changed_while_there_was_no_journal_is_put_right() {
+    let mut world = World::new(3);
+    let keys: Vec<ObjectKey> = (0..6).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    world.cluster.edit(&keys[0]);
+    world.cluster.delete(&keys[1]);
+    world.hub.put(&keys[2], 1, 2);
+    world.hub.remove(&keys[3]);
+    world.lose_journal();
+    world.quiesce();
+    world.check_converged();
+    world.check_reported();
+    world.check_at_rest();
+}
+
 pub(super) fn me() -> Me {
     Me { hub: hub_id(), target: target_id() }
 }

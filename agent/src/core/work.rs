@@ -73,6 +73,11 @@ pub(super) enum Doing {
     Read,
     /// Read to say what was changed.
     Compare,
+    /// Read to learn whether it is as the lost journal had it.
+    Verify {
+        entry: Arc<Entry>,
+        origin: Origin,
+    },
 }
 
 impl Work {
@@ -378,6 +383,11 @@ impl Core {
                 self.set_record(key, plan::record_of(entry, &seen, origin, true));
                 self.settled(now, key);
             }
+            (Decision::Verify { uid, origin }, Some(policy), _) => {
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
+                self.execute(key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
+            }
             (Decision::Create, Some(policy), _) => {
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
                 let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark };
@@ -419,7 +429,7 @@ impl Core {
                     self.retry(now, key, None);
                 }
             }
-            (Decision::Record { .. } | Decision::Create | Decision::Apply { .. }, ..) => {
+            (Decision::Record { .. } | Decision::Verify { .. } | Decision::Create | Decision::Apply { .. }, ..) => {
                 unreachable!("they are decided only with a policy, and of what is seen")
             }
         }

@@ -1,10 +1,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use tideline_common::{EnrolmentToken, TargetId};
+use proptest::prelude::*;
+use tideline_common::wire::v1::Accepted;
+use tideline_common::{Digest, EnrolmentToken, Epoch, Revision, SessionNumber, TargetId, Version};
 use uuid::Uuid;
 
-use super::{Error, Identity, TargetName};
+use super::contents::{Contents, HubPin};
+use super::merge::{Data, merge};
+use super::{Error, Found, Keeper, TargetName};
 
 fn token(hub: u128) -> EnrolmentToken {
     EnrolmentToken {
@@ -17,54 +22,127 @@ fn token(hub: u128) -> EnrolmentToken {
     }
 }
 
-fn target() -> TargetName {
-    TargetName { target: TargetId::from_uuid(Uuid::from_u128(5)), name: "store-1".to_owned() }
+fn target(number: u128) -> TargetName {
+    TargetName { target: TargetId::from_uuid(Uuid::from_u128(number)), name: "store-1".to_owned() }
 }
 
-#[test]
-fn the_key_stays_and_the_enrolment_is_kept() -> Result<(), anyhow::Error> {
+async fn open(directory: &Path, token: Option<&EnrolmentToken>) -> Result<Keeper, Error> {
+    Found::look(directory, token, None).await?.keep()
+}
+
+#[tokio::test]
+async fn the_key_stays_and_the_enrolment_is_kept() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
-    let mut first = Identity::open(directory.path(), Some(&token(1)))?;
-    first.enrol(target())?;
-    let second = Identity::open(directory.path(), None)?;
+    let first = open(directory.path(), Some(&token(1))).await?;
+    first.enrol(target(5)).await?;
+    first.opened(SessionNumber(3)).await;
+    let second = open(directory.path(), None).await?;
     assert_eq!(second.key().seed(), first.key().seed());
-    assert_eq!((second.enrolled(), second.pin()), (Some(&target()), first.pin()));
+    assert_eq!((second.enrolled(), second.pin()), (Some(target(5)), first.pin()));
+    assert_eq!(second.standing(), (SessionNumber(3), None));
     let mode = fs::metadata(directory.path().join("identity.json"))?.permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     Ok(())
 }
 
-#[test]
-fn without_token_and_identity_it_says_what_to_do() -> Result<(), anyhow::Error> {
+#[tokio::test]
+async fn without_token_and_identity_it_says_what_to_do() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
-    let Err(error) = Identity::open(directory.path(), None) else { panic!("an identity out of nothing") };
+    let Err(error) = open(directory.path(), None).await else { panic!("an identity out of nothing") };
     assert!(error.to_string().contains("--token-file"), "{error}");
     Ok(())
 }
 
-#[test]
-fn another_hubs_token_is_taken_before_enrolment_and_refused_after() -> Result<(), anyhow::Error> {
+#[tokio::test]
+async fn another_hubs_token_is_taken_before_enrolment_and_refused_after() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
-    let first = Identity::open(directory.path(), Some(&token(1)))?;
-    let mut second = Identity::open(directory.path(), Some(&token(2)))?;
+    let first = open(directory.path(), Some(&token(1))).await?;
+    let second = open(directory.path(), Some(&token(2))).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!(second.pin().hub, token(2).hub);
-    second.enrol(target())?;
-    assert!(matches!(Identity::open(directory.path(), Some(&token(1))), Err(Error::OtherHub { .. })));
+    second.enrol(target(5)).await?;
+    assert!(matches!(open(directory.path(), Some(&token(1))).await, Err(Error::OtherHub { .. })));
     Ok(())
 }
 
-#[test]
-fn a_changed_byte_is_damage() -> Result<(), anyhow::Error> {
+#[tokio::test]
+async fn a_changed_byte_is_damage() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
-    Identity::open(directory.path(), Some(&token(1)))?;
+    open(directory.path(), Some(&token(1))).await?;
     let path = directory.path().join("identity.json");
     let text = fs::read_to_string(&path)?;
     fs::write(&path, text.replace("hub.example", "hub.examplf"))?;
-    assert!(matches!(Identity::open(directory.path(), None), Err(Error::Damaged { .. })));
+    assert!(matches!(open(directory.path(), None).await, Err(Error::Damaged { .. })));
     fs::write(&path, text.replace("\"schema\":1", "\"schema\":2"))?;
-    assert!(matches!(Identity::open(directory.path(), None), Err(Error::Schema { found: 2, .. })));
+    assert!(matches!(open(directory.path(), None).await, Err(Error::Schema { found: 2, .. })));
     fs::write(&path, "")?;
-    assert!(matches!(Identity::open(directory.path(), None), Err(Error::Damaged { .. })));
+    assert!(matches!(open(directory.path(), None).await, Err(Error::Damaged { .. })));
     Ok(())
+}
+
+fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64>) -> Contents {
+    Contents {
+        seed: Digest::from_bytes([seed; 32]),
+        pin: HubPin::of(&token(1)).unwrap(),
+        enrolled: enrolled.map(target),
+        session: SessionNumber(session),
+        floor: revision.map(|revision| Accepted {
+            version: Version { epoch: Epoch(1), revision: Revision(revision) },
+            digest: Digest::of(&revision.to_be_bytes()),
+        }),
+    }
+}
+
+#[test]
+fn who_was_at_work_since_makes_the_other_copy_outdated() {
+    let ours = || Some(contents(1, Some(5), 3, Some(7)));
+    let data = |secret, file| merge(secret, file).unwrap().unwrap().data;
+    assert_eq!(data(ours(), ours()), Data::Current);
+    assert_eq!(data(None, ours()), Data::Current);
+    assert_eq!(data(ours(), None), Data::Outdated, "an empty data directory, or that of an identity that was removed");
+    assert_eq!(data(Some(contents(1, Some(5), 4, Some(7))), ours()), Data::Outdated);
+    assert_eq!(data(Some(contents(1, Some(5), 3, Some(8))), ours()), Data::Outdated);
+    assert_eq!(data(Some(contents(1, Some(5), 2, Some(6))), ours()), Data::Current, "the file is written first");
+    assert_eq!(data(Some(contents(2, Some(5), 1, None)), ours()), Data::Outdated, "the Secret is the truth");
+    assert_eq!(data(Some(contents(2, None, 0, None)), ours()), Data::Current, "who is enrolled stays so");
+}
+
+#[test]
+fn two_targets_are_no_identity() {
+    let two = merge(Some(contents(1, Some(5), 3, None)), Some(contents(2, Some(6), 3, None))).unwrap_err();
+    assert_eq!((two.secret, two.file), (target(5).target, target(6).target));
+}
+
+fn any_contents() -> impl Strategy<Value = Option<Contents>> {
+    let enrolled = proptest::option::of(Just(5_u128));
+    let some = (0..2_u8, enrolled, 0..4_u64, proptest::option::of(0..4_u64));
+    proptest::option::of(
+        some.prop_map(|(seed, enrolled, session, revision)| contents(seed, enrolled, session, revision)),
+    )
+}
+
+proptest! {
+    #[test]
+    fn an_identity_never_goes_back_and_merging_again_changes_nothing(secret in any_contents(), file in any_contents()) {
+        let Some(merged) = merge(secret.clone(), file.clone()).unwrap() else {
+            prop_assert!(secret.is_none() && file.is_none());
+            return Ok(());
+        };
+        let one = &merged.contents;
+        for copy in [&secret, &file].into_iter().flatten().filter(|copy| copy.seed == one.seed) {
+            prop_assert!(one.session >= copy.session);
+            prop_assert!(one.floor.map(|it| it.version) >= copy.floor.map(|it| it.version));
+            prop_assert!(one.enrolled.is_some() || copy.enrolled.is_none());
+        }
+        let again = merge(Some(one.clone()), Some(one.clone())).unwrap().unwrap();
+        prop_assert_eq!(again.contents, merged.contents.clone());
+        prop_assert_eq!(again.data, Data::Current);
+    }
+
+    #[test]
+    fn an_identity_survives_its_text(some in any_contents()) {
+        if let Some(some) = some {
+            prop_assert_eq!(Contents::decode(&some.encode()).unwrap(), some);
+        }
+    }
 }

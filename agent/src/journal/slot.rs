@@ -299,6 +299,18 @@ pub(super) fn recover(path: &Path) -> Result<(), Error> {
     remove_directory(&sibling(path, NEXT))
 }
 
+/// Removes a journal, with what a crash left of its rewriting. Returns whether there was one.
+pub(super) fn discard(path: &Path) -> Result<bool, Error> {
+    recover(path)?;
+    let existed = path.exists();
+    remove_directory(path)?;
+    if existed {
+        let io = |source| Error::Io { action: "sync the directory of", path: path.to_owned(), source };
+        sync_parent(path).map_err(io)?;
+    }
+    Ok(existed)
+}
+
 /// Opens what was open before: nothing new takes the place of files that somebody removed.
 fn open_existing(path: &Path) -> Result<Engine, Error> {
     if path.join("db").exists() {

@@ -109,6 +109,7 @@ async fn options(
         token_file: Some(token_file),
         listen: Listen::Off,
         patrol: tideline_agent::PATROL_EVERY,
+        home: tideline_agent::Home::default(),
     })
 }
 

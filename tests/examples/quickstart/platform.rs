@@ -103,6 +103,7 @@ impl Platform {
             token_file: token.map(Path::to_owned),
             listen: Listen::Off,
             patrol: tideline_agent::PATROL_EVERY,
+            home: tideline_agent::Home::default(),
         };
         let stop = self.stop.child_token();
         let ended = CancellationToken::new();

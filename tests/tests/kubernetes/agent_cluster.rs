@@ -113,6 +113,7 @@ fn mark(entry: &Entry) -> Arc<Mark> {
         local: entry.key.clone(),
         generation: entry.generation,
         input: entry.input,
+        policy: None,
         prune: Prune::Delete,
         prune_adopted: PruneAdopted::Orphan,
         origin: Origin::Created,

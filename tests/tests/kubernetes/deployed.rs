@@ -9,8 +9,9 @@ use clap::{Args, Command};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use tideline_agent::Home;
 use tideline_tests::fleet::Hub;
-use tideline_tests::kubernetes::{Assets, Audit, Cluster, ClusterOptions};
+use tideline_tests::kubernetes::{Assets, Audit, Cluster, ClusterOptions, Request};
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 
 use crate::objects::{
@@ -114,7 +115,8 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
 
     let kubeconfig = directory.join("kubeconfig");
     fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
-    let mut agent = hub.agent("east", &[], &kubeconfig, None).await?;
+    let home = Home { namespace: Some(ACCOUNT.to_owned()), ..Home::default() };
+    let mut agent = hub.agent_at_home("east", &kubeconfig, home).await?;
     work(&hub, &local).await?;
     agent.stop().await?;
 
@@ -124,10 +126,23 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
     let used: BTreeSet<_> = requests.values().filter(|it| !it.resource.is_empty()).map(|it| it.verb.clone()).collect();
     let roles = api_cluster(&local, "rbac.authorization.k8s.io/v1", "ClusterRole");
     let role = roles.get(ACCOUNT).await?;
-    let granted = role.data["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
-    let granted: BTreeSet<_> = granted.flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    assert_eq!(used, granted, "used on the left, granted on the right");
+    assert_eq!(used, granted(&role.data["rules"], None), "used on the left, granted on the right");
+
+    // Nothing of these kinds is placed: all that is done to them is for the agent itself, but that a namespace is looked
+    // into before it goes.
+    let own = api(&local, "rbac.authorization.k8s.io/v1", "Role", Some(ACCOUNT)).get(ACCOUNT).await?;
+    let own_use = |it: &&Request| it.resource == "secrets" && it.verb != "list";
+    let used = requests.values().filter(own_use).map(|it| it.verb.clone()).collect();
+    assert_eq!(granted(&own.data["rules"], Some("secrets")), used, "secrets: granted left, used right");
     Ok(())
+}
+
+/// The verbs of some rules; of those for one resource, if it is named.
+fn granted(rules: &Value, resource: Option<&str>) -> BTreeSet<String> {
+    let of = |rule: &&Value| resource.is_none_or(|name| rule["resources"] == json!([name]));
+    let rules = rules.as_array().into_iter().flatten().filter(of);
+    let verbs = rules.filter_map(|rule| rule["verbs"].as_array()).flatten();
+    verbs.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@ mod agent_cluster;
 mod approvals;
 mod deployed;
 mod harness;
+mod identity;
 mod kubectl;
 mod main_job;
 mod objects;

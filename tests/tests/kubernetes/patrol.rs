@@ -204,6 +204,7 @@ impl Watchless {
             local: ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name),
             generation: 1,
             input: Digest::of(b"input"),
+            policy: None,
             prune: Prune::Delete,
             prune_adopted: PruneAdopted::Orphan,
             origin: Origin::Created,

@@ -106,6 +106,7 @@ fn of_another_hub(name: &str) -> Result<Value> {
         local: ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name),
         generation: 1,
         input: Digest::of(b"input"),
+        policy: None,
         prune: Prune::Delete,
         prune_adopted: PruneAdopted::Orphan,
         origin: Origin::Created,

@@ -7,6 +7,7 @@ use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, from_value, json};
+use tideline_agent::Home;
 use tideline_common::{MARK_ANNOTATION, Mark};
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
@@ -34,13 +35,26 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn start(assets: &Assets) -> Result<Self> {
+        Self::begin(assets, None).await
+    }
+
+    /// The agent keeps its identity in the cluster.
+    pub(crate) async fn at_home(assets: &Assets) -> Result<Self> {
+        let home = Home { namespace: Some("default".to_owned()), ..Home::default() };
+        Self::begin(assets, Some(home)).await
+    }
+
+    async fn begin(assets: &Assets, home: Option<Home>) -> Result<Self> {
         let options = ClusterOptions { name: "east".to_owned(), controller_manager: true, ..ClusterOptions::default() };
         let (cluster, hub) = tokio::try_join!(Cluster::start(assets, options), Hub::start())?;
         let wire = Relay::start(cluster.address()).await?;
         let dir = Scratch::new("east-kubeconfig")?;
         let kubeconfig = dir.join("kubeconfig");
         std::fs::write(&kubeconfig, through(&wire, cluster.kubeconfig_path())?)?;
-        let agent = hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?;
+        let agent = match home {
+            Some(home) => hub.agent_at_home("east", &kubeconfig, home).await?,
+            None => hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?,
+        };
         let (root, space) = (hub.client("root").await?, hub.client("default").await?);
         apply(&space, namespace()).await?;
         Ok(Self { root, space, local: cluster.client(), hub, agent, wire, cluster, _kubeconfig: dir })

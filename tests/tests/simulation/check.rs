@@ -33,9 +33,7 @@ impl World {
         if policy.drift == DriftPolicy::Report && local.owner.as_ref() == Some(&entry.source.uid) && edited {
             return Standing::AsAssigned;
         }
-        // Whoever has lost the journal cannot tell what was changed meanwhile from what it wrote.
-        let unknown = self.lost_journal && local.input.is_none();
-        match (ours && local.label, source, local.input == Some(entry.input) || unknown) {
+        match (ours && local.label, source, local.input == Some(entry.input)) {
             (false, _, _) => Standing::Otherwise("is not marked as ours"),
             (true, false, _) => Standing::Otherwise("carries another source's identity"),
             (true, true, false) => Standing::Otherwise("has another input"),
@@ -140,6 +138,16 @@ impl World {
                 assert!(excused, "{} {how}, with the hub gone", entry.key);
             }
         }
+    }
+
+    /// Whether all that is assigned stands, and says so. What somebody took the mark off, and was only to be reported, does
+    /// not: without the journal it is to be adopted. What was created once and deleted since is created again.
+    pub(crate) fn is_all_marked(&self) -> bool {
+        let marked = |key: &ObjectKey| {
+            let local = self.cluster.objects.get(key);
+            local.is_some_and(|local| local.label && self.cluster.ownership(key) == Some(Ownership::Ours))
+        };
+        self.journal().entries.keys().all(marked)
     }
 
     /// Whether a local change is only reported somewhere, and so found by every patrol.

@@ -3,12 +3,14 @@ use std::sync::Arc;
 
 use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, Write};
 use tideline_common::wire::v1::{Accepted, ObjectReport};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, Tombstone};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionNumber, Tombstone};
 
 /// What the agent's disk holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     enrolled: Option<Enrolled>,
+    /// What the identity keeps of the sets that were accepted.
+    floor: Option<Accepted>,
     pub(crate) accepted: Option<Accepted>,
     pub(crate) entries: BTreeMap<ObjectKey, Arc<Entry>>,
     pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -34,6 +36,7 @@ impl Journal {
                     self.entries.extend(put.into_iter().map(|entry| (entry.key.clone(), entry)));
                     self.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
                     self.accepted = Some(accepted);
+                    self.floor = Some(accepted);
                 }
                 Write::Applied { key, record } => {
                     self.applied.insert(key, record);
@@ -75,12 +78,14 @@ impl Journal {
 
     /// All is lost but the identity, which is kept elsewhere.
     pub(crate) fn lose(&mut self) {
-        *self = Self { enrolled: self.enrolled.take(), ..Self::default() };
+        *self = Self { enrolled: self.enrolled.take(), floor: self.floor, ..Self::default() };
     }
 
     pub(crate) fn load(&self) -> Loaded {
         Loaded {
             enrolled: self.enrolled.clone(),
+            session: SessionNumber::default(),
+            floor: self.floor,
             accepted: self.accepted,
             entries: self.entries.values().cloned().collect(),
             policies: self.policies.clone(),

@@ -99,6 +99,26 @@ fn what_is_held_goes_when_a_person_approves_it_and_nothing_else_does() {
     );
 }
 
+#[test]
+fn an_agent_that_lost_its_data_and_kept_its_identity_writes_nothing_again() {
+    each_seed(
+        300,
+        |_| PLAIN,
+        |world| {
+            world.rage(12);
+            world.heal();
+            world.sleep(SETTLING);
+            world.check_converged();
+            let ((cluster, ..), marked) = (world.writes(), world.is_all_marked());
+            world.lose_data();
+            world.sleep(SETTLING);
+            world.check_converged();
+            assert!(!marked || world.writes().0 == cluster, "what stands is written again");
+            world.check_at_rest(true);
+        },
+    );
+}
+
 /// Some seeds have what is rare: a set that takes several commits, the fuse, or a long rest.
 fn scenario(seed: u64) -> Scenario {
     match seed % 20 {

@@ -44,6 +44,7 @@ fn mark() -> Mark {
         local: key(),
         generation: 3,
         input: Digest::of(b"input"),
+        policy: None,
         prune: Prune::Delete,
         prune_adopted: PruneAdopted::Orphan,
         origin: Origin::Created,

@@ -90,6 +90,7 @@ fn check(cases: &[Variation], expected: &Expect) {
             Decision::Nothing(settled) => format!("Nothing({settled:?})"),
             Decision::Apply { uid, takeover, origin } => format!("Apply {uid} {takeover:?} {origin:?}"),
             Decision::Record { uid, origin } => format!("Record {uid} {origin:?}"),
+            Decision::Verify { uid, origin } => format!("Verify {uid} {origin:?}"),
             Decision::Create => "Create".to_owned(),
         };
         writeln!(table, "{name:42} {decision}").unwrap();
@@ -284,11 +285,11 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
                 case.policy.takeover = Takeover::Never;
             }),
         ],
-        &expect![[r"
+        &expect![[r#"
             nothing there                              Create
             the same, and the watch is lost            Create
             ours                                       Apply u1 Posted Created
-            ours, the journal was lost                 Record u1 Created
+            ours, the journal was lost                 Verify u1 Created
             ours of an older input, the journal was lost Apply u1 Posted Created
             ours, create-only                          Record u1 Created
             another hub's                              Spare(Conflict)
@@ -299,7 +300,7 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
             unmarked, and Helm's                       Spare(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
             unmarked, never to be taken over           Spare(Unmanaged)
-        "]],
+        "#]],
     );
 }
 

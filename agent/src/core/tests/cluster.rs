@@ -195,6 +195,11 @@ impl Cluster {
     }
 
     /// Somebody changes a field of ours.
+    /// Counts the writes so far, by whomever.
+    pub(in crate::core) fn versions(&self) -> u64 {
+        self.versions
+    }
+
     pub(in crate::core) fn edit(&mut self, key: &ObjectKey) {
         if let Some(local) = self.objects.get(key).cloned() {
             self.put(key, Local { input: None, generation: local.generation + 1, ..local });

@@ -141,6 +141,14 @@ impl World {
         self.step(Event::Started);
     }
 
+    /// The process goes on elsewhere: with its identity, and without its journal.
+    pub(in crate::core) fn lose_journal(&mut self) {
+        self.crash();
+        let Loaded { enrolled, accepted, .. } = std::mem::take(&mut self.journal);
+        self.journal = Loaded { enrolled, floor: accepted, ..Loaded::default() };
+        self.crash();
+    }
+
     pub(in crate::core) fn cut_off(&mut self) {
         self.link_up = false;
         self.faults = true;

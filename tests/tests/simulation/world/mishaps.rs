@@ -36,14 +36,19 @@ impl World {
             92..=95 => self.cluster_outage(),
             96 => {
                 if self.scenario.loses_journal {
-                    self.note(|| "the agent's data directory is lost".to_owned());
-                    self.agent_crashes();
-                    self.agent.journal.lose();
-                    self.lost_journal = true;
+                    self.lose_data();
                 }
             }
             _ => self.back_up_or_restore(),
         }
+    }
+
+    /// The agent goes on elsewhere, with its identity and nothing else.
+    pub(crate) fn lose_data(&mut self) {
+        self.note(|| "the agent's data directory is lost".to_owned());
+        self.agent_crashes();
+        self.agent.journal.lose();
+        self.lost_journal = true;
     }
 
     pub(super) fn mutate(&mut self) {

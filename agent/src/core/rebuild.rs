@@ -1,0 +1,72 @@
+//! After the journal was lost: what stands in the cluster is taken up as it is, without a second write, where it can be
+//! proven to be what would be written.
+//!
+//! | what is known | what it proves |
+//! |---|---|
+//! | the mark is the very one that would be written: target, source, place, generation, input, policy | the last write of ours that reached the object carried this body under this policy, for mark and body travel in one request |
+//! | the label is there | the object will be watched |
+//! | an entry of managedFields is ours | it was written by us here, and not restored or copied with the mark in it |
+//! | one live look ([`Op::Compare`]): no field that we apply left our managedFields entry with another value | nobody has changed it since |
+//!
+//! The look is one GET; a second server-side apply would cost the API server eight times that, and start a write at every
+//! object of every cluster whose agent moved. Without it, what was changed locally while there was no agent would become
+//! the state from which drift is told. What the look finds is left to the plan: the object is recorded without a hash of our
+//! entry, which no object equals, so that it counts as drifted, and is corrected or reported as its policy says.
+//!
+//! [`Op::Compare`]: super::Op::Compare
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{Entry, Monotonic, Origin, Reason};
+
+use super::Core;
+use super::effect::AppliedRecord;
+use super::event::OpResult;
+use super::observe::Seen;
+use super::plan::{self, record_of};
+
+impl Core {
+    /// The look at an object that the journal does not know ended.
+    pub(super) fn verified(&mut self, now: Monotonic, entry: &Entry, origin: Origin, result: OpResult) {
+        let key = &entry.key;
+        match result {
+            OpResult::Compared { observed, total, differences: _, at: _ } => {
+                let seen = Seen::from(&*observed);
+                self.see(key, *observed);
+                // Whether it was posted or applied last is not known, so that the next apply looks.
+                let record = record_of(entry, &seen, origin, true);
+                let managed = record.managed.filter(|_| total == 0);
+                if self.is_still_right(entry, origin, &seen) {
+                    self.set_record(key, AppliedRecord { managed, ..record });
+                }
+                self.reports.dirty(key, now);
+                self.enqueue(key);
+            }
+            OpResult::Gone | OpResult::PreconditionFailed => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                    object.doubted = true;
+                }
+                self.enqueue(key);
+            }
+            OpResult::Failed { reason, message, retry_after } => {
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                if reason == Reason::BodyMissing {
+                    self.inputs.lost(&entry.input);
+                    self.session.distrust();
+                }
+                self.retry(now, key, retry_after);
+            }
+            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Finalizing | OpResult::Emptiness { .. } => {
+                self.retry(now, key, None);
+            }
+        }
+    }
+
+    /// Whether what the look was for still holds: the set, and the mark of the object as it was read.
+    fn is_still_right(&self, entry: &Entry, origin: Origin, seen: &Seen) -> bool {
+        let current = self.desired.get(&entry.key).is_some_and(|current| **current == *entry);
+        let policy = self.policies.get(&entry.policy);
+        let mark = self.me().zip(policy).map(|(me, policy)| plan::mark_of(me, entry, policy, origin));
+        current && mark.is_some() && seen.mark.as_deref() == mark.as_ref() && !seen.deleting
+    }
+}

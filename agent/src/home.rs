@@ -1,0 +1,39 @@
+//! Where in its cluster the agent keeps what is its own.
+
+use clap::Args;
+use kube::Client;
+
+use crate::identity::SecretPlace;
+
+/// The Secret of the identity, unless another is named.
+const IDENTITY_SECRET: &str = "tideline-agent-identity";
+
+/// What the agent has in the cluster for itself.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The namespace in which the agent keeps its identity, in a Secret; without it, that of its own Pod. Outside a cluster
+    /// and without a namespace the data directory alone keeps it
+    #[arg(long, env = "TIDELINE_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The Secret there that holds the identity; each agent of a namespace needs its own
+    #[arg(long, env = "TIDELINE_IDENTITY_SECRET", value_name = "NAME", default_value = IDENTITY_SECRET)]
+    pub identity_secret: String,
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self { namespace: None, identity_secret: IDENTITY_SECRET.to_owned() }
+    }
+}
+
+impl Home {
+    /// Where the identity is kept, if there is such a place.
+    pub(crate) fn secret(&self, client: &Client, in_cluster: bool) -> Option<SecretPlace> {
+        let namespace = self.namespace(client, in_cluster)?;
+        Some(SecretPlace { client: client.clone(), namespace, name: self.identity_secret.clone() })
+    }
+
+    fn namespace(&self, client: &Client, in_cluster: bool) -> Option<String> {
+        self.namespace.clone().or_else(|| in_cluster.then(|| client.default_namespace().to_owned()))
+    }
+}

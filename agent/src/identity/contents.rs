@@ -1,0 +1,123 @@
+//! What an identity is, and its one text, alike in file and Secret.
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tideline_common::signature::{SigningKey, VerifyingKey};
+use tideline_common::wire::v1::Accepted;
+use tideline_common::{Digest, EnrolmentToken, HubId, SessionNumber, TargetId};
+
+use super::Error;
+
+/// The layout; an unknown one is refused.
+pub(super) const SCHEMA: u32 = 1;
+
+/// The hub, pinned at enrolment: its id and key, not its address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HubPin {
+    pub hub: HubId,
+    /// Hexadecimal bytes of the Ed25519 public key.
+    pub key: Digest,
+    pub url: String,
+    /// The CA of the hub's own certificate, as a JSON list of bytes; empty if a public one signs it.
+    pub ca: Vec<u8>,
+}
+
+/// The target this agent was enrolled as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TargetName {
+    pub target: TargetId,
+    pub name: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Contents {
+    /// The seed of the agent's Ed25519 key: a secret.
+    pub(super) seed: Digest,
+    pub(super) pin: HubPin,
+    #[serde(default)]
+    pub(super) enrolled: Option<TargetName>,
+    /// The newest session that was opened.
+    #[serde(default)]
+    pub(super) session: SessionNumber,
+    /// The newest set that was accepted. Written now and then, so it may be behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) floor: Option<Accepted>,
+}
+
+/// The contents are hashed as the text they are.
+#[derive(Serialize, Deserialize)]
+struct Envelope<'a> {
+    schema: u32,
+    sha256: Digest,
+    #[serde(borrow)]
+    identity: &'a RawValue,
+}
+
+/// Why a text is no identity.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    Damaged(String),
+    Schema(u32),
+}
+
+impl Contents {
+    /// A new identity, with a key of its own.
+    pub(super) fn new(pin: HubPin) -> Result<Self, Error> {
+        let mut seed = [0; 32];
+        SystemRandom::new().fill(&mut seed).map_err(|_| Error::Random)?;
+        Ok(Self { seed: Digest::from_bytes(seed), pin, enrolled: None, session: SessionNumber::default(), floor: None })
+    }
+
+    pub(super) fn key(&self) -> SigningKey {
+        SigningKey::from_seed(*self.seed.as_bytes())
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let text = serde_json::to_string(self).expect("an identity has only strings and numbers");
+        let envelope = Envelope {
+            schema: SCHEMA,
+            sha256: Digest::of(text.as_bytes()),
+            identity: serde_json::from_str(&text).expect("it was written as JSON just now"),
+        };
+        serde_json::to_vec(&envelope).expect("an envelope has only strings and numbers")
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let damaged = |error: serde_json::Error| Unreadable::Damaged(error.to_string());
+        let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(damaged)?;
+        if envelope.schema != SCHEMA {
+            return Err(Unreadable::Schema(envelope.schema));
+        }
+        if Digest::of(envelope.identity.get().as_bytes()) != envelope.sha256 {
+            return Err(Unreadable::Damaged("its checksum is wrong".to_owned()));
+        }
+        serde_json::from_str(envelope.identity.get()).map_err(damaged)
+    }
+}
+
+impl HubPin {
+    pub(crate) fn verifying_key(&self) -> VerifyingKey {
+        VerifyingKey::from_bytes(self.key.as_bytes()).expect("a digest has the 32 bytes of an Ed25519 key")
+    }
+
+    pub(super) fn of(token: &EnrolmentToken) -> Result<Self, Error> {
+        let key = <[u8; 32]>::try_from(token.hub_key.as_slice()).map_err(|_| Error::Token(token.hub_key.len()))?;
+        Ok(Self { hub: token.hub, key: Digest::from_bytes(key), url: token.url.clone(), ca: token.ca.clone() })
+    }
+}
+
+/// Without the seed.
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Contents")
+            .field("pin", &self.pin)
+            .field("enrolled", &self.enrolled)
+            .field("session", &self.session)
+            .field("floor", &self.floor)
+            .finish_non_exhaustive()
+    }
+}

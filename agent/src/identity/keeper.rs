@@ -1,0 +1,414 @@
+//! Finds the identity at the start, and keeps it in its two places while the agent runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tideline_common::signature::SigningKey;
+use tideline_common::wire::v1::Accepted;
+use tideline_common::{EnrolmentToken, SessionNumber};
+use tideline_runtime::exit::chain;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{info, warn};
+
+use super::contents::{Contents, HubPin, TargetName, Unreadable};
+use super::merge::{self, Data, Merged};
+use super::secret::{Failure, SecretPlace, Stored};
+use super::{Error, file};
+
+/// Between two tries to read the Secret before the agent starts, and how many there are: an API server that is starting
+/// too takes half a minute. What waits longer is started again by whoever started it.
+const READ_AGAIN: Duration = Duration::from_secs(3);
+const READS_MAX: u32 = 20;
+/// How often a write is begun anew when another was first. Nobody else writes there for long.
+const ROUNDS_MAX: u32 = 5;
+/// Between two writes of the newest set, and of what could not be written. An agent whose sets change every second shall
+/// not write every second; and what is older by this is still newer than any set before it.
+const WRITE_EVERY: Duration = Duration::from_secs(30);
+
+/// An identity that was found or made, and is not used yet.
+#[derive(Debug)]
+pub(crate) struct Found {
+    path: PathBuf,
+    secret: Option<Written>,
+    merged: Merged,
+    /// What the file holds.
+    copy: Option<Contents>,
+}
+
+/// The Secret as this process knows it.
+#[derive(Debug)]
+struct Written {
+    place: SecretPlace,
+    /// None if what is there is not known.
+    version: Option<String>,
+    /// It does not hold yet what it should.
+    behind: bool,
+    /// That it cannot be written was said.
+    complained: bool,
+}
+
+/// What may be done with a Secret.
+enum Reading {
+    Done(Stored),
+    /// Not now.
+    Later(String),
+    Never(String),
+}
+
+impl Found {
+    /// Looks for the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given
+    /// to an agent that is not enrolled yet replaces what is pinned; an enrolled agent needs none.
+    pub(crate) async fn look(
+        directory: &Path,
+        token: Option<&EnrolmentToken>,
+        place: Option<SecretPlace>,
+    ) -> Result<Self, Error> {
+        let path = directory.join(file::FILE);
+        let (copy, damage) = match file::read(&path) {
+            Ok(copy) => (copy, None),
+            Err(error @ Error::Damaged { .. }) => (None, Some(error)),
+            Err(error) => return Err(error),
+        };
+        let Some(place) = place else {
+            return damage.map_or_else(|| Self::of(path, None, None, copy, directory, token), Err);
+        };
+        for _ in 0..ROUNDS_MAX {
+            let mut written = Written { place: place.clone(), version: None, behind: false, complained: false };
+            let stored = match read_patiently(&place, copy.is_some()).await {
+                Reading::Done(stored) => stored,
+                Reading::Later(why) if copy.is_some() => {
+                    warn!("{place} cannot be read now: {why}. The copy in the data directory serves meanwhile");
+                    written.behind = true;
+                    return Self::of(path, Some(written), None, copy, directory, token);
+                }
+                Reading::Later(why) => return Err(Error::SecretUnread { place: place.to_string(), why }),
+                Reading::Never(why) => {
+                    info!(
+                        "the identity is kept in the data directory alone: the Secret {place} cannot be used ({why})"
+                    );
+                    return damage.map_or_else(|| Self::of(path, None, None, copy, directory, token), Err);
+                }
+            };
+            let secret = match stored {
+                Stored::Nothing => None,
+                Stored::Contents { contents, version } => {
+                    written.version = Some(version);
+                    Some(*contents)
+                }
+                Stored::Unreadable { why: Unreadable::Damaged(why), version } if copy.is_some() => {
+                    warn!("the Secret {place} is damaged ({why}); it is written anew from the data directory");
+                    written.version = Some(version);
+                    None
+                }
+                Stored::Unreadable { why: Unreadable::Damaged(why), .. } => {
+                    return Err(Error::SecretDamaged { place: place.to_string(), why });
+                }
+                Stored::Unreadable { why: Unreadable::Schema(found), .. } => {
+                    return Err(Error::Schema { place: format!("the Secret {place}"), found });
+                }
+            };
+            match damage {
+                Some(error) if secret.is_none() => return Err(error),
+                Some(_) => warn!("{path:?} is damaged; what the Secret {place} says is taken instead"),
+                None => {}
+            }
+            let known = secret.clone();
+            let mut found = Self::of(path.clone(), Some(written), secret, copy.clone(), directory, token)?;
+            if known.as_ref() == Some(&found.merged.contents) || found.write_first().await? {
+                return Ok(found);
+            }
+            if damage.is_some() {
+                break;
+            }
+        }
+        Err(Error::Superseded { place: place.to_string(), why: "it changes all the time".to_owned() })
+    }
+
+    fn of(
+        path: PathBuf,
+        secret: Option<Written>,
+        stored: Option<Contents>,
+        copy: Option<Contents>,
+        directory: &Path,
+        token: Option<&EnrolmentToken>,
+    ) -> Result<Self, Error> {
+        let merged = merge::merge(stored, copy.clone()).map_err(|merge::TwoTargets { secret: of_secret, file }| {
+            let place = secret.as_ref().map(|written| written.place.to_string()).unwrap_or_default();
+            Error::TwoIdentities { place, file, secret: of_secret }
+        })?;
+        let pin = token.map(HubPin::of).transpose()?;
+        let merged = match (merged, pin) {
+            (None, None) => return Err(Error::NoToken(directory.to_owned())),
+            // A journal beside no identity is of one that was removed.
+            (None, Some(pin)) => Merged { contents: Contents::new(pin)?, data: Data::Outdated },
+            (Some(merged), None) => merged,
+            (Some(merged), Some(pin)) if merged.contents.enrolled.is_some() => {
+                if merged.contents.pin.hub != pin.hub {
+                    return Err(Error::OtherHub { pinned: merged.contents.pin.hub, token: pin.hub });
+                }
+                merged
+            }
+            (Some(merged), Some(pin)) => Merged { contents: Contents { pin, ..merged.contents }, ..merged },
+        };
+        Ok(Self { path, secret, merged, copy })
+    }
+
+    /// Writes the Secret before anything is done under the identity. False if another was first.
+    async fn write_first(&mut self) -> Result<bool, Error> {
+        let Some(written) = &mut self.secret else { return Ok(true) };
+        match written.write_once(&self.merged.contents).await {
+            Ok(()) => Ok(true),
+            Err(Failure::Conflict) => Ok(false),
+            Err(Failure::NotAllowed(why)) => {
+                let place = &written.place;
+                info!("the identity is kept in the data directory alone: the Secret {place} cannot be written ({why})");
+                self.secret = None;
+                Ok(true)
+            }
+            Err(Failure::Unavailable(why)) if self.copy.is_some() => {
+                written.complain(&why);
+                Ok(true)
+            }
+            Err(Failure::Unavailable(why)) => Err(Error::SecretUnwritten { place: written.place.to_string(), why }),
+        }
+    }
+
+    /// Whether the journal of the data directory may be relied on. If not, it must go before [`Found::keep`].
+    pub(crate) fn data(&self) -> Data {
+        self.merged.data
+    }
+
+    /// Begins to use it.
+    pub(crate) fn keep(self) -> Result<Keeper, Error> {
+        let Self { path, secret, merged: Merged { contents, data: _ }, copy } = self;
+        if copy.as_ref() != Some(&contents) {
+            file::save(&path, &contents)?;
+        }
+        let (superseded, _) = watch::channel(None);
+        Ok(Keeper { path, contents: StdMutex::new(contents), secret: Mutex::new(secret), superseded })
+    }
+}
+
+/// The identity of a running agent.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    path: PathBuf,
+    contents: StdMutex<Contents>,
+    secret: Mutex<Option<Written>>,
+    /// Why this process must not go on, once that is known.
+    superseded: watch::Sender<Option<String>>,
+}
+
+impl Keeper {
+    pub(crate) fn key(&self) -> SigningKey {
+        self.contents().key()
+    }
+
+    pub(crate) fn pin(&self) -> HubPin {
+        self.contents().pin.clone()
+    }
+
+    pub(crate) fn enrolled(&self) -> Option<TargetName> {
+        self.contents().enrolled.clone()
+    }
+
+    /// How far the identity has come: its newest session, and the newest set that was accepted.
+    pub(crate) fn standing(&self) -> (SessionNumber, Option<Accepted>) {
+        let contents = self.contents();
+        (contents.session, contents.floor)
+    }
+
+    /// Tells when another process has taken the identity.
+    pub(crate) fn superseded(&self) -> watch::Receiver<Option<String>> {
+        self.superseded.subscribe()
+    }
+
+    /// Keeps what the hub said this agent is. The key was in the Secret before, so a Secret that cannot be written now is
+    /// no reason to wait: the same key is answered alike.
+    pub(crate) async fn enrol(&self, enrolled: TargetName) -> Result<(), Error> {
+        self.change(|contents| contents.enrolled = Some(enrolled)).await?;
+        self.write_or_complain().await;
+        Ok(())
+    }
+
+    /// Keeps that a session was opened.
+    pub(crate) async fn opened(&self, session: SessionNumber) {
+        match self.change(|contents| contents.session = contents.session.max(session)).await {
+            Ok(()) => self.write_or_complain().await,
+            // Not in the Secret either then: it must not be ahead of a file that this process could not write.
+            Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
+        }
+    }
+
+    /// Keeps the newest set that was accepted, now and then, until nobody tells of one any more.
+    pub(crate) async fn follow(self: Arc<Self>, mut newest: watch::Receiver<Option<Accepted>>) {
+        let mut next = Instant::now();
+        let mut due = None;
+        loop {
+            // Every arm is cancel-safe and none awaits in its body.
+            let ended = tokio::select! {
+                told = newest.changed() => {
+                    due.get_or_insert(next);
+                    told.is_err()
+                }
+                () = sleep_until(due.unwrap_or(next)), if due.is_some() => false,
+            };
+            if !ended && due.is_some_and(|due| due > Instant::now()) {
+                continue;
+            }
+            due = None;
+            let floor = *newest.borrow_and_update();
+            match self.change(|contents| contents.floor = merge::newest(contents.floor, floor)).await {
+                Ok(()) => self.write_or_complain().await,
+                Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
+            }
+            if ended {
+                return;
+            }
+            next = Instant::now() + WRITE_EVERY;
+            if self.secret.lock().await.as_ref().is_some_and(|written| written.behind) {
+                due = Some(next);
+            }
+        }
+    }
+
+    /// Changes the identity, in memory and in the file.
+    async fn change(&self, change: impl FnOnce(&mut Contents)) -> Result<(), Error> {
+        let (former, contents) = {
+            let mut contents = self.contents();
+            let former = contents.clone();
+            change(&mut contents);
+            (former, contents.clone())
+        };
+        if former == contents {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents)).await;
+        saved.unwrap_or_else(|panicked| {
+            let source = std::io::Error::other(panicked);
+            Err(Error::Io { action: "write", path: self.path.clone(), source })
+        })
+    }
+
+    /// Has the Secret hold what the file holds; says so once if it cannot.
+    async fn write_or_complain(&self) {
+        let mut secret = self.secret.lock().await;
+        let Some(written) = secret.as_mut() else { return };
+        let contents = self.contents().clone();
+        match written.write(&contents).await {
+            Ok(()) => {}
+            Err(Refused::Failed(why)) => written.complain(&why),
+            Err(Refused::Superseded(why)) => {
+                let place = written.place.to_string();
+                self.superseded.send_replace(Some(Error::Superseded { place, why }.to_string()));
+            }
+        }
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Refused {
+    Failed(String),
+    Superseded(String),
+}
+
+impl Written {
+    /// Writes unless it is known to be there, and never over what is newer.
+    async fn write(&mut self, contents: &Contents) -> Result<(), Refused> {
+        for _ in 0..ROUNDS_MAX {
+            if self.version.is_none() {
+                match self.place.read().await.map_err(failed)? {
+                    Stored::Nothing => {}
+                    Stored::Unreadable { why: _, version } => self.version = Some(version),
+                    Stored::Contents { contents: there, version } => {
+                        self.version = Some(version);
+                        judge(&there, contents)?;
+                        if *there == *contents {
+                            self.settled();
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            match self.write_once(contents).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::Conflict) => self.version = None,
+                Err(failure) => return Err(failed(failure)),
+            }
+        }
+        Err(Refused::Failed("it changes all the time".to_owned()))
+    }
+
+    async fn write_once(&mut self, contents: &Contents) -> Result<(), Failure> {
+        self.behind = true;
+        let version = match &self.version {
+            Some(version) => self.place.replace(version, contents).await,
+            None => self.place.create(contents).await,
+        };
+        self.version = Some(version?);
+        self.settled();
+        Ok(())
+    }
+
+    fn settled(&mut self) {
+        self.behind = false;
+        if std::mem::take(&mut self.complained) {
+            info!("the Secret {} can be written again", self.place);
+        }
+    }
+
+    fn complain(&mut self, why: &str) {
+        self.behind = true;
+        if !std::mem::replace(&mut self.complained, true) {
+            warn!("the Secret {} cannot be written; it is tried again: {why}", self.place);
+        }
+    }
+}
+
+/// Whether this process may write over what is there.
+fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
+    let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
+    if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
+        return Err(Refused::Superseded("it holds another identity now".to_owned()));
+    }
+    if there.session > ours.session {
+        let why = format!("it has opened session {}, and this one {}", there.session, ours.session);
+        return Err(Refused::Superseded(why));
+    }
+    Ok(())
+}
+
+fn failed(failure: Failure) -> Refused {
+    Refused::Failed(match failure {
+        Failure::Conflict => "it changes all the time".to_owned(),
+        Failure::NotAllowed(why) | Failure::Unavailable(why) => why,
+    })
+}
+
+/// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
+/// new identity must not be made in place of one that is there.
+async fn read_patiently(place: &SecretPlace, known_otherwise: bool) -> Reading {
+    for nth in 1.. {
+        match place.read().await {
+            Ok(stored) => return Reading::Done(stored),
+            Err(Failure::NotAllowed(why)) => return Reading::Never(why),
+            Err(Failure::Conflict) => {}
+            Err(Failure::Unavailable(why)) => {
+                if known_otherwise || nth >= READS_MAX {
+                    return Reading::Later(why);
+                }
+                if nth == 1 {
+                    warn!("the Secret {place} cannot be read now, and who this agent is is not known: {why}");
+                }
+            }
+        }
+        sleep(READ_AGAIN).await;
+    }
+    unreachable!("the range has no end")
+}

@@ -1,0 +1,65 @@
+//! One identity out of its two copies. Pure.
+
+use tideline_common::TargetId;
+use tideline_common::wire::v1::Accepted;
+
+use super::contents::Contents;
+
+/// What the copies come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Merged {
+    pub(super) contents: Contents,
+    pub(super) data: Data,
+}
+
+/// Whether what else is in the data directory may be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// This identity was at work with no other since.
+    Current,
+    /// Another process with this identity was at work since, or it belongs to another identity: what it says was accepted
+    /// and applied is not how things are.
+    Outdated,
+}
+
+/// The copies are of two targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TwoTargets {
+    pub(super) secret: TargetId,
+    pub(super) file: TargetId,
+}
+
+/// Joins what Secret and file say; None if neither says anything. The Secret is the truth; but who is enrolled stays so,
+/// and how far an identity has come never sinks.
+pub(super) fn merge(secret: Option<Contents>, file: Option<Contents>) -> Result<Option<Merged>, TwoTargets> {
+    let (secret, file) = match (secret, file) {
+        (None, None) => return Ok(None),
+        (Some(contents), None) => return Ok(Some(Merged { contents, data: Data::Outdated })),
+        (None, Some(contents)) => return Ok(Some(Merged { contents, data: Data::Current })),
+        (Some(secret), Some(file)) => (secret, file),
+    };
+    if let (Some(of_secret), Some(of_file)) = (&secret.enrolled, &file.enrolled)
+        && of_secret.target != of_file.target
+    {
+        return Err(TwoTargets { secret: of_secret.target, file: of_file.target });
+    }
+    if secret.seed != file.seed {
+        let made_first = secret.enrolled.is_none() && file.enrolled.is_some();
+        let (contents, data) = if made_first { (file, Data::Current) } else { (secret, Data::Outdated) };
+        return Ok(Some(Merged { contents, data }));
+    }
+    let behind = file.session < secret.session || file.floor.map(version) < secret.floor.map(version);
+    let session = secret.session.max(file.session);
+    let floor = newest(secret.floor, file.floor);
+    let truth = if secret.enrolled.is_none() && file.enrolled.is_some() { file } else { secret };
+    let data = if behind { Data::Outdated } else { Data::Current };
+    Ok(Some(Merged { contents: Contents { session, floor, ..truth }, data }))
+}
+
+pub(super) fn newest(a: Option<Accepted>, b: Option<Accepted>) -> Option<Accepted> {
+    [a, b].into_iter().flatten().max_by_key(|accepted| accepted.version)
+}
+
+fn version(accepted: Accepted) -> tideline_common::Version {
+    accepted.version
+}
