@@ -33,13 +33,16 @@ mod inputs;
 mod jitter;
 mod kinds;
 mod observe;
+mod pace;
 mod patrol;
 mod plan;
 mod rebuild;
 mod remove;
+mod removing;
 mod report;
 mod result;
 mod session;
+mod slots;
 mod switch;
 mod work;
 
@@ -51,6 +54,7 @@ pub use event::{
     Answer, Difference, Event, FieldConflict, LinkFailure, Observed, OpResult, Served, Sighting, SurveyFailure, Values,
 };
 pub use fuse::FuseLimits;
+pub use pace::PaceReading;
 pub use patrol::PatrolTally;
 
 use approve::Approvals;
@@ -215,6 +219,11 @@ impl Core {
             Event::Stop => self.phase = Phase::Stopping,
         }
         self.settle(now, out);
+    }
+
+    /// How much the API server is asked at once, for metrics.
+    pub fn pace(&self) -> PaceReading {
+        self.work.slots.pace.reading()
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {

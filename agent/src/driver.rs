@@ -26,7 +26,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::cluster::{Executor, Kinds, Scope, Survey, Watches};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
-use crate::core::{Effects, Loaded, PersistId};
+use crate::core::{Effects, Loaded, PaceReading, PersistId};
 use crate::identity::{Keeper, TargetName};
 use crate::journal::{self, Journal};
 use crate::link::Link;
@@ -102,6 +102,8 @@ pub(crate) struct Driver {
     /// Ends what is still under way once the core has stopped: a poll that the hub holds back.
     end: CancellationToken,
     outlook: Outlook,
+    /// As metrics have it.
+    pace: PaceReading,
     state: State,
 }
 
@@ -149,6 +151,7 @@ impl Driver {
             stop,
             end: CancellationToken::new(),
             outlook: Outlook::default(),
+            pace: PaceReading { limit: 0, decreases: 0 },
             state: State::Running,
         };
         if let Some(why) = away {
@@ -232,6 +235,10 @@ impl Driver {
             for effect in effects.drain(..) {
                 self.execute(effect);
             }
+        }
+        let pace = self.core.pace();
+        if pace != self.pace {
+            self.metrics.paced(pace, std::mem::replace(&mut self.pace, pace));
         }
     }
 

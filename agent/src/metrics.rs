@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::core::{Answer, LinkFailure, Op, OpResult, PatrolTally, Request};
+use crate::core::{Answer, LinkFailure, Op, OpResult, PaceReading, PatrolTally, Request};
 
 /// A label value that is one of a fixed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,8 @@ pub(crate) struct Metrics {
     journal_bytes: Gauge,
     journal_writable: Gauge,
     kinds_watched: Gauge,
+    concurrency_limit: Gauge,
+    concurrency_decreases: Counter,
     patrols: Counter,
     patrol_objects: Family<PatrolLabels, Gauge>,
     patrol_findings: Family<PatrolLabels, Counter>,
@@ -65,6 +67,8 @@ impl Metrics {
             journal_bytes: Gauge::default(),
             journal_writable: Gauge::default(),
             kinds_watched: Gauge::default(),
+            concurrency_limit: Gauge::default(),
+            concurrency_decreases: Counter::default(),
             patrols: Counter::default(),
             patrol_objects: Family::default(),
             patrol_findings: Family::default(),
@@ -83,6 +87,16 @@ impl Metrics {
         );
         metrics.journal_writable(true);
         registry.register("kinds_watched", "Kinds that are watched", metrics.kinds_watched.clone());
+        registry.register(
+            "concurrency_limit",
+            "Operations that may be under way at the API server at once; it follows what that bears",
+            metrics.concurrency_limit.clone(),
+        );
+        registry.register(
+            "concurrency_decreases",
+            "How often that limit was halved: the API server throttled, or did not answer",
+            metrics.concurrency_decreases.clone(),
+        );
         registry.register("patrols", "Patrols that ended", metrics.patrols.clone());
         registry.register("patrol_objects", "Objects, as the last patrol counted them", metrics.patrol_objects.clone());
         registry.register("patrol_findings", "What patrols found, by what it was", metrics.patrol_findings.clone());
@@ -177,6 +191,12 @@ impl Metrics {
 
     pub(crate) fn watching(&self, kinds: usize) {
         self.kinds_watched.set(i64::try_from(kinds).unwrap_or(i64::MAX));
+    }
+
+    /// `former` is the last that was told.
+    pub(crate) fn paced(&self, pace: PaceReading, former: PaceReading) {
+        self.concurrency_limit.set(i64::try_from(pace.limit).unwrap_or(i64::MAX));
+        self.concurrency_decreases.inc_by(pace.decreases.saturating_sub(former.decreases));
     }
 
     pub(crate) fn frozen(&self) {

@@ -69,7 +69,7 @@ reasons!(
     NamespaceUnavailable,
     /// An admission webhook refused or did not answer.
     Webhook,
-    /// The API server asked to slow down.
+    /// The API server asked to slow down, or had no time for the request.
     Throttled,
     /// The API server cannot be reached or failed.
     Unavailable,

@@ -173,8 +173,10 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
             Reason::NamespaceUnavailable
         }
         413 => Reason::TooLarge,
-        429 => Reason::Throttled,
+        // One that denies may give any code.
         _ if webhook => Reason::Webhook,
+        429 => Reason::Throttled,
+        500 | 503 | 504 if speaks_of_strain(status) => Reason::Throttled,
         401 | 403 => Reason::Forbidden,
         409 if !field_conflicts(status).is_empty() => Reason::FieldConflict,
         409 => Reason::Conflict,
@@ -193,6 +195,13 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
     let message =
         if text.is_empty() { format!("the API server answered {code} {}", status.reason) } else { text.to_owned() };
     Failure { retry_after, ..Failure::new(reason, message) }
+}
+
+/// The API server itself, or its etcd, cannot keep up; not one that it passes requests on to, nor a proxy before it, whose
+/// words are not Kubernetes'.
+fn speaks_of_strain(status: &Status) -> bool {
+    matches!(status.reason.as_str(), "ServiceUnavailable" | "Timeout" | "ServerTimeout" | "TooManyRequests")
+        || status.message.starts_with("etcdserver: ") && !status.message.contains("request is too large")
 }
 
 /// The texts by which Kubernetes refuses to change a field; there is no code for it.

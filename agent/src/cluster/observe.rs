@@ -25,6 +25,7 @@ use serde_json::Value;
 use tideline_common::{GroupKind, Reason};
 use tideline_runtime::Backoff;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
@@ -49,6 +50,8 @@ const CHANGED_EVERY: Duration = Duration::from_secs(1);
 const CHANGED_LOOKS: u32 = 10;
 /// Pauses after failures: around the first, doubled up to around the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A watch that was not lost for so long is well: longer than the longest pause.
+const STEADY: Duration = Duration::from_mins(1);
 
 /// The watches of all kinds that are watched.
 pub struct Watches {
@@ -201,6 +204,7 @@ impl Task {
             };
             self.tell(Served::Yes { namespaced: resource.namespaced, status: resource.status }).await;
             let mut listed = false;
+            let begun = Instant::now();
             match self.pass(&resource, &mut listed).await {
                 Ended::Relist => {}
                 Ended::Closed => return,
@@ -210,7 +214,8 @@ impl Task {
                         self.kinds.forget(&self.kind.group);
                     }
                     self.lost(&failure).await;
-                    if listed {
+                    // A list alone is no success: where watching is what is refused, it would be listed all the time.
+                    if listed && begun.elapsed() >= STEADY {
                         backoff.reset();
                     }
                     tokio::time::sleep(backoff.next_delay(failure.retry_after)).await;

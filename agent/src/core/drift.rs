@@ -68,7 +68,7 @@ impl Core {
         let Some(record) = &object.record else { return };
         let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
         let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
-        self.execute(key, Doing::Compare, op, out);
+        self.execute(now, key, Doing::Compare, op, out);
     }
 
     /// The look ended.

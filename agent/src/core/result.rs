@@ -16,7 +16,11 @@ use super::work::{Doing, Flight};
 
 impl Core {
     pub(super) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
-        let Some(Flight { key, doing }) = self.work.landed(id) else { return };
+        let Some(Flight { key, doing, begun }) = self.work.landed(id) else { return };
+        let op = (id, &key, now.since(begun));
+        for waiting in self.work.slots.judge(now, op, &result, self.work.last(), &mut self.jitter) {
+            self.enqueue(&waiting);
+        }
         if let Some(object) = self.objects.get_mut(&key) {
             object.flight = None;
         }
@@ -77,8 +81,11 @@ impl Core {
                 if again { self.retry(now, key, None) } else { self.enqueue(key) }
             }
             OpResult::Failed { reason, message, retry_after } if current => {
-                if reason == Reason::Immutable && self.replace(entry, policy, out) {
+                if reason == Reason::Immutable && self.replace(now, entry, policy, out) {
                     return;
+                }
+                if reason == Reason::Throttled {
+                    return self.throttled(now, key, message, retry_after);
                 }
                 self.conclude(now, key, Progress::Failed, Some(reason), message);
                 if reason == Reason::BodyMissing {
@@ -121,13 +128,13 @@ impl Core {
     }
 
     /// Deletes what cannot be changed, to create it again, if that is allowed.
-    fn replace(&mut self, entry: &Arc<Entry>, policy: &ApplyPolicy, out: &mut Effects) -> bool {
+    fn replace(&mut self, now: Monotonic, entry: &Arc<Entry>, policy: &ApplyPolicy, out: &mut Effects) -> bool {
         let Some(object) = self.objects.get(&entry.key) else { return false };
         let record = object.record.as_ref();
         let Some(uid) = record.map(|record| record.uid.clone()) else { return false };
         let Some(authorised) = may_replace(entry, policy, record, &uid) else { return false };
         let op = authorised.op(Arc::clone(&entry.version));
-        self.execute(&entry.key, Doing::Replace, op, out);
+        self.execute(now, &entry.key, Doing::Replace, op, out);
         true
     }
 
@@ -191,6 +198,10 @@ impl Core {
                 } else if let Some(me) = self.me() {
                     self.begin_removal(now, me, tombstone, Some(Inspection { foreign, ours }), out);
                 }
+            }
+            OpResult::Failed { reason: Reason::Throttled, retry_after, .. } => {
+                self.removal_state(now, tombstone, RemovalState::Waiting);
+                self.retry_removal(now, tombstone, retry_after);
             }
             OpResult::Failed { reason, message, retry_after } => {
                 self.removal_state(now, tombstone, RemovalState::Held(reason, message));

@@ -1,25 +1,30 @@
-//! Which object is worked on next: a bounded number at once, one operation per object, lower waves first, removals after
-//! and in reverse. Everything is a queue; no event looks at every object.
+//! Which object is worked on next: as many at once as the pace allows, one operation per object, lower waves first,
+//! removals after and in reverse. Everything is a queue; no event looks at every object.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+use tideline_common::{ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::kinds::View;
 use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
-use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
+use super::remove::Removal;
+use super::slots::{Admission, Slots};
 use super::{Core, Phase};
 
-/// Operations at the API server at once: its throughput for server-side apply peaks near this (DESIGN §6).
-pub(super) const APPLY_CONCURRENCY_MAX: usize = 32;
 /// Wait after a failed operation, doubled each time up to the second.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
+/// more often than it can bear.
+const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
+/// After so many in a row, what the API server never has time for counts as tried, and holds up no wave.
+const THROTTLED_TRIES_MAX: u32 = 5;
 /// Between two looks at everything. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
 /// Corrections of one object that are made at once; further ones wait, as after failures.
@@ -31,15 +36,16 @@ const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
 pub(super) struct Work {
     last: u64,
     pub(super) flights: BTreeMap<OpId, Flight>,
+    pub(super) slots: Slots,
     ready: BTreeSet<(i32, ObjectKey)>,
-    removals: BTreeSet<(Reverse<i32>, Tombstone)>,
+    pub(super) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
     reads: BTreeSet<ObjectKey>,
     retries: BTreeSet<(Monotonic, ObjectKey)>,
-    removal_retries: BTreeSet<(Monotonic, Tombstone)>,
+    pub(super) removal_retries: BTreeSet<(Monotonic, Tombstone)>,
     /// How many entries of each wave were not tried since they changed.
     untried: BTreeMap<i32, usize>,
     /// Removals in flight, by wave.
-    removing: BTreeMap<i32, usize>,
+    pub(super) removing: BTreeMap<i32, usize>,
     /// What waits for a namespace.
     homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     pass_at: Option<Monotonic>,
@@ -50,6 +56,7 @@ pub(super) struct Work {
 pub(super) struct Flight {
     pub(super) key: ObjectKey,
     pub(super) doing: Doing,
+    pub(super) begun: Monotonic,
 }
 
 #[derive(Debug)]
@@ -110,6 +117,7 @@ impl Work {
 
     pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
+        self.slots.landed(&flight.key.kind);
         if let Doing::Remove { wave, .. } = &flight.doing {
             count_down(&mut self.removing, *wave);
         }
@@ -123,7 +131,7 @@ impl Work {
     pub(super) fn next_retry(&self) -> Option<Monotonic> {
         let retry = self.retries.first().map(|(at, _)| *at);
         let removal = self.removal_retries.first().map(|(at, _)| *at);
-        [retry, removal, self.pass_at].into_iter().flatten().min()
+        [retry, removal, self.pass_at, self.slots.pace.resume_at()].into_iter().flatten().min()
     }
 
     pub(super) fn set_timer(&mut self, at: Option<Monotonic>, out: &mut Effects) {
@@ -135,13 +143,19 @@ impl Work {
         }
     }
 
-    fn fly(&mut self, key: &ObjectKey, doing: Doing) -> OpId {
+    /// The operation that was begun last.
+    pub(super) fn last(&self) -> OpId {
+        OpId(self.last)
+    }
+
+    fn fly(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
         if let Doing::Remove { wave, .. } = &doing {
             *self.removing.entry(*wave).or_default() += 1;
         }
-        self.flights.insert(id, Flight { key: key.clone(), doing });
+        self.slots.began(&key.kind);
+        self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
         id
     }
 }
@@ -153,6 +167,11 @@ fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
             counts.remove(&wave);
         }
     }
+}
+
+/// A key before all those of later kinds, and after all those of this one.
+fn first_after(kind: &GroupKind) -> ObjectKey {
+    ObjectKey::new(GroupKind::new(&*kind.group, format!("{}\0", kind.kind)), "", "")
 }
 
 impl Core {
@@ -172,34 +191,6 @@ impl Core {
         self.enqueue_removals(key);
     }
 
-    pub(super) fn enqueue_removals(&mut self, key: &ObjectKey) {
-        let open: Vec<Tombstone> = self
-            .removals_of(key)
-            .filter(|(_, removal)| removal.state != RemovalState::Done)
-            .map(|(tombstone, _)| tombstone.clone())
-            .collect();
-        for tombstone in open {
-            if let Some(removal) = self.removals.get_mut(&tombstone) {
-                if let Some(at) = removal.retry_at.take() {
-                    self.work.removal_retries.remove(&(at, tombstone.clone()));
-                }
-                self.work.remove(removal.wave, tombstone);
-            }
-        }
-    }
-
-    /// Has those removals looked at that found an operation under way; not those that wait for their retry.
-    pub(super) fn resume_removals(&mut self, key: &ObjectKey) {
-        let waiting: Vec<(i32, Tombstone)> = self
-            .removals_of(key)
-            .filter(|(_, removal)| removal.state != RemovalState::Done && removal.retry_at.is_none())
-            .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
-            .collect();
-        for (wave, tombstone) in waiting {
-            self.work.remove(wave, tombstone);
-        }
-    }
-
     /// Takes an object out of queue and retries.
     pub(super) fn dequeue(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
@@ -209,6 +200,7 @@ impl Core {
         if let Some(at) = object.retry_at.take() {
             self.work.retries.remove(&(at, key.clone()));
         }
+        self.work.slots.forget(key);
         if let Some(homeless) = self.work.homeless.get_mut(&key.namespace) {
             homeless.remove(key);
             if homeless.is_empty() {
@@ -261,52 +253,55 @@ impl Core {
         for key in self.gates.take_released() {
             self.enqueue(&key);
         }
-        while self.work.flights.len() < APPLY_CONCURRENCY_MAX {
+        while self.work.slots.pace.has_room(now, self.work.flights.len()) {
             if let Some(key) = self.work.reads.pop_first() {
-                self.begin_read(&key, out);
+                self.begin_read(now, &key, out);
             } else if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
-            } else if let Some(tombstone) = self.next_removal() {
+            } else if let Some(tombstone) = self.next_removal(now) {
                 self.begin_removal(now, me, &tombstone, None, out);
             } else {
-                break;
+                return;
             }
+        }
+        if !self.work.ready.is_empty() || !self.work.removals.is_empty() {
+            self.work.slots.pace.is_full();
         }
     }
 
     fn next_ready(&mut self) -> Option<ObjectKey> {
-        let wave = self.work.ready.first()?.0;
-        // Every entry of the lower waves must have been tried.
-        if self.work.untried.first_key_value().is_some_and(|(untried, _)| *untried < wave) {
-            return None;
-        }
-        let (_, key) = self.work.ready.pop_first()?;
-        if let Some(object) = self.objects.get_mut(&key) {
+        let untried = self.work.untried.first_key_value().map(|(wave, _)| *wave);
+        let mut from = Bound::Unbounded;
+        let next = loop {
+            let next @ (wave, key) = self.work.ready.range((from, Bound::Unbounded)).next()?;
+            // Every entry of the lower waves must have been tried.
+            if untried.is_some_and(|untried| untried < *wave) {
+                return None;
+            }
+            if self.work.slots.admits(&key.kind) != Admission::Full {
+                break next.clone();
+            }
+            from = Bound::Included((*wave, first_after(&key.kind)));
+            self.work.slots.pace.is_full();
+        };
+        self.work.ready.remove(&next);
+        if let Some(object) = self.objects.get_mut(&next.1) {
             object.queued = None;
         }
-        Some(key)
+        Some(next.1)
     }
 
-    fn next_removal(&mut self) -> Option<Tombstone> {
-        let Reverse(wave) = self.work.removals.first()?.0;
-        let later = self.work.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave);
-        if later || !self.work.all_tried() || self.gates.hold_any() {
-            return None;
-        }
-        self.work.removals.pop_first().map(|(_, tombstone)| tombstone)
-    }
-
-    fn begin_read(&mut self, key: &ObjectKey, out: &mut Effects) {
+    fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
         if self.objects.get(key).is_some_and(|object| object.flight.is_none()) {
             let version = self.kinds.version(&key.kind);
-            self.execute(key, Doing::Read, Op::Get { key: key.clone(), version }, out);
+            self.execute(now, key, Doing::Read, Op::Get { key: key.clone(), version }, out);
         } else {
             self.reports.status_unread(key, self.objects.get_mut(key));
         }
     }
 
-    pub(super) fn execute(&mut self, key: &ObjectKey, doing: Doing, op: Op, out: &mut Effects) {
-        let id = self.work.fly(key, doing);
+    pub(super) fn execute(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing, op: Op, out: &mut Effects) {
+        let id = self.work.fly(now, key, doing);
         if let Some(object) = self.objects.get_mut(key) {
             object.flight = Some(id);
         }
@@ -333,6 +328,9 @@ impl Core {
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), object, seen.as_ref(), view));
         let writes = matches!(decision, Decision::Create | Decision::Apply { .. });
         if writes && anew && self.waits_for_its_wave(now, &entry) {
+            return;
+        }
+        if writes && self.waits_for_a_webhook(now, key) {
             return;
         }
         self.carry_out(now, me, &entry, policy, seen, decision, out);
@@ -386,12 +384,12 @@ impl Core {
             (Decision::Verify { uid, origin }, Some(policy), _) => {
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
                 let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
-                self.execute(key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
+                self.execute(now, key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
             }
             (Decision::Create, Some(policy), _) => {
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
                 let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark };
-                self.execute(key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
+                self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
             }
             (Decision::Apply { uid, takeover, origin }, Some(policy), seen) => {
                 if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
@@ -400,7 +398,7 @@ impl Core {
                 let _ = seen;
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
                 let op = Op::Apply { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, uid, takeover };
-                self.execute(key, Doing::Apply { entry: Arc::clone(entry), policy, origin }, op, out);
+                self.execute(now, key, Doing::Apply { entry: Arc::clone(entry), policy, origin }, op, out);
             }
             (Decision::Wait(Reason::Progressing), ..) => {}
             (Decision::Wait(reason), ..) => {
@@ -433,6 +431,25 @@ impl Core {
                 unreachable!("they are decided only with a policy, and of what is seen")
             }
         }
+    }
+
+    /// Whether a write must wait because a webhook does not answer for others of its kind. It counts as tried: neither
+    /// its wave nor what comes after waits with it.
+    fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
+        if self.work.slots.admits(&key.kind) != Admission::Stuck {
+            return false;
+        }
+        // What failed for itself says so, and waits for its own time.
+        self.retry(now, key, None);
+        let failed =
+            |outcome: &Outcome| outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook);
+        if self.objects.get(key).is_some_and(|object| failed(&object.outcome)) {
+            self.mark_tried(key);
+        } else if let Some(message) = self.work.slots.wait(key) {
+            let message = format!("it waits, since others of its kind fail: {message}");
+            self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
+        }
+        true
     }
 
     /// Whether a correction must wait because it was undone before, and again.
@@ -489,14 +506,33 @@ impl Core {
         reason: Option<Reason>,
         message: String,
     ) {
-        if let Some(object) = self.objects.get_mut(key) {
-            let outcome = Outcome { progress, reason, message };
-            if object.outcome != outcome {
-                object.outcome = outcome;
-                self.reports.dirty(key, now);
-            }
-        }
+        self.say(now, key, Outcome { progress, reason, message });
         self.mark_tried(key);
+    }
+
+    fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
+        if let Some(object) = self.objects.get_mut(key)
+            && object.outcome != outcome
+        {
+            object.outcome = outcome;
+            self.reports.dirty(key, now);
+        }
+    }
+
+    /// The API server had no time for it, which says nothing about the entry: it is tried again.
+    pub(super) fn throttled(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        message: String,
+        retry_after: Option<Duration>,
+    ) {
+        let reason = Some(Reason::Throttled);
+        self.say(now, key, Outcome { progress: Progress::Pending, reason, message });
+        self.retry(now, key, retry_after);
+        if self.objects.get(key).is_some_and(|object| object.failures >= THROTTLED_TRIES_MAX) {
+            self.mark_tried(key);
+        }
     }
 
     fn mark_tried(&mut self, key: &ObjectKey) {
@@ -517,115 +553,14 @@ impl Core {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         object.failures = object.failures.saturating_add(1);
-        let wait = self.jitter.half(object.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
+        let throttled = object.outcome.reason == Some(Reason::Throttled);
+        let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
+        let wait = self.jitter.half(object.failures, RETRY.0, longest).max(not_before.unwrap_or_default());
         object.retry_at = Some(now + wait);
         self.work.retries.insert((now + wait, key.clone()));
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
             self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
         }
-    }
-
-    /// Judges a removal and begins what follows.
-    pub(super) fn begin_removal(
-        &mut self,
-        now: Monotonic,
-        me: Me,
-        tombstone: &Tombstone,
-        inspection: Option<Inspection>,
-        out: &mut Effects,
-    ) {
-        let key = &tombstone.key;
-        if self.lapses(now, tombstone) {
-            return;
-        }
-        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
-        if object.flight.is_some() || removal.state == RemovalState::Done {
-            return;
-        }
-        let record = object.record.as_ref();
-        let verdict = may_delete(Evidence {
-            me,
-            key,
-            ground: Ground::Unassigned(&tombstone.source),
-            entry: self.desired.get(key).map(|entry| &**entry),
-            record,
-            policy: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
-            seen: object.seen.as_ref(),
-            view: self.kinds.view(&key.kind),
-            inspection,
-        });
-        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
-        let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
-        let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
-        match self.fused(now, tombstone, verdict) {
-            Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
-            Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
-                self.begun(tombstone);
-                self.execute(key, doing, authorised.op(version), out);
-            }
-            Verdict::Inspect => self.execute(key, doing, Op::Inspect { key: key.clone(), version }, out),
-            Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
-            Verdict::Forget => {
-                let void = self.desired.get(key).is_some_and(|entry| entry.source.uid == tombstone.source);
-                if void { self.forget_removal(tombstone) } else { self.removal_done(now, tombstone) }
-            }
-            Verdict::Hold(Reason::Finalizing) => {
-                self.removal_state(now, tombstone, RemovalState::Finalizing);
-                self.retry_removal(now, tombstone, None);
-            }
-            Verdict::Hold(reason) => {
-                self.removal_state(now, tombstone, RemovalState::Held(reason, String::new()));
-                self.retry_removal(now, tombstone, None);
-            }
-        }
-    }
-
-    /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
-    /// from an object whose mark was stripped by others, and which is deleted.
-    fn lets_go(&mut self, key: &ObjectKey) -> bool {
-        let Some(object) = self.objects.get(key) else { return true };
-        let Some(record) = object.record.clone() else { return true };
-        if !record.letting_go {
-            self.set_record(key, AppliedRecord { letting_go: true, ..record });
-            return false;
-        }
-        object.unrecorded == 0
-    }
-
-    fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
-        match verdict {
-            Verdict::Delete(authorised) => {
-                let managed = self.objects.len();
-                if self.fuse.pass(now, tombstone, managed, self.leave(now, tombstone)) {
-                    Verdict::Delete(authorised)
-                } else {
-                    authorised.held(Reason::FuseHeld)
-                }
-            }
-            Verdict::Orphan(authorised) => {
-                self.fuse.withdraw(tombstone);
-                Verdict::Orphan(authorised)
-            }
-            Verdict::Inspect | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => verdict,
-        }
-    }
-
-    pub(super) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
-        if let Some(removal) = self.removals.get_mut(tombstone)
-            && removal.state != state
-        {
-            removal.state = state;
-            self.reports.dirty(&tombstone.key, now);
-        }
-    }
-
-    pub(super) fn retry_removal(&mut self, now: Monotonic, tombstone: &Tombstone, not_before: Option<Duration>) {
-        let Some(removal) = self.removals.get_mut(tombstone) else { return };
-        self.work.forget_removal(removal, tombstone);
-        removal.failures = removal.failures.saturating_add(1);
-        let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
-        removal.retry_at = Some(now + wait);
-        self.work.removal_retries.insert((now + wait, tombstone.clone()));
     }
 
     /// Remembers that a create-only object was created.

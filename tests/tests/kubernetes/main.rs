@@ -18,4 +18,5 @@ mod refusals;
 mod scenarios;
 mod site;
 mod spaces;
+mod strain;
 mod texts;

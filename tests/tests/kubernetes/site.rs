@@ -18,6 +18,10 @@ use crate::objects::{CONFIG, api, api_cluster, apply, config, gone, placement, s
 pub(crate) const REPORT: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Report");
 pub(crate) const CLUSTER_ROLLUP: (&str, &str) = ("summary.tideline.dev/v1alpha1", "ClusterRollup");
 pub(crate) const CLUSTER_REPORT: (&str, &str) = ("summary.tideline.dev/v1alpha1", "ClusterReport");
+/// The ServiceAccount in `kube-system` of an agent that has not all rights.
+pub(crate) const ACCOUNT: &str = "kept-short";
+/// As whom it is audited.
+pub(crate) const USER: &str = "system:serviceaccount:kube-system:kept-short";
 pub(crate) const CONFIG_MAPS: &[(&str, &str)] = &[("", "configmaps")];
 
 /// A hub and the one cluster that it places to, `east`, with its agent.
@@ -35,22 +39,36 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn start(assets: &Assets) -> Result<Self> {
-        Self::begin(assets, None).await
+        let options = ClusterOptions { controller_manager: true, ..ClusterOptions::default() };
+        Self::begin(assets, options, None, None).await
     }
 
     /// The agent keeps its identity in the cluster.
     pub(crate) async fn at_home(assets: &Assets) -> Result<Self> {
         let home = Home { namespace: Some("default".to_owned()), ..Home::default() };
-        Self::begin(assets, Some(home)).await
+        let options = ClusterOptions { controller_manager: true, ..ClusterOptions::default() };
+        Self::begin(assets, options, Some(home), None).await
     }
 
-    async fn begin(assets: &Assets, home: Option<Home>) -> Result<Self> {
-        let options = ClusterOptions { name: "east".to_owned(), controller_manager: true, ..ClusterOptions::default() };
+    /// With an agent that has just the rights of these rules of RBAC.
+    pub(crate) async fn kept_short(assets: &Assets, options: ClusterOptions, rules: Value) -> Result<Self> {
+        Self::begin(assets, options, None, Some(rules)).await
+    }
+
+    async fn begin(assets: &Assets, options: ClusterOptions, home: Option<Home>, rules: Option<Value>) -> Result<Self> {
+        let options = ClusterOptions { name: "east".to_owned(), ..options };
         let (cluster, hub) = tokio::try_join!(Cluster::start(assets, options), Hub::start())?;
         let wire = Relay::start(cluster.address()).await?;
         let dir = Scratch::new("east-kubeconfig")?;
         let kubeconfig = dir.join("kubeconfig");
-        std::fs::write(&kubeconfig, through(&wire, cluster.kubeconfig_path())?)?;
+        let mut access = through(&wire, cluster.kubeconfig_path())?;
+        if let Some(rules) = rules {
+            grant(&cluster.client(), &rules).await?;
+            let account = ["create", "token", ACCOUNT, "--namespace", "kube-system"];
+            let token = cluster.kubectl().run(&account).await?;
+            access["users"][0]["user"] = json!({"token": token.trim()});
+        }
+        std::fs::write(&kubeconfig, access.to_string())?;
         let agent = match home {
             Some(home) => hub.agent_at_home("east", &kubeconfig, home).await?,
             None => hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?,
@@ -139,10 +157,26 @@ impl Site {
 }
 
 /// The kubeconfig with the address of the wire in it.
-fn through(wire: &Relay, kubeconfig: &Path) -> Result<String> {
+fn through(wire: &Relay, kubeconfig: &Path) -> Result<Value> {
     let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(kubeconfig)?)?;
     kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", wire.address()));
-    Ok(kubeconfig.to_string())
+    Ok(kubeconfig)
+}
+
+/// Gives the agent's account these rights, and no others, from now on.
+pub(crate) async fn grant(local: &Client, rules: &Value) -> Result<()> {
+    let kind =
+        |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": ACCOUNT}});
+    let (mut role, mut binding) = (kind("ClusterRole"), kind("ClusterRoleBinding"));
+    role["rules"] = rules.clone();
+    binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT});
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "kube-system"}]);
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": ACCOUNT, "namespace": "kube-system"}});
+    for object in [account, role, binding] {
+        apply(local, object).await?;
+    }
+    Ok(())
 }
 
 pub(crate) fn namespace() -> Value {

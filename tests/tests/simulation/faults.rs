@@ -37,6 +37,8 @@ pub(crate) const PATIENCE: u64 = 15_000;
 pub(crate) const COMMIT: (u64, u64) = (1, 30);
 /// Until an operation takes effect, and from then until its end is known.
 pub(crate) const OPERATION: (u64, u64) = (1, 50);
+/// For how long a cluster that throttles asks to be left alone, as one with priority and fairness does.
+pub(crate) const THROTTLED_FOR: Duration = Duration::from_secs(1);
 /// From one patrol to the next, about.
 pub(crate) const PATROL: Duration = Duration::from_mins(10);
 /// Until a watch says what happened.

@@ -93,7 +93,12 @@ fn other_codes_have_one_meaning_each() {
     );
     check(500, json!({"message": "Internal error occurred: boom"}), Reason::Unavailable);
     check(503, json!({}), Reason::Unavailable);
-    check(504, json!({"message": "Timeout", "reason": "Timeout"}), Reason::Unavailable);
+    check(503, json!({"message": "service unavailable", "reason": "Service Unavailable"}), Reason::Unavailable);
+    check(503, json!({"message": "the server is shutting down", "reason": "ServiceUnavailable"}), Reason::Throttled);
+    check(504, json!({"message": "Timeout", "reason": "Timeout"}), Reason::Throttled);
+    check(500, json!({"message": "try again", "reason": "ServerTimeout"}), Reason::Throttled);
+    check(500, json!({"message": "etcdserver: request timed out"}), Reason::Throttled);
+    check(429, json!({"message": "admission webhook \"quota.example\" denied the request: too many"}), Reason::Webhook);
     let throttled = classify(429, &status(json!({})), Some(Duration::from_secs(7)));
     assert_eq!(throttled.retry_after, Some(Duration::from_secs(7)));
     assert_eq!(throttled.message, "the API server answered 429 ");

@@ -103,7 +103,86 @@ fn config_map(name: &str, wave: i32) -> Entry {
 #[test]
 fn a_bounded_number_of_operations_is_under_way() {
     let offline = Offline::new((0..100).map(|i| config_map(&format!("c{i}"), 0)).collect());
-    assert_eq!(offline.begun.len(), APPLY_CONCURRENCY_MAX);
+    assert_eq!(offline.begun.len(), 32);
+}
+
+#[test]
+fn other_kinds_begin_while_one_has_its_share_under_way() {
+    let mut entries: Vec<Entry> = (0..100).map(|i| config_map(&format!("c{i}"), 0)).collect();
+    entries.push(entry(&key("apps", "Deployment", "d"), 1, 1));
+    let offline = Offline::new(entries);
+    assert_eq!(offline.names().len(), 33);
+    assert!(offline.names().contains(&"d"));
+}
+
+#[test]
+fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
+    let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
+    let (id, early) = offline.begun.remove(0);
+    let retry_after = Some(Duration::from_secs(3));
+    offline.step(Event::Executed {
+        id,
+        result: OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after },
+    });
+    let outcome = &offline.core.objects[&early].outcome;
+    assert_eq!((outcome.progress, outcome.reason), (Progress::Pending, Some(Reason::Throttled)));
+    offline.now = offline.now + Duration::from_secs(2);
+    offline.core.enqueue(&early);
+    offline.step(Event::Timer(Timer::Retry));
+    assert!(offline.begun.is_empty(), "whatever asks for it");
+    offline.now = offline.now + Duration::from_secs(1);
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.names(), ["early"]);
+    for _ in 0..THROTTLED_TRIES_MAX {
+        let (id, _) = offline.begun.remove(0);
+        let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after: None };
+        offline.step(Event::Executed { id, result });
+        offline.now = offline.now + Duration::from_mins(1);
+        offline.step(Event::Timer(Timer::Retry));
+    }
+    assert_eq!(offline.names(), ["early"], "one at a time by now");
+    offline.fail(Reason::Throttled);
+    offline.now = offline.now + Duration::from_secs(30);
+    offline.core.dequeue(&early);
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.names(), ["late"], "in the end later waves wait no longer");
+}
+
+#[test]
+fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
+    let mut entries: Vec<Entry> = (0..100).map(|i| config_map(&format!("c{i:03}"), 0)).collect();
+    entries.push(Entry { wave: 0, ..entry(&key("", "Secret", "sibling"), 1, 1) });
+    entries.push(Entry { wave: 5, ..entry(&key("apps", "Deployment", "later"), 1, 1) });
+    let mut offline = Offline::new(entries);
+    assert!(offline.names().contains(&"sibling"));
+    offline.begun.retain(|(_, key)| &*key.name != "sibling");
+    let sibling = key("", "Secret", "sibling");
+    let id = offline.core.objects[&sibling].flight.expect("it is under way");
+    let written = OpResult::Written { observed: Box::new(created(&sibling, None)), conflicts: Vec::new() };
+    offline.step(Event::Executed { id, result: written });
+
+    offline.now = offline.now + Duration::from_secs(10);
+    let before: Vec<_> = offline.begun.drain(..).collect();
+    assert_eq!(before.len(), 32);
+    for (id, _) in &before {
+        let message = "failed calling webhook \"a.b\": context deadline exceeded".to_owned();
+        let result = OpResult::Failed { reason: Reason::Webhook, message, retry_after: None };
+        offline.step(Event::Executed { id: *id, result });
+    }
+    assert_eq!(offline.names(), ["later"]);
+    let waiting = &offline.core.objects[&key("", "ConfigMap", "c099")].outcome;
+    assert_eq!((waiting.progress, waiting.reason), (Progress::Pending, Some(Reason::Webhook)));
+    assert!(waiting.message.contains("a.b"));
+
+    // It answers again: what was not tried for it is tried at once.
+    offline.begun.clear();
+    offline.now = offline.now + Duration::from_mins(1);
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.begun.len(), 2, "enough to find out");
+    let (id, key) = offline.begun.remove(0);
+    let written = OpResult::Written { observed: Box::new(created(&key, None)), conflicts: Vec::new() };
+    offline.step(Event::Executed { id, result: written });
+    assert!(offline.names().len() > 20, "{:?}", offline.names());
 }
 
 #[test]

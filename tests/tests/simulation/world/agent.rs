@@ -6,7 +6,7 @@ use tideline_common::{Monotonic, Reason};
 
 use super::{Happening, World};
 use crate::SHUT;
-use crate::faults::{COMMIT, OPERATION, PATROL};
+use crate::faults::{COMMIT, OPERATION, PATROL, THROTTLED_FOR};
 use crate::ids::{CLUSTER, HUB, parse};
 
 impl World {
@@ -110,10 +110,11 @@ impl World {
         let Some(op) = self.agent.operations.get(&id).cloned() else { return };
         let fails = self.random.chance(self.faults.operation);
         let result = if fails && self.random.chance(500) { None } else { Some(self.lands(&op)).filter(|_| !fails) };
-        let result = result.unwrap_or_else(|| OpResult::Failed {
-            reason: Reason::Unavailable,
-            message: "timeout".to_owned(),
-            retry_after: None,
+        let result = result.unwrap_or_else(|| {
+            let throttled = self.random.chance(300);
+            let reason = if throttled { Reason::Throttled } else { Reason::Unavailable };
+            let retry_after = throttled.then_some(THROTTLED_FOR);
+            OpResult::Failed { reason, message: "no time".to_owned(), retry_after }
         });
         let run = self.agent.run;
         let after = self.random.within(OPERATION);

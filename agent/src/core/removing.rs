@@ -1,0 +1,169 @@
+//! Removals, from the queue to the gate and back to the queue.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
+
+use super::Core;
+use super::effect::{AppliedRecord, Effects, Op};
+use super::plan::Me;
+use super::remove::{Evidence, Ground, Inspection, RemovalState, Verdict, may_delete};
+use super::slots::Admission;
+use super::work::{Doing, RETRY};
+
+impl Core {
+    pub(super) fn enqueue_removals(&mut self, key: &ObjectKey) {
+        let open: Vec<Tombstone> = self
+            .removals_of(key)
+            .filter(|(_, removal)| removal.state != RemovalState::Done)
+            .map(|(tombstone, _)| tombstone.clone())
+            .collect();
+        for tombstone in open {
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                if let Some(at) = removal.retry_at.take() {
+                    self.work.removal_retries.remove(&(at, tombstone.clone()));
+                }
+                self.work.remove(removal.wave, tombstone);
+            }
+        }
+    }
+
+    /// Has those removals looked at that found an operation under way; not those that wait for their retry.
+    pub(super) fn resume_removals(&mut self, key: &ObjectKey) {
+        let waiting: Vec<(i32, Tombstone)> = self
+            .removals_of(key)
+            .filter(|(_, removal)| removal.state != RemovalState::Done && removal.retry_at.is_none())
+            .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
+            .collect();
+        for (wave, tombstone) in waiting {
+            self.work.remove(wave, tombstone);
+        }
+    }
+
+    pub(super) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
+        loop {
+            let (Reverse(wave), tombstone) = self.work.removals.first()?;
+            let later = self.work.removing.last_key_value().is_some_and(|(removing, _)| removing > wave);
+            if later || !self.work.all_tried() || self.gates.hold_any() {
+                return None;
+            }
+            match self.work.slots.admits(&tombstone.key.kind) {
+                Admission::Free => return self.work.removals.pop_first().map(|(_, tombstone)| tombstone),
+                Admission::Full => {
+                    self.work.slots.pace.is_full();
+                    return None;
+                }
+                // Its webhooks are asked about deletions, too.
+                Admission::Stuck => {
+                    let (_, tombstone) = self.work.removals.pop_first()?;
+                    self.retry_removal(now, &tombstone, None);
+                }
+            }
+        }
+    }
+
+    /// Judges a removal and begins what follows.
+    pub(super) fn begin_removal(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        tombstone: &Tombstone,
+        inspection: Option<Inspection>,
+        out: &mut Effects,
+    ) {
+        let key = &tombstone.key;
+        if self.lapses(now, tombstone) {
+            return;
+        }
+        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        if object.flight.is_some() || removal.state == RemovalState::Done {
+            return;
+        }
+        let record = object.record.as_ref();
+        let verdict = may_delete(Evidence {
+            me,
+            key,
+            ground: Ground::Unassigned(&tombstone.source),
+            entry: self.desired.get(key).map(|entry| &**entry),
+            record,
+            policy: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
+            seen: object.seen.as_ref(),
+            view: self.kinds.view(&key.kind),
+            inspection,
+        });
+        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
+        let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
+        let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
+        match self.fused(now, tombstone, verdict) {
+            Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
+            Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
+                self.begun(tombstone);
+                self.execute(now, key, doing, authorised.op(version), out);
+            }
+            Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
+            Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
+            Verdict::Forget => {
+                let void = self.desired.get(key).is_some_and(|entry| entry.source.uid == tombstone.source);
+                if void { self.forget_removal(tombstone) } else { self.removal_done(now, tombstone) }
+            }
+            Verdict::Hold(Reason::Finalizing) => {
+                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                self.retry_removal(now, tombstone, None);
+            }
+            Verdict::Hold(reason) => {
+                self.removal_state(now, tombstone, RemovalState::Held(reason, String::new()));
+                self.retry_removal(now, tombstone, None);
+            }
+        }
+    }
+
+    /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
+    /// from an object whose mark was stripped by others, and which is deleted.
+    fn lets_go(&mut self, key: &ObjectKey) -> bool {
+        let Some(object) = self.objects.get(key) else { return true };
+        let Some(record) = object.record.clone() else { return true };
+        if !record.letting_go {
+            self.set_record(key, AppliedRecord { letting_go: true, ..record });
+            return false;
+        }
+        object.unrecorded == 0
+    }
+
+    pub(super) fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Delete(authorised) => {
+                let managed = self.objects.len();
+                if self.fuse.pass(now, tombstone, managed, self.leave(now, tombstone)) {
+                    Verdict::Delete(authorised)
+                } else {
+                    authorised.held(Reason::FuseHeld)
+                }
+            }
+            Verdict::Orphan(authorised) => {
+                self.fuse.withdraw(tombstone);
+                Verdict::Orphan(authorised)
+            }
+            Verdict::Inspect | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => verdict,
+        }
+    }
+
+    pub(super) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
+        if let Some(removal) = self.removals.get_mut(tombstone)
+            && removal.state != state
+        {
+            removal.state = state;
+            self.reports.dirty(&tombstone.key, now);
+        }
+    }
+
+    pub(super) fn retry_removal(&mut self, now: Monotonic, tombstone: &Tombstone, not_before: Option<Duration>) {
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        self.work.forget_removal(removal, tombstone);
+        removal.failures = removal.failures.saturating_add(1);
+        let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
+        removal.retry_at = Some(now + wait);
+        self.work.removal_retries.insert((now + wait, tombstone.clone()));
+    }
+}
