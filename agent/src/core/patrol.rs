@@ -411,14 +411,19 @@ impl Core {
             return Matter::Withheld;
         }
         // It waits for what stands there to be gone, and the watch may have missed just that.
-        let awaited = object.seen.as_ref().filter(|_| object.outcome.reason == Some(Reason::Finalizing));
+        let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
+        let awaited = object.seen.as_ref().filter(|seen| match object.outcome.reason {
+            Some(Reason::Finalizing) => true,
+            // Only of what carries our label a list tells that it is gone.
+            Some(reason) => in_the_way(reason) && seen.labelled,
+            None => false,
+        });
         if let Some(leaving) = awaited
             && object.flight.is_none()
             && sighting.is_none_or(|sighting| sighting.uid != leaving.uid)
         {
             return Matter::Suspect(Finding::Unseen);
         }
-        let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
         match object.outcome.progress {
             Progress::Applied => {}
             _ if object.outcome.reason.is_some_and(in_the_way) => return Matter::Foreign,
