@@ -78,3 +78,11 @@ pub struct SourceRef {
     pub namespace: Arc<str>,
     pub name: Arc<str>,
 }
+
+impl SourceRef {
+    /// The place of the source in its space.
+    pub fn place(&self, kind: &GroupKind) -> ObjectKey {
+        let Self { space: _, uid: _, namespace, name } = self;
+        ObjectKey { kind: kind.clone(), namespace: namespace.clone(), name: name.clone() }
+    }
+}

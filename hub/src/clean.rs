@@ -1,6 +1,7 @@
 //! What leaves a space: which objects never do, and what of the others stays behind (DESIGN §4).
 
 mod never;
+mod render;
 mod strip;
 mod wave;
 
@@ -15,6 +16,8 @@ use tideline_common::{
 };
 
 use crate::placement::Input;
+
+pub use render::{refers_to_namespaces, rendered};
 
 /// Labels, as objects carry them and selectors read them.
 pub type Labels = BTreeMap<String, String>;
@@ -89,6 +92,11 @@ pub fn read(object: &Value) -> Result<Source, Refusal> {
         },
     };
     Ok(Source { key, uid, labels, content })
+}
+
+/// The wave that objects of a kind go in unless they say otherwise.
+pub fn default_wave(kind: &GroupKind) -> i32 {
+    wave::of(kind)
 }
 
 /// The namespace that is brought along for what is placed in it: its name and labels.

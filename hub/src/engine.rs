@@ -32,7 +32,7 @@ use crate::link::http::Reply;
 use crate::placement::{Change, Index, Part, SourceId, Target};
 use crate::summary::{Summary, TargetReports};
 
-pub use outline::{ReportLine, SourceOutline};
+pub use outline::{ReportLine, SourceOutline, renamed};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 
@@ -102,7 +102,7 @@ impl Engine {
         sessions: BTreeMap<TargetId, SessionNumber>,
     ) -> Self {
         let mut index = Index::new(settle);
-        index.restore(ledger.sources().map(|source| source.assignment()));
+        index.restore(ledger.assignments());
         for (placement, chosen) in ledger.choices() {
             index.restore_choice(placement, chosen.clone());
         }

@@ -10,7 +10,7 @@
 //! [`Ledger::commit`] makes them visible. There is one writer: a batch that was planned before another was committed is
 //! refused.
 //!
-//! **Records** hold a source with all of its targets as bitmaps, so that one change of one object is one or two writes on
+//! **Records** hold a source at a destination with all of its targets as bitmaps, so that one change of one object is one or two writes on
 //! however many targets it is. See `record` for the layout.
 //!
 //! **Batches larger than one store commit** are written in chunks, in order. The first chunk announces the revision in the
@@ -42,7 +42,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use tideline_common::{Entry, Epoch, GroupKind, ObjectKey, Revision, SourceRef, SpaceName, TargetId, Tombstone, Uid};
 
-use crate::placement::{Assignment, GroupResource, PlacementId, SourceId};
+use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
 pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
 pub use claim::Body;
@@ -50,7 +50,7 @@ pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
 pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
 
-use claim::Claim;
+use claim::{Claim, ClaimId};
 use commit::TargetState;
 use log::Log;
 
@@ -70,7 +70,9 @@ pub struct Ledger {
     targets: BTreeMap<TargetIndex, TargetState>,
     /// The indexes in `targets`.
     registered: RoaringBitmap,
-    sources: BTreeMap<SourceId, Arc<Claim>>,
+    claims: BTreeMap<ClaimId, Arc<Claim>>,
+    /// The claims of those that are called otherwise at targets, by the place of their source in its space.
+    mapped: BTreeMap<(SpaceName, ObjectKey), BTreeSet<ClaimId>>,
     slots: Slots,
     /// Variants that use each stored body.
     bodies: HashMap<tideline_common::Digest, BodyUse>,
@@ -133,7 +135,7 @@ fn holder(claims: &[Arc<Claim>], target: TargetIndex) -> Option<(&Claim, &claim:
     Some((claim, claim.form(target)?))
 }
 
-/// One source as the ledger has it.
+/// One source at one destination, as the ledger has it.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceView<'a> {
     claim: &'a Claim,
@@ -141,7 +143,7 @@ pub struct SourceView<'a> {
 
 impl<'a> SourceView<'a> {
     pub fn id(&self) -> &'a SourceId {
-        &self.claim.id
+        &self.claim.id.source
     }
 
     pub fn source(&self) -> &'a SourceRef {
@@ -151,6 +153,16 @@ impl<'a> SourceView<'a> {
     /// The destination key, the same on every target.
     pub fn key(&self) -> &'a ObjectKey {
         &self.claim.key
+    }
+
+    /// What its namespace is called there, if it is called otherwise than in the space.
+    pub fn destination(&self) -> &'a Destination {
+        &self.claim.id.destination
+    }
+
+    /// The place of the source in its space.
+    pub fn place(&self) -> ObjectKey {
+        self.claim.place()
     }
 
     pub fn generation(&self) -> i64 {
@@ -173,11 +185,11 @@ impl<'a> SourceView<'a> {
     }
 
     /// Its entries and the targets that each is for, whether it holds the destination there or not.
-    pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> + use<'a> {
         self.claim.forms.iter().map(|form| (&form.entry, &form.targets))
     }
 
-    /// The assignment as it was made: what the index goes on from after a restart.
+    /// The assignment as it was made, as far as it is of this destination.
     pub fn assignment(&self) -> Assignment {
         self.claim.assignment()
     }
@@ -221,30 +233,64 @@ impl Ledger {
         self.target(target).map(|view| view.version().epoch)
     }
 
-    pub fn source(&self, id: &SourceId) -> Option<SourceView<'_>> {
-        self.sources.get(id).map(|claim| SourceView { claim })
+    /// One source, once for each destination.
+    pub fn source<'a>(&'a self, id: &SourceId) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
+        self.claims_of(id).map(|claim| SourceView { claim })
     }
 
-    /// Every source that is assigned anywhere, in order.
+    fn claims_of<'a>(&'a self, id: &SourceId) -> impl Iterator<Item = &'a Claim> + use<'a> {
+        let (claims, id) = (self.claims.range(first_of(id)..), id.clone());
+        claims.take_while(move |(claim, _)| claim.source == id).map(|(_, claim)| &**claim)
+    }
+
+    /// The source at a place of a space, once for each destination. Of one that was recreated and not taken over yet, all
+    /// that were there.
+    pub fn sources_from(&self, space: &SpaceName, place: &ObjectKey) -> impl Iterator<Item = SourceView<'_>> {
+        let here = self.slots.claims(place).iter().map(|claim| &**claim);
+        let here = here.filter(move |claim| claim.id.destination.is_none() && claim.id.source.space == *space);
+        let mapped = self.mapped.get(&(space.clone(), place.clone())).into_iter().flatten();
+        here.chain(mapped.map(|id| &*self.claims[id])).map(|claim| SourceView { claim })
+    }
+
+    /// Every source that is assigned anywhere, in order, once for each destination.
     pub fn sources(&self) -> impl Iterator<Item = SourceView<'_>> {
-        self.sources.values().map(|claim| SourceView { claim })
+        self.claims.values().map(|claim| SourceView { claim })
+    }
+
+    /// Every assignment as it was made: what the index goes on from after a restart.
+    pub fn assignments(&self) -> Vec<Assignment> {
+        let mut all: Vec<Assignment> = Vec::new();
+        for part in self.claims.values().map(|claim| claim.assignment()) {
+            match all.last_mut().filter(|whole| whole.id == part.id) {
+                Some(whole) => {
+                    let says = |of: &Assignment| (of.version.clone(), of.generation, of.wave, of.impersonate.clone());
+                    if says(whole) != says(&part) {
+                        // A crash has left them so. With a generation that no source has it is told anew, all of it.
+                        whole.generation = -1;
+                    }
+                    whole.variants.extend(part.variants);
+                }
+                None => all.push(part),
+            }
+        }
+        all
     }
 
     /// The same of one space.
     pub fn sources_of<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
-        let (claims, space) = (self.sources.range(before(space, GroupResource::new("", ""))..), space.clone());
-        claims.take_while(move |(id, _)| id.space == space).map(|(_, claim)| SourceView { claim })
+        let (claims, space) = (self.claims.range(before(space, GroupResource::new("", ""))..), space.clone());
+        claims.take_while(move |(id, _)| id.source.space == space).map(|(_, claim)| SourceView { claim })
     }
 
     /// The kinds that a space places anything of, and those of every removal that is not confirmed, each by one step.
     pub fn kinds_of(&self, space: &SpaceName) -> BTreeSet<&GroupKind> {
         let mut kinds = BTreeSet::new();
         let mut next = before(space, GroupResource::new("", ""));
-        while let Some((id, claim)) = self.sources.range(next..).next().filter(|(id, _)| id.space == *space) {
+        while let Some((id, claim)) = self.claims.range(next..).next().filter(|(id, _)| id.source.space == *space) {
             kinds.insert(&claim.key.kind);
             // Nothing sorts between a name and the same with a zero behind it.
-            let behind = format!("{}\0", id.resource.resource);
-            next = before(space, GroupResource::new(id.resource.group.clone(), behind));
+            let GroupResource { group, resource } = &id.source.resource;
+            next = before(space, GroupResource::new(group.clone(), format!("{resource}\0")));
         }
         let mut next = ObjectKey::new(GroupKind::new("", ""), "", "");
         while let Some((key, _)) = self.graves.range(next..).next() {
@@ -279,9 +325,10 @@ impl Ledger {
         self.graves.iter().flat_map(removals)
     }
 
-    /// Those from one destination.
-    pub fn open_removals_from(&self, key: &ObjectKey) -> impl Iterator<Item = RemovalView<'_>> {
-        self.graves.get_key_value(key).into_iter().flat_map(removals)
+    /// Those of one kind.
+    pub fn open_removals_of<'a>(&'a self, kind: &GroupKind) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
+        let (graves, kind) = (self.graves.range(ObjectKey::new(kind.clone(), "", "")..), kind.clone());
+        graves.take_while(move |(key, _)| key.kind == kind).flat_map(removals)
     }
 
     /// The targets that have not confirmed the removal of a source from a destination.
@@ -304,9 +351,14 @@ fn removals<'a>((key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Grave>)) -> 
 }
 
 /// What sorts before every source of a resource.
-fn before(space: &SpaceName, resource: GroupResource) -> SourceId {
+fn before(space: &SpaceName, resource: GroupResource) -> ClaimId {
     let uid = Uid::try_from("\0".to_owned()).expect("it is one byte, and one is enough");
-    SourceId { space: space.clone(), resource, uid }
+    first_of(&SourceId { space: space.clone(), resource, uid })
+}
+
+/// What sorts before every other claim of a source.
+fn first_of(source: &SourceId) -> ClaimId {
+    ClaimId { source: source.clone(), destination: None }
 }
 
 #[cfg(test)]

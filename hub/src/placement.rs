@@ -13,6 +13,7 @@ mod assignment;
 mod index;
 mod inventory;
 mod listing;
+mod mapping;
 mod object;
 mod rule;
 mod space;
@@ -21,6 +22,7 @@ mod summary;
 pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 pub use index::{DELETION_GRACE, Index, Part, SETTLE};
 pub use inventory::Target;
+pub use mapping::{Destination, NamespaceMapping, place_at};
 pub use rule::{Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
 pub use summary::{LocationSummary, PROBLEMS_MAX, PlacementProblem, PlacementSummary};
 

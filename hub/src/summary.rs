@@ -123,8 +123,10 @@ impl TargetReports {
 
 /// One target to which an object is assigned, as the ledger and the link see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Expectation {
+pub struct Expectation<'a> {
     pub target: TargetId,
+    /// The place there.
+    pub key: &'a ObjectKey,
     /// The input that the target should hold by now; none where another source holds the destination.
     pub input: Option<Digest>,
     pub freshness: Freshness,
@@ -141,21 +143,22 @@ pub struct Overview {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worst {
     pub target: TargetId,
+    /// The place there.
+    pub key: ObjectKey,
     pub reason: Reason,
     pub message: String,
     rank: u8,
 }
 
-/// Sums up one object. `leaving` are the targets where it is no longer assigned and not gone.
-pub fn overview(
+/// Sums up one object. `leaving` is where it is no longer assigned and not gone.
+pub fn overview<'a>(
     summary: &Summary,
-    key: &ObjectKey,
     source: &Uid,
-    expected: impl Iterator<Item = Expectation>,
-    leaving: impl Iterator<Item = TargetId>,
+    expected: impl Iterator<Item = Expectation<'a>>,
+    leaving: impl Iterator<Item = (TargetId, &'a ObjectKey)>,
 ) -> Overview {
     let mut overview = Overview::default();
-    for Expectation { target, input, freshness } in expected {
+    for Expectation { target, key, input, freshness } in expected {
         let report = summary.report(target, key, source);
         let standing = report.map(|report| Standing {
             progress: report.progress,
@@ -167,16 +170,17 @@ pub fn overview(
         overview.counts += counts;
         if let Some((rank, reason)) = badness(&counts, report.and_then(|report| report.reason)) {
             let message = report.map_or_else(String::new, |report| report.message.clone());
-            overview.name(Worst { target, reason, message, rank });
+            overview.name(Worst { target, key: key.clone(), reason, message, rank });
         }
     }
-    for target in leaving {
+    for (target, key) in leaving {
         overview.counts += Counts::deleting();
         if let Some(report) = summary.report(target, key, source)
             && report.progress == Progress::DeletionHeld
         {
             let reason = report.reason.unwrap_or(Reason::Unknown);
-            overview.name(Worst { target, reason, message: report.message.clone(), rank: WITHHELD_RANK });
+            let message = report.message.clone();
+            overview.name(Worst { target, key: key.clone(), reason, message, rank: WITHHELD_RANK });
         }
     }
     overview.worst.sort_by_key(|worst| (worst.rank, worst.target));

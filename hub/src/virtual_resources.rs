@@ -1,7 +1,8 @@
 //! `rollups` and `reports`: what the hub knows of placed objects, read as Kubernetes objects of their space.
 //!
 //! Namespaced sources have theirs in their namespace; those of cluster-scoped sources are `clusterrollups` and
-//! `clusterreports`. Names are `<kind>.<group>.<name>`, and `….<target>` for reports, all in lower case but the names.
+//! `clusterreports`. Names are `<kind>.<group>.<name>`, and `….<target>` for reports, all in lower case but the names. Where
+//! a namespace is called otherwise at a target, that is `….<target>.<namespace>`: the object may be there in several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{GroupKind, ObjectKey, SpaceName};
 use tokio::sync::watch;
 
-use crate::engine::{Engine, ReportLine, SourceOutline};
+use crate::engine::{Engine, ReportLine, SourceOutline, renamed};
 use crate::shared::Shared;
+use crate::summary::Worst;
 
 /// The group of everything that is computed.
 pub const GROUP: &str = "summary.tideline.dev";
@@ -157,14 +159,21 @@ fn meanings<'a>(
 }
 
 fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value) {
-    let SourceOutline { source, key, generation, overview } = outline;
+    let SourceOutline { source, key, destinations, generation, overview } = outline;
     let name = object_name(key);
     let worst: Vec<_> = overview
         .worst
         .iter()
-        .map(|worst| json!({"target": engine.targets.name(worst.target), "reason": worst.reason, "message": worst.message}))
+        .map(|worst| {
+            let Worst { target, key: at, reason, message, .. } = worst;
+            let mut worst = json!({"target": engine.targets.name(*target), "reason": reason, "message": message});
+            if let Some(namespace) = renamed(key, at) {
+                worst["namespace"] = json!(namespace);
+            }
+            worst
+        })
         .collect();
-    let object = json!({
+    let mut object = json!({
         "metadata": metadata(key, &name),
         "source": {
             "space": source.space, "apiGroup": key.kind.group, "kind": key.kind.kind,
@@ -173,12 +182,15 @@ fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value)
         "counts": overview.counts,
         "worst": worst,
     });
+    if destinations.iter().any(|at| at != key) {
+        object["namespaces"] = destinations.iter().map(|at| json!(renamed(key, at).unwrap_or(own(key)))).collect();
+    }
     ((key.namespace.to_string(), name), object)
 }
 
 fn report(line: &ReportLine) -> ((String, String), Value) {
-    let ReportLine { source, key, target, target_name, leaving, report } = line;
-    let name = format!("{}.{target_name}", object_name(key));
+    let ReportLine { source, key, destination, target, target_name, leaving, report } = line;
+    let name = format!("{}.{}", object_name(key), line.name());
     let mut object = json!({
         "metadata": metadata(key, &name),
         "source": {
@@ -189,6 +201,9 @@ fn report(line: &ReportLine) -> ((String, String), Value) {
         "progress": "Unknown",
         "health": "Unknown",
     });
+    if let Some(namespace) = renamed(key, destination) {
+        object["target"]["namespace"] = json!(namespace);
+    }
     if *leaving {
         object["progress"] = json!(Progress::Deleting);
     }
@@ -209,6 +224,11 @@ fn report(line: &ReportLine) -> ((String, String), Value) {
         }
     }
     ((key.namespace.to_string(), name), object)
+}
+
+/// The namespace that an object is in, or is.
+fn own(key: &ObjectKey) -> &str {
+    if key.is_namespaced() { &key.namespace } else { &key.name }
 }
 
 fn object_name(key: &ObjectKey) -> String {

@@ -50,6 +50,8 @@ pub struct PlacementSpec {
     pub ordering: Ordering,
     /// What the objects get at their targets besides what they have here.
     pub additions: Additions,
+    /// Which namespaces the objects are in at their targets. By default those that they are in here.
+    pub namespace_mapping: NamespaceMapping,
 }
 
 /// Labels and annotations that objects get at their targets. Where an object has one of that name, its own stays.
@@ -64,6 +66,25 @@ pub struct Additions {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// The namespaces of objects at their targets. A name that is in map is called there as map says; any other gets the
+/// prefix, unless it begins with kube-. No name may become default or begin with kube- by this.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamespaceMapping {
+    /// What is put before the names of namespaces that are not in map.
+    #[schemars(length(max = 62), regex(pattern = r"^([a-z0-9]([-a-z0-9]*))?$"))]
+    pub prefix: String,
+    /// Namespaces by name, and what each is called at the targets. One that is mapped to itself keeps its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 1024,
+        "additionalProperties" = {
+            "type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+        }
+    ))]
+    pub map: BTreeMap<String, String>,
 }
 
 /// Selects objects that meet all of its criteria, and says how they are kept.

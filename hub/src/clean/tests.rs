@@ -2,6 +2,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::placement::NamespaceMapping;
 
 /// An object as a server has it, merged over what every object has.
 fn object(api_version: &str, kind: &str, rest: Value) -> Value {
@@ -363,5 +364,110 @@ fn no_system_object_is_ever_placed() {
         named("apps/v1", "ReplicaSet", "shop", "web", json!({"metadata": {"ownerReferences": [{"uid": "d"}]}})),
     ] {
         assert!(!never(&object), "{object}");
+    }
+}
+
+fn mapping(prefix: &str, map: Value) -> NamespaceMapping {
+    NamespaceMapping { prefix: prefix.to_owned(), map: serde_json::from_value(map).unwrap() }
+}
+
+fn check_rendered(object: &Value, mapping: &NamespaceMapping, expected: &Expect) {
+    let key = read(object).unwrap().key;
+    let destination = mapping.destination(&key).unwrap();
+    expected.assert_eq(&rendered(&placed(object).input, &key, &destination, mapping).text);
+}
+
+#[test]
+fn an_object_is_rendered_for_the_namespace_that_it_is_in_at_the_target() {
+    let store = mapping("store-", json!({}));
+    check_rendered(
+        &object("v1", "ConfigMap", json!({"data": {"namespace": "shop"}})),
+        &store,
+        &expect![[
+            r#"{"apiVersion":"v1","data":{"namespace":"shop"},"kind":"ConfigMap","metadata":{"name":"web","namespace":"store-shop"}}"#
+        ]],
+    );
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "u"}});
+    check_rendered(
+        &namespace,
+        &store,
+        &expect![[r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"store-shop"}}"#]],
+    );
+    let object = object("v1", "ConfigMap", json!({}));
+    let same = mapping("", json!({"shop": "shop"}));
+    let key = read(&object).unwrap().key;
+    assert_eq!(rendered(&placed(&object).input, &key, &None, &same), placed(&object).input);
+}
+
+#[test]
+fn what_refers_to_mapped_namespaces_follows_them() {
+    let mapping = mapping("store-", json!({"shop": "storefront", "ops": "ops"}));
+    let subjects = json!([
+        {"kind": "ServiceAccount", "name": "web", "namespace": "shop"},
+        {"kind": "ServiceAccount", "name": "backup", "namespace": "yard"},
+        {"kind": "ServiceAccount", "name": "operator", "namespace": "ops"},
+        {"kind": "ServiceAccount", "name": "cluster", "namespace": "kube-system"},
+        {"kind": "Group", "name": "system:serviceaccounts:shop"},
+    ]);
+    let rbac = "rbac.authorization.k8s.io/v1";
+    check_rendered(
+        &object(rbac, "RoleBinding", json!({"subjects": subjects})),
+        &mapping,
+        &expect![[
+            r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"web","namespace":"storefront"},"subjects":[{"kind":"ServiceAccount","name":"web","namespace":"storefront"},{"kind":"ServiceAccount","name":"backup","namespace":"store-yard"},{"kind":"ServiceAccount","name":"operator","namespace":"ops"},{"kind":"ServiceAccount","name":"cluster","namespace":"kube-system"},{"kind":"Group","name":"system:serviceaccounts:shop"}]}"#
+        ]],
+    );
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "web", "uid": "u"},
+        "webhooks": [
+            {"clientConfig": {"service": {"name": "web", "namespace": "shop", "path": "/check"}}},
+            {"clientConfig": {"url": "https://shop.example"}},
+        ],
+    });
+    check_rendered(
+        &webhook,
+        &mapping,
+        &expect![[
+            r#"{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"web"},"webhooks":[{"clientConfig":{"service":{"name":"web","namespace":"storefront","path":"/check"}}},{"clientConfig":{"url":"https://shop.example"}}]}"#
+        ]],
+    );
+}
+
+/// One object of each kind that refers to namespaces, with that namespace in the only place of it.
+#[test]
+fn every_reference_that_is_known_is_found() {
+    let mapping = mapping("", json!({"shop": "storefront"}));
+    let service = json!({"service": {"name": "web", "namespace": "shop"}});
+    let account = json!({"kind": "ServiceAccount", "name": "web", "namespace": "shop"});
+    let flow =
+        json!([{"subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": "web", "namespace": "shop"}}]}]);
+    let parameters = json!({"spec": {"paramRef": {"name": "web", "namespace": "shop"}}});
+    let conversion = json!({"strategy": "Webhook", "webhook": {"clientConfig": service}});
+    for (api_version, kind, rest) in [
+        ("rbac.authorization.k8s.io/v1", "RoleBinding", json!({"subjects": [account]})),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", json!({"subjects": [account]})),
+        (
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            json!({"webhooks": [{"clientConfig": service}]}),
+        ),
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            json!({"webhooks": [{"clientConfig": service}]}),
+        ),
+        ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", parameters.clone()),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", parameters),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({"spec": {"conversion": conversion}})),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", json!({"spec": {"rules": flow}})),
+        ("v1", "PersistentVolume", json!({"spec": {"claimRef": {"name": "web", "namespace": "shop"}}})),
+    ] {
+        let mut object = object(api_version, kind, rest);
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+        let key = read(&object).unwrap().key;
+        assert!(refers_to_namespaces(&key.kind), "{kind}");
+        let text = rendered(&placed(&object).input, &key, &None, &mapping).text;
+        assert!(text.contains(r#""namespace":"storefront""#) && !text.contains(r#""shop""#), "{text}");
     }
 }

@@ -19,6 +19,8 @@ use super::table::{self, Table};
 const PAGE: usize = 500;
 /// Targets and troubles that are spelled out below the tables; a person reads no more, and `--output json` has all.
 const HINTS_MAX: usize = 10;
+/// Namespaces that one line names.
+const NAMESPACES_MAX: usize = 2;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -57,6 +59,9 @@ struct TargetLine {
 #[derive(Debug, Deserialize)]
 struct Rollup {
     source: Source,
+    /// What its namespace is called at the targets, where that is not as in the space.
+    #[serde(default)]
+    namespaces: Vec<String>,
     #[serde(default)]
     counts: Counts,
     #[serde(default)]
@@ -78,6 +83,9 @@ struct Source {
 struct Worst {
     #[serde(default)]
     target: Option<String>,
+    /// What its namespace is called there, where that is not as in the space.
+    #[serde(default)]
+    namespace: Option<String>,
     reason: String,
     #[serde(default)]
     message: String,
@@ -220,7 +228,7 @@ impl Status {
             "STALE",
             "UNKNOWN",
         ]);
-        for (Rollup { source, counts, .. }, _) in &self.rollups {
+        for (Rollup { source, namespaces, counts, .. }, _) in &self.rollups {
             let Counts {
                 expected,
                 reported: _,
@@ -233,9 +241,15 @@ impl Status {
                 stale,
                 unknown,
             } = *counts;
-            let namespace = if source.namespace.is_empty() { "-" } else { &source.namespace };
+            let at = if namespaces.is_empty() { String::new() } else { format!(" → {}", named(namespaces)) };
+            let (mut namespace, mut name) = (source.namespace.clone(), source.name.clone());
+            if namespace.is_empty() {
+                (namespace, name) = ("-".to_owned(), name + &at);
+            } else {
+                namespace += &at;
+            }
             let counted = [expected, applied, ready, progressing, failed, withheld, deleting, stale, unknown];
-            let names = [source.kind(), namespace.to_owned(), source.name.clone()];
+            let names = [source.kind(), namespace, name];
             table.row(names.into_iter().chain(counted.map(|count| count.to_string())));
         }
         table
@@ -263,18 +277,19 @@ impl Status {
                 ));
             }
         }
-        for (Rollup { source, counts, worst }, _) in &self.rollups {
+        for (Rollup { source, counts, worst, .. }, _) in &self.rollups {
             if counts.failed + counts.withheld == 0 {
                 continue;
             }
-            for Worst { target, reason, message } in worst {
+            for Worst { target, namespace, reason, message } in worst {
                 // Silence was said above, once for each target.
                 if reason == "Stale" {
                     continue;
                 }
                 let target = target.as_deref().unwrap_or("a target that is gone");
                 let colon = if message.is_empty() { "" } else { ": " };
-                hints.push(format!("{source} on {target}: {reason}{colon}{}", table::printable(message)));
+                let at = namespace.as_ref().map_or_else(String::new, |namespace| format!(" as {namespace}"));
+                hints.push(format!("{source} on {target}{at}: {reason}{colon}{}", table::printable(message)));
             }
         }
         hints
@@ -307,6 +322,15 @@ impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let slash = if self.namespace.is_empty() { "" } else { "/" };
         write!(f, "{} {}{slash}{}", self.kind(), self.namespace, self.name)
+    }
+}
+
+/// The first of these names, and how many there are besides.
+fn named(names: &[String]) -> String {
+    let shown = names.iter().take(NAMESPACES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMESPACES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -15,7 +15,10 @@ use crate::summary::{Expectation, Overview, exact_status, overview};
 #[derive(Clone, Debug)]
 pub struct SourceOutline {
     pub source: SourceRef,
+    /// The place in the space.
     pub key: ObjectKey,
+    /// The places at targets, in order.
+    pub destinations: Vec<ObjectKey>,
     /// Zero of a source that is placed nowhere any more.
     pub generation: i64,
     pub overview: Overview,
@@ -25,7 +28,10 @@ pub struct SourceOutline {
 #[derive(Clone, Debug)]
 pub struct ReportLine {
     pub source: SourceRef,
+    /// The place in the space.
     pub key: ObjectKey,
+    /// The place at the target.
+    pub destination: ObjectKey,
     pub target: TargetId,
     pub target_name: String,
     /// It is to be removed there, and the target has not confirmed that.
@@ -33,53 +39,37 @@ pub struct ReportLine {
     pub report: Option<Arc<ObjectReport>>,
 }
 
+/// One source: its claims, if it is assigned anywhere, and what of it targets have not confirmed to be gone.
+struct Whole<'a> {
+    source: SourceRef,
+    views: Vec<SourceView<'a>>,
+    removals: Vec<RemovalView<'a>>,
+}
+
 impl Engine {
     /// Every placed object of a space. First those that are only to be removed by now, so that what was made anew in such
     /// a place is the last word about it.
     pub fn outlines(&self, space: &str) -> impl Iterator<Item = SourceOutline> {
-        let leaving = self.leaving(space).into_iter().filter(|(removal, _)| !self.is_placed(removal));
-        let leaving = leaving.map(|(removal, source)| self.leaving_outline(removal, source));
-        leaving.chain(self.placed(space).map(|view| self.outline(view)))
+        self.wholes(space).into_iter().map(|whole| self.outline(&whole))
     }
 
     /// What every target says of every object of a space that it has or should have, or has not removed yet; in the
     /// order of [`Engine::outlines`].
     pub fn report_lines(&self, space: &str) -> impl Iterator<Item = ReportLine> {
-        let leaving = self.leaving(space).into_iter();
-        let leaving = leaving.flat_map(|(removal, source)| {
-            let targets = removal.targets.iter().filter_map(|index| self.ledger.target_at(index));
-            targets.map(|target| self.leaving_line(&source, removal.key, target)).collect::<Vec<_>>()
-        });
-        leaving.chain(self.placed(space).flat_map(|view| {
-            let targets = view.assigned();
-            let targets = targets.iter().filter_map(|index| self.ledger.target_at(index));
-            targets.map(|target| self.line(view.source(), view.key(), target)).collect::<Vec<_>>()
-        }))
+        self.wholes(space).into_iter().flat_map(|whole| self.lines(&whole))
     }
 
-    /// One of [`Engine::outlines`], at the cost of one.
+    /// One of [`Engine::outlines`], at the cost of one, and of what is being removed of its kind.
     pub fn outline_of(&self, space: &SpaceName, key: &ObjectKey) -> Option<SourceOutline> {
-        if let Some(view) = self.placed_as(space, key) {
-            return Some(self.outline(view));
-        }
-        let (removal, source) = self.leaving_from(space, key).pop()?;
-        Some(self.leaving_outline(removal, source))
+        self.wholes_at(space, key).last().map(|whole| self.outline(whole))
     }
 
-    /// One of [`Engine::report_lines`], at the cost of those of its object.
-    pub fn report_line_of(&self, space: &SpaceName, key: &ObjectKey, target_name: &str) -> Option<ReportLine> {
-        let named = |indexes: &RoaringBitmap| {
-            let targets = indexes.iter().filter_map(|index| self.ledger.target_at(index));
-            targets.into_iter().find(|target| self.targets.name(*target) == target_name)
-        };
-        let placed = self.placed_as(space, key);
-        if let Some((view, target)) = placed.and_then(|view| Some((view, named(&view.assigned())?))) {
-            return Some(self.line(view.source(), key, target));
-        }
-        let leaving = self.leaving_from(space, key).into_iter().rev();
-        let mut lines =
-            leaving.filter_map(|(removal, source)| Some(self.leaving_line(&source, key, named(removal.targets)?)));
-        lines.next()
+    /// One of [`Engine::report_lines`], at the cost of those of its object. `name` is what tells it apart from these, see
+    /// [`ReportLine::name`].
+    pub fn report_line_of(&self, space: &SpaceName, key: &ObjectKey, name: &str) -> Option<ReportLine> {
+        let mut lines: Vec<_> = self.wholes_at(space, key).iter().flat_map(|whole| self.lines(whole)).collect();
+        lines.reverse();
+        lines.into_iter().find(|line| line.name() == name)
     }
 
     /// The kinds of all of these.
@@ -89,11 +79,12 @@ impl Engine {
 
     /// The status that a source should have in its space: its one target's, or none. Outer none: it is not known yet.
     pub fn status_of(&self, id: &SourceId) -> Option<Option<Value>> {
-        let Some(view) = self.ledger.source(id) else { return Some(None) };
-        let mut targets = view.assigned().into_iter();
-        match (targets.next(), targets.next()) {
+        let views: Vec<_> = self.ledger.source(id).collect();
+        let places = views.iter().flat_map(|view| view.assigned().into_iter().map(move |target| (view, target)));
+        let mut places = places.take(2);
+        match (places.next(), places.next()) {
             (None, _) | (Some(_), Some(_)) => Some(None),
-            (Some(only), None) => {
+            (Some((view, only)), None) => {
                 let target = self.ledger.target_at(only)?;
                 let report = self.summary.report(target, view.key(), &view.source().uid)?;
                 exact_status(report).map(Some)
@@ -101,27 +92,48 @@ impl Engine {
         }
     }
 
-    fn placed<'a>(&'a self, space: &str) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
-        let space: Option<SpaceName> = space.parse().ok();
-        let views = space.into_iter().flat_map(|space| self.ledger.sources_of(&space));
-        views.filter(|view| !view.assigned().is_empty())
+    /// Every source of a space, those last that are assigned anywhere.
+    fn wholes(&self, space: &str) -> Vec<Whole<'_>> {
+        let Ok(space) = space.parse::<SpaceName>() else { return Vec::new() };
+        let views = self.ledger.sources_of(&space);
+        self.joined(&space, self.ledger.open_removals().collect(), views)
     }
 
-    fn placed_as(&self, space: &SpaceName, key: &ObjectKey) -> Option<SourceView<'_>> {
-        let mut claimants = self.ledger.claimants(key);
-        claimants.find(|view| view.id().space == *space && !view.assigned().is_empty())
+    /// The same of one place.
+    fn wholes_at(&self, space: &SpaceName, key: &ObjectKey) -> Vec<Whole<'_>> {
+        let views = self.ledger.sources_from(space, key);
+        let mut wholes = self.joined(space, self.ledger.open_removals_of(&key.kind).collect(), views);
+        wholes.retain(|whole| whole.place().as_ref() == Some(key));
+        wholes
     }
 
-    /// The removals of a space that some target has not confirmed, with their sources.
-    fn leaving(&self, space: &str) -> Vec<(RemovalView<'_>, SourceRef)> {
-        self.with_sources(self.ledger.open_removals().collect(), space)
+    fn joined<'a>(
+        &self,
+        space: &SpaceName,
+        removals: Vec<RemovalView<'a>>,
+        views: impl Iterator<Item = SourceView<'a>>,
+    ) -> Vec<Whole<'a>> {
+        let mut leaving: BTreeMap<Uid, Whole<'a>> = BTreeMap::new();
+        for (removal, source) in self.with_sources(removals, space) {
+            let whole = || Whole { source: source.clone(), views: Vec::new(), removals: Vec::new() };
+            leaving.entry(source.uid.clone()).or_insert_with(whole).removals.push(removal);
+        }
+        let mut placed: Vec<Whole<'a>> = Vec::new();
+        for view in views.filter(|view| !view.assigned().is_empty()) {
+            let source = view.source();
+            if let Some(whole) = placed.last_mut().filter(|whole| whole.source.uid == source.uid) {
+                whole.views.push(view);
+            } else {
+                let removals = leaving.remove(&source.uid).map(|whole| whole.removals).unwrap_or_default();
+                placed.push(Whole { source: source.clone(), views: vec![view], removals });
+            }
+        }
+        let mut wholes: Vec<_> = leaving.into_values().collect();
+        wholes.append(&mut placed);
+        wholes
     }
 
-    fn leaving_from(&self, space: &SpaceName, key: &ObjectKey) -> Vec<(RemovalView<'_>, SourceRef)> {
-        self.with_sources(self.ledger.open_removals_from(key).collect(), space.as_str())
-    }
-
-    fn with_sources<'a>(&self, removals: Vec<RemovalView<'a>>, space: &str) -> Vec<(RemovalView<'a>, SourceRef)> {
+    fn with_sources<'a>(&self, removals: Vec<RemovalView<'a>>, space: &SpaceName) -> Vec<(RemovalView<'a>, SourceRef)> {
         let sought: BTreeSet<&Uid> =
             removals.iter().filter(|removal| removal.origin.is_none()).map(|removal| removal.source).collect();
         let found = self.sources_named(&sought);
@@ -129,7 +141,7 @@ impl Engine {
             let source = removal.origin.or_else(|| found.get(removal.source))?.clone();
             Some((removal, source))
         });
-        named.filter(|(_, source)| source.space.as_str() == space).collect()
+        named.filter(|(_, source)| source.space == *space).collect()
     }
 
     /// Of a removal that an earlier run of the hub began only the UID is known; its source may be there still.
@@ -145,55 +157,88 @@ impl Engine {
         named.collect()
     }
 
-    fn is_placed(&self, removal: &RemovalView<'_>) -> bool {
-        let mut claimants = self.ledger.claimants(removal.key);
-        claimants.any(|view| view.source().uid == *removal.source && !view.assigned().is_empty())
-    }
-
-    fn outline(&self, view: SourceView<'_>) -> SourceOutline {
-        let expected = view.entries().filter(|(entry, _)| !entry.implied).flat_map(|(entry, targets)| {
-            targets.iter().filter_map(move |index| {
-                let target = self.ledger.target_at(index)?;
-                let holds = view.held().contains(index) && entry.state == EntryState::Apply;
-                let input = holds.then_some(entry.input);
-                Some(Expectation { target, input, freshness: self.freshness(target) })
-            })
+    fn outline(&self, whole: &Whole<'_>) -> SourceOutline {
+        let expected = whole.views.iter().flat_map(|view| self.expected(*view));
+        let leaving = whole.removals.iter().flat_map(|removal| {
+            let targets = removal.targets.iter().filter_map(|index| self.ledger.target_at(index));
+            targets.map(|target| (target, removal.key))
         });
+        let destinations: BTreeSet<_> = whole.destinations().cloned().collect();
         SourceOutline {
-            source: view.source().clone(),
-            key: view.key().clone(),
-            generation: view.generation(),
-            overview: self.overview(view.key(), &view.source().uid, expected),
+            key: whole.place().expect("a source that is nowhere is none"),
+            destinations: destinations.into_iter().collect(),
+            generation: whole.views.first().map_or(0, SourceView::generation),
+            overview: overview(&self.summary, &whole.source.uid, expected, leaving),
+            source: whole.source.clone(),
         }
     }
 
-    fn leaving_outline(&self, removal: RemovalView<'_>, source: SourceRef) -> SourceOutline {
-        let overview = self.overview(removal.key, removal.source, std::iter::empty());
-        SourceOutline { source, key: removal.key.clone(), generation: 0, overview }
+    fn expected<'a>(&'a self, view: SourceView<'a>) -> impl Iterator<Item = Expectation<'a>> + use<'a> {
+        let (held, key) = (view.held(), view.key());
+        view.entries().filter(|(entry, _)| !entry.implied).flat_map(move |(entry, targets)| {
+            targets.iter().filter_map(move |index| {
+                let target = self.ledger.target_at(index)?;
+                let holds = held.contains(index) && entry.state == EntryState::Apply;
+                let input = holds.then_some(entry.input);
+                Some(Expectation { target, key, input, freshness: self.freshness(target) })
+            })
+        })
     }
 
-    fn overview(&self, key: &ObjectKey, source: &Uid, expected: impl Iterator<Item = Expectation>) -> Overview {
-        let leaving = self.ledger.removing(key, source).into_iter().flatten();
-        let leaving = leaving.filter_map(|index| self.ledger.target_at(index));
-        overview(&self.summary, key, source, expected, leaving)
-    }
-
-    fn leaving_line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {
-        let line = self.line(source, key, target);
-        // What was said while it was assigned does not hold any more.
-        let removing =
-            |report: &Arc<ObjectReport>| matches!(report.progress, Progress::Deleting | Progress::DeletionHeld);
-        ReportLine { leaving: true, report: line.report.filter(removing), ..line }
+    /// First of what is to be removed, so that what is assigned there is the last word about it.
+    fn lines(&self, whole: &Whole<'_>) -> Vec<ReportLine> {
+        let at = |targets: RoaringBitmap| targets.into_iter().filter_map(|index| self.ledger.target_at(index));
+        let leaving = whole.removals.iter().flat_map(|removal| {
+            at(removal.targets.clone()).map(|target| {
+                let line = self.line(&whole.source, removal.key, target);
+                // What was said while it was assigned does not hold any more.
+                let removing =
+                    |report: &Arc<ObjectReport>| matches!(report.progress, Progress::Deleting | Progress::DeletionHeld);
+                ReportLine { leaving: true, report: line.report.filter(removing), ..line }
+            })
+        });
+        let placed = whole.views.iter().flat_map(|view| {
+            at(view.assigned()).map(|target| self.line(view.source(), view.key(), target)).collect::<Vec<_>>()
+        });
+        leaving.chain(placed).collect()
     }
 
     fn line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {
         ReportLine {
             source: source.clone(),
-            key: key.clone(),
+            key: source.place(&key.kind),
+            destination: key.clone(),
             target,
             target_name: self.targets.name(target),
             leaving: false,
             report: self.summary.report(target, key, &source.uid).cloned(),
         }
     }
+}
+
+impl Whole<'_> {
+    fn place(&self) -> Option<ObjectKey> {
+        self.destinations().next().map(|key| self.source.place(&key.kind))
+    }
+
+    fn destinations(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.views.iter().map(SourceView::key).chain(self.removals.iter().map(|removal| removal.key))
+    }
+}
+
+impl ReportLine {
+    /// What tells it apart from the others of its object: the target's name, and what the namespace is called there, if
+    /// that is not as in the space.
+    pub fn name(&self) -> String {
+        match renamed(&self.key, &self.destination) {
+            None => self.target_name.clone(),
+            Some(namespace) => format!("{}.{namespace}", self.target_name),
+        }
+    }
+}
+
+/// What the namespace of an object is called at a target, or a namespace itself, if that is not as in the space.
+pub fn renamed<'a>(place: &ObjectKey, destination: &'a ObjectKey) -> Option<&'a str> {
+    let differs = place != destination;
+    differs.then_some(if destination.is_namespaced() { &destination.namespace } else { &destination.name })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Uid};
 
-use super::claim::Claim;
+use super::claim::{Claim, ClaimId};
 use super::slot::Difference;
 use super::{BodyUse, Grave, TargetIndex};
 use crate::placement::{PlacementId, SourceId};
@@ -32,8 +32,8 @@ pub struct Batch {
     pub(super) forgotten: Vec<(TargetId, TargetIndex)>,
     pub(super) epochs: BTreeMap<TargetIndex, Epoch>,
     pub(super) choices: BTreeMap<PlacementId, RoaringBitmap>,
-    /// Sources whose claim changed; none where it is gone.
-    pub(super) sources: BTreeMap<SourceId, Option<Arc<Claim>>>,
+    /// Claims that changed; none where one is gone.
+    pub(super) claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     pub(super) slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
     pub(super) graves: BTreeMap<(ObjectKey, Uid), Grave>,
     pub(super) bodies: BTreeMap<Digest, BodyUse>,

@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef};
 
 use super::TargetIndex;
-use crate::placement::{Assignment, Input, SourceId, Variant};
+use crate::placement::{Assignment, Destination, Input, SourceId, Variant, place_at};
 
 /// A rendered object, shared by every entry that names it.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,11 +15,19 @@ pub struct Body {
     pub text: Arc<str>,
 }
 
-/// A source's claim to its destination key on its targets.
+/// A source at one destination: what its namespace is called at targets tells its claims apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClaimId {
+    pub(super) source: SourceId,
+    pub(super) destination: Destination,
+}
+
+/// A source's claim to one destination key on some of its targets.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
-    pub(super) id: SourceId,
+    pub(super) id: ClaimId,
     pub(super) source: SourceRef,
+    /// The destination key.
     pub(super) key: ObjectKey,
     /// Lower was first.
     pub(super) admitted: u64,
@@ -42,12 +50,13 @@ pub(super) struct Form {
 }
 
 impl Claim {
-    /// The claim that an assignment makes, holding nothing yet. `former` lends what has not changed, so that it is not
-    /// hashed again.
-    pub(super) fn of(assignment: Assignment, admitted: u64, former: Option<&Claim>) -> Self {
+    /// The claim that an assignment makes to one of its destinations, holding nothing yet. `former` lends what has not
+    /// changed, so that it is not hashed again.
+    pub(super) fn of(assignment: &Assignment, destination: Destination, admitted: u64, former: Option<&Claim>) -> Self {
         let Assignment { id, source, key, version, generation, wave, impersonate, variants } = assignment;
+        let key = place_at(key, &destination);
         let mut forms: Vec<Form> = Vec::with_capacity(variants.len());
-        for variant in variants {
+        for variant in variants.iter().filter(|variant| variant.destination == destination) {
             if variant.targets.is_empty() {
                 continue;
             }
@@ -55,16 +64,16 @@ impl Claim {
                 key: key.clone(),
                 version: version.clone(),
                 source: source.clone(),
-                generation,
+                generation: *generation,
                 state: EntryState::Apply,
                 input: variant.input.digest,
                 policy: variant.policy.digest(),
-                wave,
+                wave: *wave,
                 impersonate: impersonate.clone(),
                 implied: variant.implied,
             };
             if let Some(same) = forms.iter_mut().find(|form| *form.entry == entry) {
-                same.targets |= variant.targets;
+                same.targets |= &variant.targets;
                 continue;
             }
             let known = former.and_then(|claim| claim.forms.iter().find(|form| *form.entry == entry));
@@ -75,24 +84,33 @@ impl Claim {
             let body = former
                 .and_then(|claim| claim.forms.iter().find(|form| form.body.input == variant.input.digest))
                 .map_or_else(|| Arc::new(Body::of(&variant.input)), |form| form.body.clone());
-            forms.push(Form { entry, hash, policy: variant.policy, body, targets: variant.targets });
+            let (policy, targets) = (variant.policy.clone(), variant.targets.clone());
+            forms.push(Form { entry, hash, policy, body, targets });
         }
         forms.sort_by_key(Form::order);
-        Self { id, source, key, admitted, changed: Revision(0), forms, held: RoaringBitmap::new() }
+        let id = ClaimId { source: id.clone(), destination };
+        let (source, changed, held) = (source.clone(), Revision(0), RoaringBitmap::new());
+        Self { id, source, key, admitted, changed, forms, held }
     }
 
+    /// The place of the source in its space.
+    pub(super) fn place(&self) -> ObjectKey {
+        self.source.place(&self.key.kind)
+    }
+
+    /// The assignment that makes this claim and no other.
     pub(super) fn assignment(&self) -> Assignment {
-        let Self { id, source, key, admitted: _, changed: _, forms, held: _ } = self;
+        let Self { id, source, key: _, admitted: _, changed: _, forms, held: _ } = self;
         let entry = &forms.first().expect("a claim without forms is none").entry;
         Assignment {
-            id: id.clone(),
+            id: id.source.clone(),
             source: source.clone(),
-            key: key.clone(),
+            key: self.place(),
             version: entry.version.clone(),
             generation: entry.generation,
             wave: entry.wave,
             impersonate: entry.impersonate.clone(),
-            variants: forms.iter().map(Form::variant).collect(),
+            variants: forms.iter().map(|form| form.variant(id.destination.clone())).collect(),
         }
     }
 
@@ -132,8 +150,9 @@ impl Claim {
 }
 
 impl Form {
-    fn variant(&self) -> Variant {
+    fn variant(&self, destination: Destination) -> Variant {
         Variant {
+            destination,
             policy: self.policy.clone(),
             input: Input { text: self.body.text.clone(), digest: self.body.input },
             implied: self.entry.implied,

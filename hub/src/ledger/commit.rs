@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId};
 
 use super::batch::{Batch, Committed, StaleBatch};
-use super::claim::Claim;
+use super::claim::{Claim, ClaimId};
 use super::log::LogEntry;
 use super::slot::Difference;
 use super::{Ledger, Slot, Slots};
@@ -47,7 +47,7 @@ impl Ledger {
             forgotten,
             epochs,
             choices,
-            sources,
+            claims,
             slots,
             graves,
             bodies,
@@ -108,14 +108,34 @@ impl Ledger {
                 self.bodies.insert(input, usage);
             }
         }
-        let changed = sources.keys().cloned().collect();
-        for (id, claim) in sources {
+        let mut changed: Vec<_> = claims.keys().map(|id| id.source.clone()).collect();
+        changed.dedup();
+        for (id, claim) in claims {
             match claim {
-                Some(claim) => self.sources.insert(id, claim),
-                None => self.sources.remove(&id),
-            };
+                Some(claim) => self.put_claim(claim),
+                None => self.drop_claim(&id),
+            }
         }
         Ok(Committed { revision, affected, sources: changed, registered, forgotten })
+    }
+
+    pub(super) fn put_claim(&mut self, claim: Arc<Claim>) {
+        if claim.id.destination.is_some() {
+            let place = (claim.source.space.clone(), claim.place());
+            self.mapped.entry(place).or_default().insert(claim.id.clone());
+        }
+        self.claims.insert(claim.id.clone(), claim);
+    }
+
+    fn drop_claim(&mut self, id: &ClaimId) {
+        let Some(claim) = self.claims.remove(id).filter(|claim| claim.id.destination.is_some()) else { return };
+        let place = (claim.source.space.clone(), claim.place());
+        if let Some(there) = self.mapped.get_mut(&place) {
+            there.remove(id);
+            if there.is_empty() {
+                self.mapped.remove(&place);
+            }
+        }
     }
 
     pub(super) fn put_slot(

@@ -5,9 +5,9 @@ use roaring::RoaringBitmap;
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
 
 use super::batch::{Batch, Write, chunked};
-use super::claim::{Body, Claim};
+use super::claim::{Body, Claim, ClaimId};
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Grave, Ledger, TargetIndex, record};
+use super::{BodyUse, Grave, Ledger, TargetIndex, first_of, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
 impl Ledger {
@@ -37,10 +37,10 @@ struct Draft<'a> {
     forgotten: BTreeMap<TargetId, TargetIndex>,
     epochs: BTreeMap<TargetIndex, Epoch>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
-    proposals: BTreeMap<SourceId, Option<Claim>>,
+    proposals: BTreeMap<ClaimId, Option<Claim>>,
     /// The removals of every key touched.
     graves: Graves,
-    sources: BTreeMap<SourceId, Option<Arc<Claim>>>,
+    claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
 }
 
@@ -58,16 +58,18 @@ impl<'a> Draft<'a> {
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
             graves: Graves::new(),
-            sources: BTreeMap::new(),
+            claims: BTreeMap::new(),
             slots: Vec::new(),
         }
     }
 
     fn take(&mut self, change: Change) {
         match change {
-            Change::Assign(assignment) => self.assign(*assignment),
-            Change::Remove(id) => {
-                self.proposals.insert(id, None);
+            Change::Assign(assignment) => self.assign(&assignment),
+            Change::Remove(source) => {
+                for id in self.claims_of(&source) {
+                    self.proposals.insert(id, None);
+                }
             }
             Change::Choose { placement, chosen } => {
                 self.choices.insert(placement, chosen);
@@ -83,9 +85,20 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn assign(&mut self, assignment: Assignment) {
-        let former = self.ledger.sources.get(&assignment.id);
-        let id = assignment.id.clone();
+    fn assign(&mut self, assignment: &Assignment) {
+        let mut former = self.claims_of(&assignment.id);
+        for destination in assignment.targets_by_destination().into_keys() {
+            let id = ClaimId { source: assignment.id.clone(), destination };
+            former.remove(&id);
+            self.claim(id, assignment);
+        }
+        for id in former {
+            self.proposals.insert(id, None);
+        }
+    }
+
+    fn claim(&mut self, id: ClaimId, assignment: &Assignment) {
+        let former = self.ledger.claims.get(&id);
         let admitted = match (former, self.proposals.get(&id)) {
             (Some(former), _) => former.admitted,
             (None, Some(Some(proposed))) => proposed.admitted,
@@ -94,8 +107,15 @@ impl<'a> Draft<'a> {
                 self.admissions
             }
         };
-        let claim = Claim::of(assignment, admitted, former.map(|claim| &**claim));
+        let claim = Claim::of(assignment, id.destination.clone(), admitted, former.map(|claim| &**claim));
         self.proposals.insert(id, (!claim.forms.is_empty()).then_some(claim));
+    }
+
+    /// The claims that a source has, or was to have by a change before.
+    fn claims_of(&self, source: &SourceId) -> BTreeSet<ClaimId> {
+        let proposed = self.proposals.range(first_of(source)..).map(|(id, _)| id);
+        let proposed = proposed.take_while(|id| id.source == *source).cloned();
+        self.ledger.claims_of(source).map(|claim| claim.id.clone()).chain(proposed).collect()
     }
 
     fn register(&mut self, target: TargetId) {
@@ -135,7 +155,7 @@ impl<'a> Draft<'a> {
     fn touched(&self) -> BTreeSet<ObjectKey> {
         let mut keys = BTreeSet::new();
         for (id, proposal) in &self.proposals {
-            keys.extend(self.ledger.sources.get(id).map(|claim| claim.key.clone()));
+            keys.extend(self.ledger.claims.get(id).map(|claim| claim.key.clone()));
             keys.extend(proposal.as_ref().map(|claim| claim.key.clone()));
         }
         for index in self.forgotten.values() {
@@ -179,7 +199,7 @@ impl<'a> Draft<'a> {
         let after: Vec<_> = claims.into_iter().map(|claim| self.keep_or_stamp(claim, before)).collect();
         for old in before {
             if !after.iter().any(|claim| claim.id == old.id) {
-                self.sources.entry(old.id.clone()).or_insert(None);
+                self.claims.entry(old.id.clone()).or_insert(None);
             }
         }
         let difference = Difference::between(before, &after);
@@ -197,7 +217,7 @@ impl<'a> Draft<'a> {
         }
         claim.changed = self.next;
         let claim = Arc::new(claim);
-        self.sources.insert(claim.id.clone(), Some(claim.clone()));
+        self.claims.insert(claim.id.clone(), Some(claim.clone()));
         claim
     }
 
@@ -220,7 +240,7 @@ impl<'a> Draft<'a> {
                 });
                 grave.targets |= targets;
                 grave.at = self.next;
-                let origin = before.iter().find(|claim| claim.id.uid == *source);
+                let origin = before.iter().find(|claim| claim.id.source.uid == *source);
                 grave.origin = origin.map(|claim| claim.source.clone()).or(grave.origin.take());
             }
         }
@@ -231,7 +251,7 @@ impl<'a> Draft<'a> {
         let choices = self.choices.into_iter().filter(|(placement, chosen)| {
             self.ledger.choices.get(placement).map_or(!chosen.is_empty(), |known| known != chosen)
         });
-        let (bodies, new_bodies) = body_uses(self.ledger, &self.sources);
+        let (bodies, new_bodies) = body_uses(self.ledger, &self.claims);
         let mut batch = Batch {
             follows: self.ledger.sequence,
             revision: if self.slots.is_empty() { self.ledger.revision } else { self.next },
@@ -241,7 +261,7 @@ impl<'a> Draft<'a> {
             forgotten: self.forgotten.into_iter().collect(),
             epochs: self.epochs,
             choices: choices.collect(),
-            sources: self.sources,
+            claims: self.claims,
             slots: self.slots,
             graves,
             bodies,
@@ -269,8 +289,8 @@ fn inherit(claims: &mut [Claim], before: &[Arc<Claim>]) {
         let heir = claims.iter_mut().find(|claim| {
             claim.held.is_empty()
                 && !before.iter().any(|known| known.id == claim.id)
-                && claim.id.space == old.id.space
-                && claim.id.resource == old.id.resource
+                && claim.id.source.space == old.id.source.space
+                && claim.id.source.resource == old.id.source.resource
                 && claim.source.namespace == old.source.namespace
                 && claim.source.name == old.source.name
         });
@@ -298,18 +318,18 @@ fn changed_graves(ledger: &Ledger, staged: Graves) -> BTreeMap<(ObjectKey, Uid),
 /// How often each body is used after the batch, where that changes, and the bodies that are used for the first time.
 fn body_uses(
     ledger: &Ledger,
-    sources: &BTreeMap<SourceId, Option<Arc<Claim>>>,
+    claims: &BTreeMap<ClaimId, Option<Arc<Claim>>>,
 ) -> (BTreeMap<Digest, BodyUse>, Vec<Arc<Body>>) {
     let mut uses: BTreeMap<Digest, BodyUse> = BTreeMap::new();
     let mut texts: BTreeMap<Digest, Arc<Body>> = BTreeMap::new();
-    for claim in sources.values().flatten() {
+    for claim in claims.values().flatten() {
         for form in &claim.forms {
             entry(&mut uses, ledger, &form.body).variants += 1;
             texts.entry(form.body.input).or_insert_with(|| form.body.clone());
         }
     }
-    for id in sources.keys() {
-        for form in ledger.sources.get(id).iter().flat_map(|claim| &claim.forms) {
+    for id in claims.keys() {
+        for form in ledger.claims.get(id).iter().flat_map(|claim| &claim.forms) {
             entry(&mut uses, ledger, &form.body).variants -= 1;
         }
     }
@@ -343,10 +363,10 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         writes.push(record::target(ledger.targets[&index].id, index, epoch));
     }
     writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
-    for (id, claim) in &batch.sources {
+    for (id, claim) in &batch.claims {
         match claim {
             Some(claim) => writes.push(record::claim(claim)),
-            None => deletions.push(Write { key: record::source_key(id), value: None }),
+            None => deletions.push(Write { key: record::claim_key(id), value: None }),
         }
     }
     for (input, _) in batch.bodies.iter().filter(|(_, usage)| usage.variants == 0) {

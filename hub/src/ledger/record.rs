@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `head` | JSON: schema, revision, announced revision, counters |
 //! | `target/<target id>` | JSON: dense index, epoch |
-//! | `source/<space>/<group>/<resource>/<uid>` | frame: the claim with its forms; bitmaps: held, one per form |
+//! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision; bitmap: targets |
 //! | `choice/<space>/<placement uid>` | bitmap |
@@ -21,17 +21,17 @@ use tideline_common::{
 };
 
 use super::batch::Write;
-use super::claim::{Body, Claim, Form};
+use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
 use super::log::LogEntry;
 use super::slot::{Difference, all_held, settle};
 use super::{BodyUse, Grave, Ledger, TargetIndex};
-use crate::placement::{Input, PlacementId, SourceId};
+use crate::placement::{Destination, Input, PlacementId, SourceId};
 
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
-/// The layout that this build writes and reads.
-pub const SCHEMA: u32 = 1;
+/// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations.
+pub const SCHEMA: u32 = 2;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
 const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
@@ -77,6 +77,8 @@ struct TargetRecord {
 #[derive(Serialize, Deserialize)]
 struct ClaimRecord {
     id: SourceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    destination: Destination,
     source: SourceRef,
     key: ObjectKey,
     admitted: u64,
@@ -108,22 +110,25 @@ pub(super) fn target(id: TargetId, index: TargetIndex, epoch: Epoch) -> Write {
     put(target_key(id), json(&TargetRecord { index, epoch }))
 }
 
-pub(super) fn source_key(id: &SourceId) -> Vec<u8> {
-    let SourceId { space, resource, uid } = id;
-    key(&format!("source/{space}/{}/{}/{uid}", resource.group, resource.resource))
+pub(super) fn claim_key(id: &ClaimId) -> Vec<u8> {
+    let ClaimId { source: SourceId { space, resource, uid }, destination } = id;
+    let slash = if destination.is_some() { "/" } else { "" };
+    let destination = destination.as_deref().unwrap_or_default();
+    key(&format!("source/{space}/{}/{}/{uid}{slash}{destination}", resource.group, resource.resource))
 }
 
 pub(super) fn claim(claim: &Claim) -> Write {
     let Claim { id, source, key, admitted, changed, forms, held } = claim;
     let header = ClaimRecord {
-        id: id.clone(),
+        id: id.source.clone(),
+        destination: id.destination.clone(),
         source: source.clone(),
         key: key.clone(),
         admitted: *admitted,
         changed: *changed,
         forms: forms.iter().map(|form| FormRecord { entry: form.entry.clone(), policy: form.policy.clone() }).collect(),
     };
-    put(source_key(id), frame(&header, std::iter::once(held).chain(forms.iter().map(|form| &form.targets))))
+    put(claim_key(id), frame(&header, std::iter::once(held).chain(forms.iter().map(|form| &form.targets))))
 }
 
 pub(super) fn parts(text: &str) -> usize {
@@ -275,7 +280,7 @@ impl Loading {
         match kind {
             "head" => {
                 let head: Head = reader.json(value)?;
-                if head.schema != SCHEMA {
+                if !(1..=SCHEMA).contains(&head.schema) {
                     return Err(Error::Schema { found: head.schema });
                 }
                 self.head = Some(head);
@@ -337,7 +342,7 @@ impl Loading {
             ledger.admissions = ledger.admissions.max(claim.admitted);
             claim.restrict(&ledger.registered);
             if claim.forms.is_empty() {
-                ledger.garbage.push(source_key(&claim.id));
+                ledger.garbage.push(claim_key(&claim.id));
             } else {
                 by_key.entry(claim.key.clone()).or_default().push(claim);
             }
@@ -368,7 +373,7 @@ impl Ledger {
         settle(&mut claims);
         let claims: Vec<_> = claims.into_iter().map(Arc::new).collect();
         for claim in &claims {
-            self.sources.insert(claim.id.clone(), claim.clone());
+            self.put_claim(claim.clone());
             if !claim.held.is_empty() {
                 let targets = claim.held.clone();
                 changes.push(LogEntry { revision: claim.changed, key: key.clone(), left: None, targets });
@@ -423,7 +428,8 @@ impl Bodies {
     }
 
     fn claim(&mut self, header: ClaimRecord, bitmaps: Vec<RoaringBitmap>) -> Result<Claim, Error> {
-        let ClaimRecord { id, source, key, admitted, changed, forms } = header;
+        let ClaimRecord { id: of, destination, source, key, admitted, changed, forms } = header;
+        let id = ClaimId { source: of, destination };
         let mut bitmaps = bitmaps.into_iter();
         let held = bitmaps.next().unwrap_or_default();
         let mut made = Vec::with_capacity(forms.len());

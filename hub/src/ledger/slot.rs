@@ -65,7 +65,7 @@ impl Difference {
         gained.retain(|(_, targets)| !targets.is_empty());
         let (had, has) = (all_held(before), all_held(after));
         let by_source = |targets: &dyn Fn(&Claim) -> RoaringBitmap| -> Vec<_> {
-            let by_source = before.iter().map(|claim| (claim.id.uid.clone(), targets(claim)));
+            let by_source = before.iter().map(|claim| (claim.id.source.uid.clone(), targets(claim)));
             by_source.filter(|(_, targets)| !targets.is_empty()).collect()
         };
         let left = by_source(&|claim| &claim.held - &has);

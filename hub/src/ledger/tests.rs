@@ -12,6 +12,7 @@ use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, So
 
 mod agent;
 mod conflicts;
+mod mapping;
 mod records;
 
 /// The records of a ledger as a store holds them.
@@ -126,7 +127,7 @@ fn assigned(space: &str, name: &str, uid: &str, body: &str, targets: &[u32]) -> 
 fn variant(body: &str, implied: bool, targets: &[u32]) -> Variant {
     let prune = if implied { Prune::Orphan } else { Prune::Delete };
     let policy = Arc::new(ApplyPolicy { prune, ..ApplyPolicy::default() });
-    Variant { policy, input: Input::new(body), implied, targets: bits(targets) }
+    Variant { destination: None, policy, input: Input::new(body), implied, targets: bits(targets) }
 }
 
 fn assign(space: &str, name: &str, targets: &[u32]) -> Change {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use tideline_common::{
     ApplyPolicy, Digest, Epoch, Hasher, Impersonation, ObjectKey, SourceRef, SpaceName, TargetId, Tombstone, Uid,
 };
+
+use super::{Destination, place_at};
 
 /// What a space serves objects under: the unit of listing, and of completeness.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,7 +67,8 @@ impl Input {
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let mut hasher = Hasher::new("tideline/input/v1");
-        // The second field is for transforms and what they read; there are none yet.
+        // The second field is for transforms that are done when a body is fetched; there are none. What is done to the
+        // text before, such as putting it into another namespace, is in it.
         hasher.field(text.as_bytes()).field(b"");
         Self { digest: hasher.finish(), text }
     }
@@ -75,18 +79,32 @@ impl Input {
 pub struct Assignment {
     pub id: SourceId,
     pub source: SourceRef,
-    /// The destination key.
+    /// Its place in the space; that at a target is the variant's [`Assignment::key_of`].
     pub key: ObjectKey,
     /// The API version to speak of the key's group.
     pub version: Arc<str>,
     pub generation: i64,
     pub wave: i32,
     pub impersonate: Option<Impersonation>,
-    /// Over disjoint sets of targets, in a stable order.
+    /// Over sets of targets that are disjoint at each destination, in a stable order.
     pub variants: Vec<Variant>,
 }
 
 impl Assignment {
+    /// The destination key of one of its variants.
+    pub fn key_of(&self, variant: &Variant) -> ObjectKey {
+        place_at(&self.key, &variant.destination)
+    }
+
+    /// The targets that it is assigned to, by what its namespace is called there.
+    pub fn targets_by_destination(&self) -> BTreeMap<Destination, RoaringBitmap> {
+        let mut by_destination = BTreeMap::<_, RoaringBitmap>::new();
+        for variant in &self.variants {
+            *by_destination.entry(variant.destination.clone()).or_default() |= &variant.targets;
+        }
+        by_destination
+    }
+
     /// Every target that it is assigned to.
     pub fn targets(&self) -> RoaringBitmap {
         self.variants.iter().fold(RoaringBitmap::new(), |all, variant| all | &variant.targets)
@@ -96,6 +114,7 @@ impl Assignment {
 /// One form of an assigned object and the targets that get it so. Targets are the ledger's dense indexes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
+    pub destination: Destination,
     pub policy: Arc<ApplyPolicy>,
     pub input: Input,
     /// A namespace that is there only because something in it is.
@@ -105,8 +124,8 @@ pub struct Variant {
 
 impl Variant {
     /// Variants are kept in this order, so that equal assignments compare equal.
-    pub(crate) fn order(&self) -> (bool, Digest, Digest) {
-        (self.implied, self.policy.digest(), self.input.digest)
+    pub(crate) fn order(&self) -> (Destination, bool, Digest, Digest) {
+        (self.destination.clone(), self.implied, self.policy.digest(), self.input.digest)
     }
 }
 

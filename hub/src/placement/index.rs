@@ -8,11 +8,11 @@ use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
 use super::inventory::{Inventory, Target, choose};
 use super::listing::Listing;
-use super::object::{ImpliedNamespace, Settle, State, Wanted, merged};
+use super::object::{Form, Object, Settle, State, Wanted, merged};
 use super::rule::{PlacementRule, SpaceRule};
-use super::space::{Space, implied_policy};
-use super::{Assignment, Change, GroupResource, PlacementId};
-use crate::clean::{Labels, Source, implied_namespace};
+use super::space::{Space, either, implied_policy};
+use super::{Assignment, Change, Destination, GroupResource, PlacementId};
+use crate::clean::{Labels, Outbound, Source, implied_namespace, rendered};
 
 /// How long a removal waits that a change of Placement, Location or labels causes.
 pub const SETTLE: Duration = Duration::from_secs(10);
@@ -313,13 +313,13 @@ impl Pass<'_> {
             Some(assignment) => Change::Assign(Box::new(assignment.clone())),
             None => Change::Remove(object.id.clone()),
         });
-        let before = object.emitted_targets();
-        let after = assignment.as_ref().map(Assignment::targets).unwrap_or_default();
+        let before = object.emitted_by_destination();
         object.emitted = assignment;
+        let after = object.emitted_by_destination();
         let namespace = object.key.namespace.clone();
-        if before.is_subset(&after) {
+        if before.iter().all(|(at, targets)| after.get(at).is_some_and(|after| targets.is_subset(after))) {
             if let Some(known) = space.namespaces.get(&namespace) {
-                let implied = &known.implied | after;
+                let implied = either(known.implied.clone(), after);
                 space.set_implied(&namespace, implied);
             }
         } else {
@@ -329,31 +329,62 @@ impl Pass<'_> {
 
     fn wanted(&self, space: &Space, index: u32) -> Wanted {
         let mut wanted = Wanted {
-            explicit: Vec::new(),
-            implied: None,
+            explicit: BTreeMap::new(),
+            implied: BTreeMap::new(),
             impersonate: space.rule.as_ref().and_then(|rule| rule.impersonate.clone()),
             existing: self.inventory.existing.clone(),
             schedulable: self.inventory.schedulable.clone(),
+            held: RoaringBitmap::new(),
         };
-        let (Some(object), Some(rule)) = (space.object(index), &space.rule) else { return wanted };
-        let State::Readable { outbound, .. } = &object.state else { return wanted };
-        if rule.allows(&object.key.kind) {
-            let by_placement = object.matches.iter().filter_map(|(name, policy)| {
-                space.placements.get(name).map(|placing| (policy, placing.targets.clone()))
-            });
-            let asked = outbound.assigned_locations.iter().filter(|_| rule.annotation_assignment);
-            let direct = self.inventory.targets_of(asked.map(String::as_str)) & &space.allowed;
-            wanted.explicit = merged(by_placement.chain([(self.direct_policy, direct)]));
+        let Some(object) = space.object(index) else { return wanted };
+        let outbound = match &object.state {
+            State::Readable { outbound, .. } => Some(outbound),
+            State::NeverPlaced => None,
+            State::Restored | State::Unreadable(_) => return wanted,
+        };
+        if let Some(outbound) = outbound {
+            self.want_explicit(space, object, outbound, &mut wanted);
         }
         if object.key.kind.is("", "Namespace")
             && let Some(namespace) = space.namespaces.get(&object.key.name)
         {
-            wanted.implied = Some(ImpliedNamespace {
-                input: implied_namespace(&object.key.name, &object.labels),
-                policy: self.implied_policy.clone(),
-                targets: namespace.implied.clone(),
-            });
+            // Of those that every cluster has of its own only what is called otherwise is brought along.
+            let implied = namespace.implied.iter().filter(|(at, _)| outbound.is_some() || at.is_some());
+            for (destination, targets) in implied {
+                let name = destination.as_deref().unwrap_or(&object.key.name);
+                let input = implied_namespace(name, &object.labels);
+                let form = Form { policy: self.implied_policy.clone(), input, targets: targets.clone() };
+                wanted.implied.insert(destination.clone(), form);
+            }
         }
         wanted
+    }
+
+    /// What Placements and the annotation want, by destination.
+    fn want_explicit(&self, space: &Space, object: &Object, outbound: &Outbound, wanted: &mut Wanted) {
+        let Some(rule) = space.rule.as_ref().filter(|rule| rule.allows(&object.key.kind)) else { return };
+        let mut wants: BTreeMap<Destination, Vec<Form>> = BTreeMap::new();
+        for (name, policy) in &object.matches {
+            let Some((placing, placement)) =
+                space.placements.get(name).and_then(|placing| Some((placing, placing.rule.as_ref()?)))
+            else {
+                continue;
+            };
+            match placement.mapping.destination(&object.key) {
+                Ok(destination) => {
+                    let input = rendered(&outbound.input, &object.key, &destination, &placement.mapping);
+                    let form = Form { policy: policy.clone(), input, targets: placing.targets.clone() };
+                    wants.entry(destination).or_default().push(form);
+                }
+                Err(_) => wanted.held |= &placing.targets,
+            }
+        }
+        let asked = outbound.assigned_locations.iter().filter(|_| rule.annotation_assignment);
+        let direct = self.inventory.targets_of(asked.map(String::as_str)) & &space.allowed;
+        if !direct.is_empty() {
+            let form = Form { policy: self.direct_policy.clone(), input: outbound.input.clone(), targets: direct };
+            wants.entry(None).or_default().push(form);
+        }
+        wanted.explicit = wants.into_iter().map(|(destination, wants)| (destination, merged(wants))).collect();
     }
 }

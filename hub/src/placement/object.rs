@@ -1,12 +1,12 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Impersonation, Monotonic, ObjectKey, SourceRef};
 
-use super::{Assignment, Input, SourceId, Variant};
-use crate::clean::{Content, Labels, Outbound, Refusal};
+use super::{Assignment, Destination, Input, NamespaceMapping, SourceId, Variant};
+use crate::clean::{Content, Labels, Outbound, Refusal, default_wave, refers_to_namespaces, rendered};
 
 /// One object of a space, with what was last said of it to the ledger.
 #[derive(Debug)]
@@ -19,8 +19,10 @@ pub(super) struct Object {
     pub(super) matches: BTreeMap<Arc<str>, Arc<ApplyPolicy>>,
     pub(super) emitted: Option<Assignment>,
     /// Targets that nothing selects any more, and until when they keep it nevertheless.
-    settling: Vec<(Monotonic, RoaringBitmap)>,
+    settling: Deadlines,
 }
+
+type Deadlines = BTreeMap<Destination, Vec<(Monotonic, RoaringBitmap)>>;
 
 #[derive(Debug)]
 pub(super) enum State {
@@ -38,19 +40,23 @@ pub(super) enum State {
 
 /// What is wanted of an object at this moment.
 pub(super) struct Wanted {
-    /// By Placements and annotation, over disjoint targets.
-    pub(super) explicit: Vec<(Arc<ApplyPolicy>, RoaringBitmap)>,
-    /// Of a namespace: the targets that hold anything in it.
-    pub(super) implied: Option<ImpliedNamespace>,
+    /// By Placements and annotation, over targets that are disjoint at each destination.
+    pub(super) explicit: BTreeMap<Destination, Vec<Form>>,
+    /// Of a namespace: what the targets have that hold anything in it.
+    pub(super) implied: BTreeMap<Destination, Form>,
     pub(super) impersonate: Option<Impersonation>,
     /// Targets that exist; what is assigned to any other is dropped at once.
     pub(super) existing: RoaringBitmap,
     pub(super) schedulable: RoaringBitmap,
+    /// Targets of Placements that cannot say where it is to be: what these have of it stays.
+    pub(super) held: RoaringBitmap,
 }
 
-pub(super) struct ImpliedNamespace {
-    pub(super) input: Input,
+/// One form of an object, and the targets that are to get it so.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
     pub(super) policy: Arc<ApplyPolicy>,
+    pub(super) input: Input,
     pub(super) targets: RoaringBitmap,
 }
 
@@ -71,7 +77,7 @@ impl Object {
             state: State::Restored,
             matches: BTreeMap::new(),
             emitted,
-            settling: Vec::new(),
+            settling: BTreeMap::new(),
         }
     }
 
@@ -108,8 +114,13 @@ impl Object {
     }
 
     /// Targets that it is assigned to as the ledger knows it.
-    pub(super) fn emitted_targets(&self) -> RoaringBitmap {
+    fn emitted_targets(&self) -> RoaringBitmap {
         self.emitted.as_ref().map(Assignment::targets).unwrap_or_default()
+    }
+
+    /// The same, by what its namespace is called there.
+    pub(super) fn emitted_by_destination(&self) -> BTreeMap<Destination, RoaringBitmap> {
+        self.emitted.as_ref().map(Assignment::targets_by_destination).unwrap_or_default()
     }
 
     /// Resolves the object to its assignment as it is to be from now on; without targets it is assigned nowhere. Returns the next
@@ -120,80 +131,75 @@ impl Object {
         settle: Settle,
         now: Monotonic,
     ) -> (Option<Assignment>, Option<Monotonic>) {
-        let outbound = match &self.state {
-            State::Restored | State::Unreadable(_) => return (self.emitted.clone(), None),
-            State::NeverPlaced => None,
-            State::Readable { outbound, .. } => Some(outbound.clone()),
-        };
-        let Wanted { explicit, implied, impersonate, existing, schedulable } = wanted;
-        let had = self.emitted_targets();
-        let usable = schedulable | &had;
-        let mut settling = Settling { before: std::mem::take(&mut self.settling), after: Vec::new(), settle, now };
-        let mut taken = RoaringBitmap::new();
-        let mut forms: Vec<(bool, Arc<ApplyPolicy>, RoaringBitmap)> = Vec::new();
-        for (policy, targets) in explicit {
-            let targets = targets & &usable & &existing;
-            taken |= &targets;
-            forms.push((false, policy, targets));
+        if matches!(&self.state, State::Restored | State::Unreadable(_)) {
+            return (self.emitted.clone(), None);
         }
-        self.keep_former(false, &existing, &mut taken, &mut forms, &mut settling);
-        if let Some(implied) = &implied {
-            let targets = (&implied.targets & &existing) - &taken;
-            taken |= &targets;
-            forms.push((true, implied.policy.clone(), targets));
+        let Wanted { explicit, implied, impersonate, existing, schedulable, held } = wanted;
+        let usable = schedulable | self.emitted_targets();
+        let former = self.emitted.iter().flat_map(|assignment| &assignment.variants);
+        let destinations: BTreeSet<Destination> =
+            former.map(|variant| &variant.destination).chain(explicit.keys()).chain(implied.keys()).cloned().collect();
+        let mut settling =
+            Settling { before: std::mem::take(&mut self.settling), after: BTreeMap::new(), settle, now, held };
+        let mut variants = Vec::new();
+        for destination in destinations {
+            let implied = implied.get(&destination);
+            let mut forming = Forming { destination, existing: &existing, taken: RoaringBitmap::new(), variants };
+            for form in explicit.get(&forming.destination).into_iter().flatten() {
+                forming.add(false, &form.policy, form.input.clone(), &form.targets & &usable);
+            }
+            self.keep_former(false, None, &mut forming, &mut settling);
+            if let Some(Form { policy, input, targets }) = implied {
+                forming.add(true, policy, input.clone(), targets.clone());
+            }
+            self.keep_former(true, implied, &mut forming, &mut settling);
+            variants = forming.variants;
         }
-        self.keep_former(true, &existing, &mut taken, &mut forms, &mut settling);
         self.settling = settling.after;
-        let next = self.settling.iter().map(|(deadline, _)| *deadline).min();
-        (self.assignment(outbound.as_ref(), implied.map(|implied| implied.input), impersonate, forms), next)
+        let next = self.settling.values().flatten().map(|(deadline, _)| *deadline).min();
+        (self.assignment(impersonate, variants), next)
     }
 
     /// Keeps the forms that targets have and nothing wants any more, as long as they settle.
-    fn keep_former(
-        &self,
-        implied: bool,
-        existing: &RoaringBitmap,
-        taken: &mut RoaringBitmap,
-        forms: &mut Vec<(bool, Arc<ApplyPolicy>, RoaringBitmap)>,
-        settling: &mut Settling,
-    ) {
+    fn keep_former(&self, implied: bool, form: Option<&Form>, forming: &mut Forming<'_>, settling: &mut Settling) {
         let former = self.emitted.iter().flat_map(|assignment| &assignment.variants);
-        for variant in former.filter(|variant| variant.implied == implied) {
-            let leaving = (&variant.targets & existing) - &*taken;
-            let kept = settling.keep(leaving);
-            *taken |= &kept;
-            forms.push((implied, variant.policy.clone(), kept));
+        let of_these = |variant: &&Variant| variant.implied == implied && variant.destination == forming.destination;
+        for variant in former.filter(of_these).collect::<Vec<_>>() {
+            let leaving = (&variant.targets & forming.existing) - &forming.taken;
+            let kept = settling.keep(&forming.destination, leaving);
+            let input = match form {
+                Some(form) => form.input.clone(),
+                None if implied => variant.input.clone(),
+                None => self.followed(variant),
+            };
+            forming.add(implied, &variant.policy, input, kept);
         }
     }
 
-    fn assignment(
-        &self,
-        outbound: Option<&Outbound>,
-        implied: Option<Input>,
-        impersonate: Option<Impersonation>,
-        forms: Vec<(bool, Arc<ApplyPolicy>, RoaringBitmap)>,
-    ) -> Option<Assignment> {
-        let former = |implied: bool| {
-            let variants = self.emitted.iter().flat_map(|assignment| &assignment.variants);
-            variants.filter(|variant| variant.implied == implied).map(|variant| variant.input.clone()).next()
-        };
-        let explicit_input = outbound.map(|outbound| outbound.input.clone()).or_else(|| former(false));
-        let implied_input = implied.or_else(|| former(true));
-        let mut variants: Vec<Variant> = Vec::new();
-        for (implied, policy, targets) in forms.into_iter().filter(|(_, _, targets)| !targets.is_empty()) {
-            let input = if implied { &implied_input } else { &explicit_input };
-            let input = input.clone().expect("a form is of the present object or of what was emitted");
-            match variants.iter_mut().find(|variant| variant.implied == implied && variant.policy == policy) {
-                Some(same) => same.targets |= targets,
-                None => variants.push(Variant { policy, input, implied, targets }),
+    /// What targets get for as long as they keep what nothing wants any more: the object's present form, unless it names
+    /// namespaces, for nobody says any more what those are called there.
+    fn followed(&self, variant: &Variant) -> Input {
+        match &self.state {
+            State::Readable { outbound, .. } if !refers_to_namespaces(&self.key.kind) => {
+                rendered(&outbound.input, &self.key, &variant.destination, &NamespaceMapping::default())
+            }
+            State::Readable { .. } | State::Restored | State::NeverPlaced | State::Unreadable(_) => {
+                variant.input.clone()
             }
         }
+    }
+
+    fn assignment(&self, impersonate: Option<Impersonation>, mut variants: Vec<Variant>) -> Option<Assignment> {
         if variants.is_empty() {
             return None;
         }
         variants.sort_by_cached_key(Variant::order);
-        let emitted = self.emitted.as_ref();
-        let version = outbound.map(|outbound| outbound.version.clone());
+        let (version, generation, wave) = match (&self.state, &self.emitted) {
+            (State::Readable { outbound, .. }, _) => (outbound.version.clone(), outbound.generation, outbound.wave),
+            (_, Some(former)) => (former.version.clone(), former.generation, former.wave),
+            // A namespace that is never placed itself, and called otherwise at the targets.
+            (_, None) => ("v1".into(), 0, default_wave(&self.key.kind)),
+        };
         Some(Assignment {
             id: self.id.clone(),
             source: SourceRef {
@@ -203,71 +209,105 @@ impl Object {
                 name: self.key.name.clone(),
             },
             key: self.key.clone(),
-            version: version.or_else(|| emitted.map(|former| former.version.clone()))?,
-            generation: outbound
-                .map(|outbound| outbound.generation)
-                .or_else(|| emitted.map(|former| former.generation))?,
-            wave: outbound.map(|outbound| outbound.wave).or_else(|| emitted.map(|former| former.wave))?,
+            version,
+            generation,
+            wave,
             impersonate,
             variants,
         })
     }
 }
 
+/// The forms of an object, as far as they are made, and what is taken at the destination that they are made for now.
+struct Forming<'a> {
+    destination: Destination,
+    existing: &'a RoaringBitmap,
+    taken: RoaringBitmap,
+    variants: Vec<Variant>,
+}
+
+impl Forming<'_> {
+    /// Gives a form to those targets that exist and have none yet.
+    fn add(&mut self, implied: bool, policy: &Arc<ApplyPolicy>, input: Input, targets: RoaringBitmap) {
+        let targets = (targets & self.existing) - &self.taken;
+        if targets.is_empty() {
+            return;
+        }
+        self.taken |= &targets;
+        let destination = self.destination.clone();
+        let made = Variant { destination, policy: policy.clone(), input, implied, targets };
+        let same = |variant: &&mut Variant| {
+            (variant.implied, &variant.destination, &variant.policy, &variant.input)
+                == (made.implied, &made.destination, &made.policy, &made.input)
+        };
+        match self.variants.iter_mut().find(same) {
+            Some(same) => same.targets |= made.targets,
+            None => self.variants.push(made),
+        }
+    }
+}
+
 /// Which of an object's removals wait.
 struct Settling {
-    before: Vec<(Monotonic, RoaringBitmap)>,
-    after: Vec<(Monotonic, RoaringBitmap)>,
+    before: Deadlines,
+    after: Deadlines,
     settle: Settle,
     now: Monotonic,
+    /// Targets that leave nothing.
+    held: RoaringBitmap,
 }
 
 impl Settling {
     /// Of the targets that are being left, those that are not left yet.
-    fn keep(&mut self, leaving: RoaringBitmap) -> RoaringBitmap {
+    fn keep(&mut self, destination: &Destination, leaving: RoaringBitmap) -> RoaringBitmap {
         let Settle::For(time) = self.settle else { return leaving };
-        let mut kept = RoaringBitmap::new();
+        let mut kept = &leaving & &self.held;
+        let leaving = leaving - &kept;
         let mut fresh = leaving.clone();
-        for (deadline, targets) in &self.before {
+        let mut after = Vec::new();
+        for (deadline, targets) in self.before.get(destination).into_iter().flatten() {
             fresh -= targets;
             let waiting = targets & &leaving;
             if *deadline > self.now && !waiting.is_empty() {
                 kept |= &waiting;
-                self.after.push((*deadline, waiting));
+                after.push((*deadline, waiting));
             }
         }
         if !time.is_zero() && !fresh.is_empty() {
             kept |= &fresh;
-            self.after.push((self.now + time, fresh));
+            after.push((self.now + time, fresh));
+        }
+        if !after.is_empty() {
+            self.after.entry(destination.clone()).or_default().append(&mut after);
         }
         kept
     }
 }
 
-/// Merges what several Placements want of one object: per set of Placements that want it, one policy.
-pub(super) fn merged<'a>(
-    wants: impl IntoIterator<Item = (&'a Arc<ApplyPolicy>, RoaringBitmap)>,
-) -> Vec<(Arc<ApplyPolicy>, RoaringBitmap)> {
-    let mut groups: Vec<(Arc<ApplyPolicy>, RoaringBitmap)> = Vec::new();
-    for (policy, mut targets) in wants {
+/// Merges what several Placements want of one object at one destination: per set of Placements that want it, one form. Where
+/// they have it differ in more than its policy, the first does.
+pub(super) fn merged(wants: impl IntoIterator<Item = Form>) -> Vec<Form> {
+    let mut groups: Vec<Form> = Vec::new();
+    for Form { policy, input, mut targets } in wants {
         let mut split = Vec::new();
-        for (known, group) in &mut groups {
-            let both = &*group & &targets;
-            if both.is_empty() || known == policy {
+        for known in &mut groups {
+            let both = &known.targets & &targets;
+            if both.is_empty() || (known.policy == policy && known.input == input) {
                 continue;
             }
-            *group -= &both;
+            known.targets -= &both;
             targets -= &both;
-            split.push((Arc::new(known.merge(policy)), both));
+            let policy = Arc::new(known.policy.merge(&policy));
+            split.push(Form { policy, input: known.input.clone(), targets: both });
         }
-        split.push((policy.clone(), targets));
-        for (policy, targets) in split.into_iter().filter(|(_, targets)| !targets.is_empty()) {
-            match groups.iter_mut().find(|(known, _)| *known == policy) {
-                Some((_, group)) => *group |= targets,
-                None => groups.push((policy, targets)),
+        split.push(Form { policy, input, targets });
+        for form in split.into_iter().filter(|form| !form.targets.is_empty()) {
+            match groups.iter_mut().find(|known| known.policy == form.policy && known.input == form.input) {
+                Some(known) => known.targets |= form.targets,
+                None => groups.push(form),
             }
         }
-        groups.retain(|(_, group)| !group.is_empty());
+        groups.retain(|known| !known.targets.is_empty());
     }
     groups
 }

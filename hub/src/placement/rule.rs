@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use tideline_api::{Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError};
 use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, Gate, GroupKind, Impersonation, ObjectKey};
 
-use super::GroupResource;
+use super::{GroupResource, NamespaceMapping};
 use crate::clean::Labels;
 
 /// A Placement's spec, checked: what and where.
@@ -14,6 +14,7 @@ pub struct PlacementRule {
     pub number_of_targets: Option<u32>,
     /// Seconds that each wave of its objects has to become ready, if the next is to wait for it.
     pub readiness_deadline: Option<u32>,
+    pub mapping: NamespaceMapping,
 }
 
 /// What a space may do, checked.
@@ -102,7 +103,8 @@ impl TryFrom<&PlacementSpec> for PlacementRule {
     type Error = RuleError;
 
     fn try_from(spec: &PlacementSpec) -> Result<Self, RuleError> {
-        let PlacementSpec { locations, targets, number_of_targets, objects, ordering, additions } = spec;
+        let PlacementSpec { locations, targets, number_of_targets, objects, ordering, additions, namespace_mapping } =
+            spec;
         let additions = checked_additions(additions.clone().into())?;
         Ok(Self {
             objects: objects
@@ -113,6 +115,7 @@ impl TryFrom<&PlacementSpec> for PlacementRule {
             reach: reach(locations, targets, ["spec.locations", "spec.targets"])?,
             number_of_targets: *number_of_targets,
             readiness_deadline: ordering.readiness_gate.then_some(ordering.readiness_deadline_seconds),
+            mapping: namespace_mapping.clone().into(),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::inventory::{News, Reach};
 use super::listing::Listing;
 use super::object::{Object, State};
 use super::rule::{Candidate, PlacementRule, SpaceRule};
-use super::{Assignment, Change, GroupResource, PlacementId, SourceId};
+use super::{Assignment, Change, Destination, GroupResource, PlacementId, SourceId};
 use crate::clean::{Labels, Source};
 
 /// One space: its objects, its Placements, and which of those select which of these.
@@ -71,8 +71,8 @@ pub(super) struct Namespace {
     pub(super) object: Option<u32>,
     /// Objects in it.
     pub(super) members: RoaringBitmap,
-    /// Targets that hold any of them.
-    pub(super) implied: RoaringBitmap,
+    /// Targets that hold any of them, by what it is called there.
+    pub(super) implied: BTreeMap<Destination, RoaringBitmap>,
 }
 
 impl Space {
@@ -204,7 +204,7 @@ impl Space {
             let name = object.key.namespace.clone();
             let namespace = self.namespaces.entry(name.clone()).or_default();
             namespace.members.insert(index);
-            let implied = &namespace.implied | object.emitted_targets();
+            let implied = either(namespace.implied.clone(), object.emitted_by_destination());
             self.set_implied(&name, implied);
         }
         self.objects[index as usize] = Some(object);
@@ -278,11 +278,11 @@ impl Space {
     pub(super) fn refresh_implied(&mut self, name: &Arc<str>) {
         let Some(namespace) = self.namespaces.get(name) else { return };
         let held = namespace.members.iter().filter_map(|index| self.object(index)?.emitted.as_ref());
-        let implied = held.fold(RoaringBitmap::new(), |all, assignment| all | assignment.targets());
+        let implied = held.fold(BTreeMap::new(), |all, assignment| either(all, assignment.targets_by_destination()));
         self.set_implied(name, implied);
     }
 
-    pub(super) fn set_implied(&mut self, name: &Arc<str>, implied: RoaringBitmap) {
+    pub(super) fn set_implied(&mut self, name: &Arc<str>, implied: BTreeMap<Destination, RoaringBitmap>) {
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
         if namespace.implied != implied {
             namespace.implied = implied;
@@ -350,8 +350,12 @@ impl Space {
                 if placing.rule.as_deref() == Some(&rule) {
                     return;
                 }
+                let mapped_otherwise = placing.rule.as_ref().is_some_and(|known| known.mapping != rule.mapping);
                 placing.rule = Some(Arc::new(rule));
                 placing.reach.forget();
+                if mapped_otherwise {
+                    self.dirty |= &placing.objects;
+                }
                 let objects: Vec<_> = self.by_key.values().copied().collect();
                 for index in objects {
                     self.match_one(&name, index);
@@ -403,6 +407,17 @@ impl Space {
         let placement = PlacementId { space: self.name.clone(), uid: placement.clone() };
         self.ready_changes.push(Change::Choose { placement, chosen });
     }
+}
+
+/// The targets of both, at each destination.
+pub(super) fn either(
+    mut all: BTreeMap<Destination, RoaringBitmap>,
+    more: BTreeMap<Destination, RoaringBitmap>,
+) -> BTreeMap<Destination, RoaringBitmap> {
+    for (destination, targets) in more {
+        *all.entry(destination).or_default() |= targets;
+    }
+    all
 }
 
 /// What holds for a namespace that is only implied: created if missing, never changed or deleted.

@@ -9,6 +9,7 @@ use super::object::State;
 use super::rule::{Clause, PlacementRule};
 use super::space::{Placing, Space};
 use super::{GroupResource, SourceId};
+use crate::clean::refers_to_namespaces;
 
 /// Problems kept for one Placement; they are counted beyond.
 pub const PROBLEMS_MAX: usize = PlacementStatus::PROBLEMS_MAX;
@@ -248,12 +249,35 @@ fn object_problems(space: &Space, placing: &Placing, name: &str, index: u32, sum
             format!("the space may not place {}; see spec.allow.kinds of its Space", object.key.kind)
         });
     }
-    let Some(policy) = object.matches.get(name) else { return };
-    for (other, _) in object.matches.iter().filter(|(_, other)| policy.disagrees_with(other)) {
-        let shared = space.placements.get(other).is_some_and(|other| !other.targets.is_disjoint(&placing.targets));
-        if shared {
+    let (Some(policy), Some(rule)) = (object.matches.get(name), &placing.rule) else { return };
+    let destination = match rule.mapping.destination(&object.key) {
+        Ok(destination) => destination,
+        Err(refusal) => {
+            summary.add(refusal.reason, Some(&object.key), || {
+                format!("{}; until then what the targets have of it stays", refusal.message)
+            });
+            return;
+        }
+    };
+    for (other, its_policy) in object.matches.iter().filter(|(other, _)| ***other != *name) {
+        let Some((its, its_rule)) = space.placements.get(other).and_then(|its| Some((its, its.rule.as_ref()?))) else {
+            continue;
+        };
+        let together = its_rule.mapping.destination(&object.key).as_ref() == Ok(&destination);
+        if !together || its.targets.is_disjoint(&placing.targets) {
+            continue;
+        }
+        if policy.disagrees_with(its_policy) {
             summary.add(Reason::Conflict, Some(&object.key), || {
                 format!("Placement {other:?} asks for it otherwise; where both assign it the least destructive holds")
+            });
+        }
+        if its_rule.mapping != rule.mapping && refers_to_namespaces(&object.key.kind) {
+            summary.add(Reason::Conflict, Some(&object.key), || {
+                format!(
+                    "Placement {other:?} maps namespaces otherwise, and it may refer to one; where both assign it the \
+                     first by name says what it refers to"
+                )
             });
         }
     }

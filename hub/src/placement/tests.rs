@@ -9,6 +9,7 @@ use tideline_common::{ApplyMode, Monotonic, ObjectKey, Prune, Reason, SpaceName,
 use super::*;
 use crate::clean::{self, Labels};
 
+mod mapping;
 mod oracle;
 mod selecting;
 mod settling;
@@ -169,10 +170,11 @@ impl World {
         for change in changes {
             match change {
                 Change::Assign(assignment) => {
-                    let mut taken = RoaringBitmap::new();
+                    let mut taken = BTreeMap::<Destination, RoaringBitmap>::new();
                     for variant in &assignment.variants {
-                        assert!(!variant.targets.is_empty() && variant.targets.is_disjoint(&taken));
-                        taken |= &variant.targets;
+                        let taken = taken.entry(variant.destination.clone()).or_default();
+                        assert!(!variant.targets.is_empty() && variant.targets.is_disjoint(taken));
+                        *taken |= &variant.targets;
                     }
                     self.told.insert(assignment.id.clone(), *assignment);
                 }
@@ -191,7 +193,7 @@ impl World {
         count
     }
 
-    /// Drains, and says what is where: `name@targets`, a `~` before what is implied.
+    /// Drains, and says what is where: `name@targets`, a `~` before what is implied, `namespace/` before what is mapped.
     fn shown(&mut self) -> Vec<String> {
         self.drain();
         let mut lines = Vec::new();
@@ -199,7 +201,8 @@ impl World {
             for variant in &assignment.variants {
                 let implied = if variant.implied { "~" } else { "" };
                 let targets: Vec<_> = variant.targets.iter().map(|nth| nth.to_string()).collect();
-                lines.push(format!("{implied}{}@{}", assignment.key.name, targets.join(",")));
+                let mapped = variant.destination.as_ref().map_or_else(String::new, |namespace| format!("{namespace}/"));
+                lines.push(format!("{implied}{mapped}{}@{}", assignment.key.name, targets.join(",")));
             }
         }
         lines.sort();

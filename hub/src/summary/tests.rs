@@ -50,12 +50,14 @@ fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedReque
 }
 
 fn sum(summary: &Summary, freshness: &[Freshness], desired: &str) -> Overview {
+    let key = key();
     let expected = freshness.iter().zip(1..).map(|(&freshness, n)| Expectation {
         target: target(n),
+        key: &key,
         input: Some(Digest::of(desired.as_bytes())),
         freshness,
     });
-    overview(summary, &key(), &uid("source"), expected, std::iter::empty())
+    overview(summary, &uid("source"), expected, std::iter::empty())
 }
 
 #[test]
@@ -90,8 +92,9 @@ fn report_of_another_source_at_the_same_place_says_nothing() {
 fn removal_that_is_held_is_counted_and_named_until_it_is_confirmed() {
     let mut summary = Summary::default();
     let leaving = |summary: &Summary| {
-        let targets = [target(1), target(2)].into_iter();
-        overview(summary, &key(), &uid("source"), std::iter::empty(), targets)
+        let key = key();
+        let targets = [target(1), target(2)].into_iter().map(|target| (target, &key));
+        overview(summary, &uid("source"), std::iter::empty(), targets)
     };
     summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new()));
     assert_eq!((leaving(&summary).counts.deleting, leaving(&summary).worst), (2, Vec::new()));

@@ -7,6 +7,7 @@ mod harness;
 mod identity;
 mod kubectl;
 mod main_job;
+mod mapping;
 mod objects;
 mod offline;
 mod ownership;

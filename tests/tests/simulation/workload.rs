@@ -22,7 +22,31 @@ struct Source {
     policy: Arc<ApplyPolicy>,
     /// The other target has it too.
     both: bool,
+    /// Where its Placements have it.
+    at: Reach,
 }
+
+/// What the namespace of an object is called at its targets.
+#[derive(Clone, Copy, Debug)]
+enum Reach {
+    Same,
+    Mapped,
+    Both,
+}
+
+impl Reach {
+    /// In order, as an assignment has them.
+    fn destinations(self) -> &'static [Option<&'static str>] {
+        match self {
+            Self::Same => &[None],
+            Self::Mapped => &[Some(MAPPED)],
+            Self::Both => &[None, Some(MAPPED)],
+        }
+    }
+}
+
+/// What the namespace is called where it is called otherwise; others place objects there under its own name.
+const MAPPED: &str = "yard";
 
 /// What is placed, as the spaces and their Placements say it. It outlives the hub's process.
 #[derive(Clone, Debug)]
@@ -67,7 +91,10 @@ impl Workload {
             gated,
             Arc::new(in_advance()),
         ];
-        for name in ["shop", "yard"] {
+        for key in keys.clone().into_iter().filter(|key| &*key.namespace == "shop") {
+            keys.push(ObjectKey { namespace: MAPPED.into(), ..key });
+        }
+        for name in ["shop", MAPPED] {
             keys.push(key("", "Namespace", "", name));
         }
         let namespaces = [("shop".into(), true), ("yard".into(), false)].into();
@@ -114,13 +141,18 @@ impl Workload {
         let last = self.last;
         let policy =
             if is_definition(&place.1.kind) { self.policies[0].clone() } else { random.pick(&self.policies).clone() };
-        let fresh = Source { uid: last, generation: 1, text: last, policy, both: random.chance(300) };
+        let at = match random.below(10) {
+            0 if &*place.1.namespace == "shop" => Reach::Mapped,
+            1 if &*place.1.namespace == "shop" => Reach::Both,
+            _ => Reach::Same,
+        };
+        let fresh = Source { uid: last, generation: 1, text: last, policy, both: random.chance(300), at };
         let what = match self.sources.get_mut(place) {
             None => {
                 self.sources.insert(place.clone(), fresh);
                 "created"
             }
-            Some(source) => match random.below(8) {
+            Some(source) => match random.below(9) {
                 0..=3 => {
                     source.generation += 1;
                     source.text = last;
@@ -133,6 +165,10 @@ impl Workload {
                 5 => {
                     *source = fresh;
                     "recreated"
+                }
+                6 => {
+                    source.at = fresh.at;
+                    "mapping of"
                 }
                 _ => {
                     self.sources.remove(place);
@@ -149,16 +185,20 @@ impl Workload {
         let (only, both) = ([index(TARGET)], [index(TARGET), index(OTHER_TARGET)]);
         let mut assignments: Vec<Assignment> = Vec::new();
         for ((space, key), source) in &self.sources {
-            let targets = if source.both { both.iter().collect() } else { only.iter().collect() };
-            assignments.push(assignment(space, key, source, false, targets));
+            let targets: roaring::RoaringBitmap =
+                if source.both { both.iter().collect() } else { only.iter().collect() };
+            assignments.push(assignment(space, key, source, false, &targets));
         }
         for (namespace, placed) in &self.namespaces {
-            let inside = self.sources.keys().any(|(_, key)| key.namespace == *namespace);
+            let inside = self.sources.iter().any(|((_, key), source)| {
+                key.is_namespaced()
+                    && source.at.destinations().iter().any(|at| at.unwrap_or(&key.namespace) == &**namespace)
+            });
             if *placed || inside {
                 let place = key("", "Namespace", "", namespace);
                 let policy = Arc::clone(&self.policies[0]);
-                let source = Source { uid: 0, generation: 0, text: 0, policy, both: false };
-                let mut made = assignment(&SpaceName::root(), &place, &source, !placed, both.iter().collect());
+                let source = Source { uid: 0, generation: 0, text: 0, policy, both: false, at: Reach::Same };
+                let mut made = assignment(&SpaceName::root(), &place, &source, !placed, &both.iter().collect());
                 made.source.uid = parse(&format!("source-{namespace}"));
                 made.id.uid = made.source.uid.clone();
                 assignments.push(made);
@@ -177,11 +217,18 @@ fn assignment(
     key: &ObjectKey,
     source: &Source,
     implied: bool,
-    targets: roaring::RoaringBitmap,
+    targets: &roaring::RoaringBitmap,
 ) -> Assignment {
     let uid = parse(&format!("source-{}", source.uid));
     let resource = key.kind.kind.to_lowercase() + "s";
-    let text = format!(r#"{{"kind":"{}","name":"{}","text":{}}}"#, key.kind.kind, key.name, source.text);
+    let variant = |at: Option<&str>| {
+        let ObjectKey { kind, namespace, name } = key;
+        let namespace = at.unwrap_or(namespace);
+        let (kind, body) = (&kind.kind, source.text);
+        let text = format!(r#"{{"kind":"{kind}","name":"{name}","namespace":"{namespace}","text":{body}}}"#);
+        let (destination, policy, input) = (at.map(Into::into), Arc::clone(&source.policy), Input::new(text));
+        Variant { destination, policy, input, implied, targets: targets.clone() }
+    };
     Assignment {
         id: SourceId { space: space.clone(), resource: GroupResource::new(Arc::clone(&key.kind.group), resource), uid },
         source: SourceRef {
@@ -199,6 +246,6 @@ fn assignment(
             _ => 0,
         },
         impersonate: None,
-        variants: vec![Variant { policy: Arc::clone(&source.policy), input: Input::new(text), implied, targets }],
+        variants: source.at.destinations().iter().copied().map(variant).collect(),
     }
 }

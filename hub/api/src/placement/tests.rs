@@ -28,6 +28,7 @@ fn example() -> serde_json::Value {
                 }
             }],
             "additions": {"labels": {"team": "shop"}, "annotations": {"cost/centre": "42"}},
+            "namespaceMapping": {"prefix": "store-", "map": {"shop": "storefront"}},
             "ordering": {"readinessGate": false, "readinessDeadlineSeconds": 600}
         }
     })

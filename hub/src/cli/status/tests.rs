@@ -173,3 +173,28 @@ fn ages_are_in_the_unit_that_says_most() {
 fn continue_tokens_are_encoded() {
     assert_eq!(percent_encoded("a+b/c=&~"), "a%2Bb%2Fc%3D%26~");
 }
+
+#[test]
+fn what_is_called_otherwise_at_targets_says_so() {
+    let counts = json!({"expected": 2, "reported": 2, "applied": 1, "failed": 1});
+    let worst = json!([{"target": "east", "namespace": "west-shop", "reason": "Forbidden", "message": "no"}]);
+    let mut deployment = deployment(&counts, &worst);
+    deployment["namespaces"] = json!(["east-shop", "west-shop", "yard"]);
+    let namespace = json!({"space": "default", "apiGroup": "", "kind": "Namespace", "name": "shop", "uid": "n"});
+    let mut namespace = rollup(&namespace, &json!({"expected": 1}), &json!([]));
+    namespace["namespaces"] = json!(["east-shop"]);
+    check(
+        vec![ready("east")],
+        vec![deployment, namespace],
+        &expect![[r#"
+        TARGET   PHASE   AGENT   KUBERNETES   LAST CONTACT
+        east     Ready   0.1.0   v1.35.4      12s ago
+
+        KIND              NAMESPACE                                NAME               EXPECTED   APPLIED   READY   PROGRESSING   FAILED   WITHHELD   DELETING   STALE   UNKNOWN
+        Namespace         -                                        shop → east-shop   1          0         0       0             0        0          0          0       0
+        Deployment.apps   shop → east-shop, west-shop and 1 more   storefront         2          1         0       0             1        0          0          0       0
+
+        Deployment.apps shop/storefront on east as west-shop: Forbidden: no
+    "#]],
+    );
+}

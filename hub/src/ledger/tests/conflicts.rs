@@ -3,7 +3,7 @@
 use super::*;
 
 fn waiting(kept: &Kept, space: &str, name: &str) -> Vec<u32> {
-    let source = kept.ledger.source(&id(space, &format!("{space}-{name}"))).unwrap();
+    let source = kept.ledger.source(&id(space, &format!("{space}-{name}"))).next().unwrap();
     source.waiting().iter().collect()
 }
 

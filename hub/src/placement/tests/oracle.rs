@@ -27,6 +27,15 @@ struct Plan {
     locations: Option<u8>,
     create_only: bool,
     orphan: bool,
+    mapping: Mapping,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mapping {
+    Same,
+    Prefix,
+    /// The first namespace is called as the second, and the second as itself whatever the prefix.
+    Joined,
 }
 
 #[derive(Clone, Debug)]
@@ -43,19 +52,28 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let label = 0..3_u8;
-    let plan =
-        (
-            prop::option::of(label.clone()),
-            prop::option::of(label.clone()),
-            any::<bool>(),
-            prop::option::of(label.clone()),
-            prop::option::of(label.clone()),
-            any::<bool>(),
-            any::<bool>(),
-        )
-            .prop_map(|(objects, namespace_label, namespaces_too, targets, locations, create_only, orphan)| {
-                Plan { objects, namespace_label, namespaces_too, targets, locations, create_only, orphan }
-            });
+    let plan = (
+        prop::option::of(label.clone()),
+        prop::option::of(label.clone()),
+        any::<bool>(),
+        prop::option::of(label.clone()),
+        prop::option::of(label.clone()),
+        any::<bool>(),
+        any::<bool>(),
+        prop_oneof![Just(Mapping::Same), Just(Mapping::Prefix), Just(Mapping::Joined)],
+    )
+        .prop_map(
+            |(objects, namespace_label, namespaces_too, targets, locations, create_only, orphan, mapping)| Plan {
+                objects,
+                namespace_label,
+                namespaces_too,
+                targets,
+                locations,
+                create_only,
+                orphan,
+                mapping,
+            },
+        );
     let object = (label.clone(), label.clone(), label.clone());
     prop_oneof![
         4 => (0..5_u32, prop::option::weighted(0.8, label.clone())).prop_map(|(nth, label)| Op::Target(nth, label)),
@@ -87,6 +105,13 @@ impl Plan {
             clause["namespaceSelectors"] = by(label);
         }
         let mut spec = json!({"objects": [clause]});
+        match self.mapping {
+            Mapping::Same => {}
+            Mapping::Prefix => spec["namespaceMapping"] = json!({"prefix": "x-"}),
+            Mapping::Joined => {
+                spec["namespaceMapping"] = json!({"prefix": "y-", "map": {"ns0": "ns1", "ns1": "ns1"}});
+            }
+        }
         if let Some(label) = self.targets {
             spec["targets"] = by(label);
         }
@@ -94,6 +119,14 @@ impl Plan {
             spec["locations"] = by(label);
         }
         spec
+    }
+
+    fn called(&self, namespace: u8) -> String {
+        match self.mapping {
+            Mapping::Same => namespace_name(namespace),
+            Mapping::Prefix => format!("x-{}", namespace_name(namespace)),
+            Mapping::Joined => namespace_name(1),
+        }
     }
 
     fn policy(&self) -> ApplyPolicy {
@@ -146,41 +179,51 @@ impl Plain {
     /// Resolves everything, one (object, target) after the other.
     fn resolved(&self) -> Resolved {
         let mut resolved = Resolved::new();
-        let mut brought: BTreeSet<(u8, u32)> = BTreeSet::new();
+        let mut brought: BTreeSet<(u8, String, u32)> = BTreeSet::new();
         for (&(namespace, name), &object) in &self.objects {
-            let source = clean::read(&config_map_of((namespace, name), object)).unwrap();
             let selects = |plan: &Plan| {
                 plan.objects.is_none_or(|label| label == object.1)
                     && plan.namespace_label.is_none_or(|label| self.namespaces.get(&namespace) == Some(&label))
             };
-            for (target, policy) in self.wanted(selects) {
-                brought.insert((namespace, target));
+            for ((called, target), policy) in self.wanted(namespace, selects) {
+                let mut there = config_map_of((namespace, name), object);
+                there["metadata"]["namespace"] = json!(called);
+                let source = clean::read(&there).unwrap();
+                brought.insert((namespace, called, target));
                 resolved.insert((source.uid.to_string(), text(&source), target), Some(policy));
             }
         }
         for (&nth, &label) in &self.namespaces {
-            let source = clean::read(&namespace_object(nth, label)).unwrap();
+            let there = |called: &str| {
+                let mut there = namespace_object(nth, label);
+                there["metadata"]["name"] = json!(called);
+                clean::read(&there).unwrap()
+            };
             let selects = |plan: &Plan| {
                 plan.namespaces_too && plan.namespace_label.is_none() && plan.objects.is_none_or(|by| by == label)
             };
-            let explicit = self.wanted(selects);
-            for (_, target) in brought.iter().filter(|(namespace, _)| *namespace == nth) {
+            let explicit = self.wanted(nth, selects);
+            for (_, called, target) in brought.iter().filter(|(namespace, ..)| *namespace == nth) {
+                let source = there(called);
                 resolved.insert((source.uid.to_string(), text(&source), *target), None);
             }
-            for (target, policy) in explicit {
+            for ((called, target), policy) in explicit {
+                let source = there(&called);
                 resolved.insert((source.uid.to_string(), text(&source), target), Some(policy));
             }
         }
         resolved
     }
 
-    fn wanted(&self, selects: impl Fn(&Plan) -> bool) -> BTreeMap<u32, ApplyPolicy> {
-        let mut wanted: BTreeMap<u32, ApplyPolicy> = BTreeMap::new();
+    /// By what the namespace is called there, and target.
+    fn wanted(&self, namespace: u8, selects: impl Fn(&Plan) -> bool) -> BTreeMap<(String, u32), ApplyPolicy> {
+        let mut wanted: BTreeMap<(String, u32), ApplyPolicy> = BTreeMap::new();
         for plan in self.placements.values().filter(|plan| selects(plan)) {
             for (&target, &label) in &self.targets {
                 if plan.reaches(self, label) {
                     let policy = plan.policy();
-                    wanted.entry(target).and_modify(|known| *known = known.merge(&policy)).or_insert(policy);
+                    let place = (plan.called(namespace), target);
+                    wanted.entry(place).and_modify(|known| *known = known.merge(&policy)).or_insert(policy);
                 }
             }
         }
