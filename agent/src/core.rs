@@ -26,12 +26,14 @@ mod drift;
 mod effect;
 mod event;
 mod fetch;
+mod folded;
 mod fuse;
 mod gate;
 mod gather;
 mod inputs;
 mod jitter;
 mod kinds;
+mod objects;
 mod observe;
 mod pace;
 mod patrol;
@@ -42,6 +44,7 @@ mod removing;
 mod report;
 mod result;
 mod session;
+mod shared;
 mod slots;
 mod switch;
 mod work;
@@ -56,6 +59,7 @@ pub use event::{
 pub use fuse::FuseLimits;
 pub use pace::PaceReading;
 pub use patrol::PatrolTally;
+pub(crate) use shared::Shared;
 
 use approve::Approvals;
 use copies::Copies;
@@ -65,7 +69,7 @@ use gate::Gates;
 use inputs::Inputs;
 use jitter::Jitter;
 use kinds::Kinds;
-use observe::Object;
+use objects::Objects;
 use patrol::Patrol;
 use remove::{Cause, Removal};
 use report::Reports;
@@ -120,7 +124,8 @@ pub struct Core {
     desired: DesiredSet,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     inputs: Inputs,
-    objects: BTreeMap<ObjectKey, Object>,
+    shared: Shared,
+    objects: Objects,
     copies: Copies,
     removals: BTreeMap<Tombstone, Removal>,
     kinds: Kinds,
@@ -159,7 +164,8 @@ impl Core {
             desired: DesiredSet::default(),
             policies,
             inputs: Inputs::new(bodies),
-            objects: BTreeMap::new(),
+            shared: Shared::default(),
+            objects: Objects::default(),
             copies: Copies::default(),
             removals: BTreeMap::new(),
             kinds: Kinds::default(),
@@ -173,16 +179,22 @@ impl Core {
             phase: Phase::Running,
             config,
         };
-        for (key, record) in applied {
-            core.kinds.refer(&key.kind, &record.version);
-            core.objects.entry(key).or_default().record = Some(record);
-        }
-        for report in unsent {
-            let object = core.objects.entry(report.key).or_default();
-            object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
-        }
+        // The entries first: what was applied as they say is kept with them.
         for entry in entries {
             core.put_entry(entry);
+            core.fold_if_many();
+        }
+        for (key, record) in applied {
+            core.kinds.refer(&key.kind, &record.version);
+            core.objects.at(&key).record = Some(record);
+            core.tell_gates(&key);
+            core.fold_if_many();
+        }
+        for report in unsent {
+            let object = core.objects.at(&report.key);
+            object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
+            core.tell_gates(&report.key);
+            core.fold_if_many();
         }
         for tombstone in removing {
             core.put_removal(tombstone, None, Cause::Told);
@@ -255,12 +267,25 @@ impl Core {
             self.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
+        self.fold();
         self.patrol(now, out);
         let retry = [self.work.next_retry(), self.gates.next_due(), self.disk.next_retry()].into_iter().flatten().min();
         self.work.set_timer(retry, out);
         if self.phase == Phase::Stopping && self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet() {
             self.phase = Phase::Ended;
             out.push(Effect::Stopped);
+        }
+    }
+
+    fn fold(&mut self) {
+        let me = self.me();
+        self.objects.fold(&self.desired, me);
+    }
+
+    /// For whoever goes through many objects in one step.
+    fn fold_if_many(&mut self) {
+        if self.objects.is_wide_open() {
+            self.fold();
         }
     }
 

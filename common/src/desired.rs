@@ -1,4 +1,6 @@
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -117,15 +119,45 @@ pub struct Tombstone {
 /// All that one target should hold, with its digest kept up to date.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredSet {
-    entries: BTreeMap<ObjectKey, Arc<Entry>>,
+    entries: BTreeSet<ByKey>,
     digest: SetDigest,
 }
+
+/// An entry in the place of its key, which is not held twice: a target has many.
+#[derive(Clone, Debug)]
+struct ByKey(Arc<Entry>);
+
+impl Borrow<ObjectKey> for ByKey {
+    fn borrow(&self) -> &ObjectKey {
+        &self.0.key
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
 
 impl DesiredSet {
     /// Puts an entry in its key's place and returns the one that was there.
     pub fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         self.digest.add(entry.hash());
-        let former = self.entries.insert(entry.key.clone(), entry);
+        let former = self.entries.replace(ByKey(entry)).map(|ByKey(former)| former);
         if let Some(former) = &former {
             self.digest.remove(former.hash());
         }
@@ -133,18 +165,18 @@ impl DesiredSet {
     }
 
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Entry>> {
-        let former = self.entries.remove(key)?;
+        let ByKey(former) = self.entries.take(key)?;
         self.digest.remove(former.hash());
         Some(former)
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Entry>> {
-        self.entries.get(key)
+        self.entries.get(key).map(|ByKey(entry)| entry)
     }
 
     /// In the order of their keys.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&ObjectKey, &Arc<Entry>)> {
-        self.entries.iter()
+        self.entries.iter().map(|ByKey(entry)| (&entry.key, entry))
     }
 
     pub fn len(&self) -> usize {

@@ -204,6 +204,19 @@ impl Uid {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The sixteen bytes of a UUID, if this is one and just as [`Uid::from_uuid`] writes it.
+    pub fn to_uuid(&self) -> Option<Uuid> {
+        let uuid = Uuid::try_parse(&self.0).ok()?;
+        let mut text = Uuid::encode_buffer();
+        (*uuid.hyphenated().encode_lower(&mut text) == *self.0).then_some(uuid)
+    }
+
+    /// In lower case with hyphens, as API servers do.
+    pub fn from_uuid(uuid: Uuid) -> Self {
+        let mut text = Uuid::encode_buffer();
+        Self(Arc::from(&*uuid.hyphenated().encode_lower(&mut text)))
+    }
 }
 
 impl TryFrom<String> for Uid {

@@ -136,7 +136,8 @@ impl Core {
         let in_advance = |policy: &Digest| {
             self.policies.get(policy).is_some_and(|policy| policy.approve_deletions == ApproveDeletions::InAdvance)
         };
-        let record = self.objects.get(&removal.key).and_then(|object| object.record.as_ref());
+        let object = self.objects.get(&removal.key);
+        let record = object.as_ref().and_then(|object| object.record.as_ref());
         let last = self.removals.get(removal).and_then(|state| state.policy.as_ref());
         record.is_some_and(|record| record.source == removal.source && in_advance(&record.policy))
             && last.is_none_or(in_advance)

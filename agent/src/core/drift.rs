@@ -12,7 +12,7 @@ use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
 use super::Core;
 use super::effect::{AppliedRecord, Effects, Op};
 use super::event::{Difference, OpResult, Values};
-use super::observe::{Object, Seen};
+use super::observe::Seen;
 use super::plan::{self, Me};
 use super::work::Doing;
 
@@ -112,7 +112,7 @@ impl Core {
         total: usize,
         at: Arc<str>,
     ) {
-        let Some(Object { record: Some(record), .. }) = self.objects.get(key) else { return };
+        let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return };
         if record.uid != seen.uid {
             return;
         }

@@ -201,7 +201,7 @@ impl Core {
         }
         let (Some(entry), Some(object)) = (self.desired.get(key), self.objects.get(key)) else { return };
         let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else { return };
-        self.gates.tell(&policy.gates, entry.wave, key, is_ready(entry, policy, object));
+        self.gates.tell(&policy.gates, entry.wave, key, is_ready(entry, policy, &object));
     }
 
     /// Whether what is to be written anew waits for an earlier wave; if so, that is said.
@@ -217,13 +217,14 @@ impl Core {
         true
     }
 
-    fn why_unready(&self, key: &ObjectKey) -> &str {
-        let Some(object) = self.objects.get(key) else { return "it is not there yet" };
-        match (object.outcome.message.as_str(), object.live.message.as_str()) {
+    fn why_unready(&self, key: &ObjectKey) -> String {
+        let Some(object) = self.objects.get(key) else { return "it is not there yet".to_owned() };
+        let why = match (object.outcome.message.as_str(), object.live.message.as_str()) {
             (message, _) if !message.is_empty() && object.outcome.progress != Progress::Applied => message,
             (_, message) if !message.is_empty() => message,
             (_, _) => "it is not ready yet",
-        }
+        };
+        why.to_owned()
     }
 
     /// Placements whose waves went though an earlier one was not ready.

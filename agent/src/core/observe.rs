@@ -84,11 +84,11 @@ pub(super) enum Status {
     Awaited,
 }
 
-/// A report by its digests.
+/// A report by its digests, cut to 64 bits: that a change is taken for none happens once in 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
-    pub(super) facts: Digest,
-    pub(super) status: Option<Digest>,
+    pub(super) facts: u64,
+    pub(super) status: Option<u64>,
 }
 
 /// What decisions are made from.
@@ -219,9 +219,9 @@ impl Core {
             return;
         }
         let news = self.see(&key, observed);
-        let object = &self.objects[&key];
+        let waits = self.objects.get(&key).is_some_and(|object| object.retry_at.is_some());
         // What waits for its retry is not tried sooner because its status changes.
-        if news || object.retry_at.is_none() {
+        if news || !waits {
             self.enqueue(&key);
         }
         self.reports.dirty(&key, now);
@@ -233,7 +233,7 @@ impl Core {
     /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
     pub(super) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let source = self.desired.get(key).map(|entry| entry.source.uid.clone());
-        let object = self.objects.entry(key.clone()).or_default();
+        let object = self.objects.at(key);
         let seen = Seen::from(&observed);
         if object.seen.as_ref().is_some_and(|former| seen.is_older_than(former)) {
             return false;
@@ -268,7 +268,7 @@ impl Core {
     /// Every key of a kind of which something is known, in order.
     pub(super) fn keys_of(&self, kind: &GroupKind) -> Vec<ObjectKey> {
         let from = ObjectKey::new(kind.clone(), "", "");
-        self.objects.range(from..).map(|(key, _)| key).take_while(|key| key.kind == *kind).cloned().collect()
+        self.objects.keys_from(&from).take_while(|key| key.kind == *kind).cloned().collect()
     }
 
     fn unsee(&mut self, kind: &GroupKind, gone: impl Fn(&ObjectKey) -> bool) {
@@ -292,6 +292,35 @@ impl Core {
 }
 
 impl Object {
+    /// Whether nothing is known of it but under which wave it is in the queue, and that then.
+    #[expect(clippy::option_option, reason = "whether nothing else is known, and whether it is queued")]
+    pub(super) fn is_blank(&self) -> Option<Option<i32>> {
+        let Self {
+            record: None,
+            unrecorded: 0,
+            seen: None,
+            probe: None,
+            doubted: false,
+            flight: None,
+            tried: false,
+            queued,
+            failures: 0,
+            retry_at: None,
+            corrections: (0, Monotonic::START),
+            outcome: Outcome { progress: Progress::Pending, reason: None, message },
+            terminal: None,
+            live: Live { health: Health::Unknown, message: said, observed_generation: None, status: Status::None },
+            sighted: SurveyId(0),
+            drift: None,
+            told: None,
+            unexplained: None,
+        } = self
+        else {
+            return None;
+        };
+        (message.is_empty() && said.is_empty()).then_some(*queued)
+    }
+
     pub(super) fn unsee(&mut self) {
         self.seen = None;
         self.live = Live { observed_generation: self.live.observed_generation, ..Live::default() };

@@ -273,6 +273,7 @@ impl Core {
             }
             let matter = self.matter(me, &sighting.key, Some(sighting));
             self.judge(now, &sighting.key, Some(sighting), matter);
+            self.fold_if_many();
         }
     }
 
@@ -351,7 +352,8 @@ impl Core {
             Finding::Foreign => tally.foreign += 1,
             Finding::Unseen => {
                 // Its status may change all the time: what the first look saw must still be news to the watch.
-                let seen = self.objects.get(key).and_then(|object| object.seen.as_ref());
+                let object = self.objects.get(key);
+                let seen = object.as_ref().and_then(|object| object.seen.as_ref());
                 if let (Some(seen), Some(first)) = (seen, &suspicion.version)
                     && !seen.is_before(first)
                 {
@@ -384,7 +386,7 @@ impl Core {
     }
 
     fn take_sighting(&mut self, key: &ObjectKey, sighting: &Sighting) {
-        let object = self.objects.entry(key.clone()).or_default();
+        let object = self.objects.at(key);
         let mut seen = Seen::from(sighting);
         match &object.seen {
             Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
@@ -396,7 +398,8 @@ impl Core {
 
     /// What is the matter with an object that is there so, or is not.
     fn matter(&self, me: Me, key: &ObjectKey, sighting: Option<&Sighting>) -> Matter {
-        match (self.desired.get(key), self.objects.get(key), sighting) {
+        let object = self.objects.get(key);
+        match (self.desired.get(key), object.as_deref(), sighting) {
             (Some(entry), Some(object), sighting) => self.matter_of_assigned(me, entry, object, sighting),
             // What is not assigned is gone, and the watch did not tell.
             (None, Some(object), None) if object.seen.is_some() && !is_busy(object) => Matter::Suspect(Finding::Unseen),

@@ -236,14 +236,18 @@ impl Core {
 
     /// The hub does not know what it was told.
     fn resend(&mut self, now: Monotonic, out: &mut Effects) {
-        for object in self.objects.values_mut() {
-            object.told = None;
-            // The list brings it again.
-            if matches!(object.live.status, Status::Dropped) {
-                object.live.status = Status::Awaited;
+        let keys: Vec<ObjectKey> = self.objects.keys().cloned().collect();
+        for key in &keys {
+            if let Some(object) = self.objects.get_mut(key) {
+                object.told = None;
+                // The list brings it again.
+                if matches!(object.live.status, Status::Dropped) {
+                    object.live.status = Status::Awaited;
+                }
             }
+            self.fold_if_many();
         }
-        self.reports.everything(self.objects.keys(), now);
+        self.reports.everything(keys.iter(), now);
         let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
         self.reports.removed.extend(done.map(|(tombstone, _)| tombstone.clone()));
         let kinds = self.kinds.with_status();
@@ -290,7 +294,7 @@ impl Core {
         if object.unrecorded > 0 {
             return;
         }
-        let Some(mut report) = self.object_report(&key, object) else {
+        let Some(mut report) = self.object_report(&key, &object) else {
             if let Some(source) = self.objects.get_mut(&key).and_then(|object| object.unexplained.take()) {
                 self.reports.vanished(Tombstone { key, source });
             }
@@ -304,16 +308,16 @@ impl Core {
             object.unexplained = unexplained;
         }
         let Some(object) = self.objects.get(&key) else { return };
-        let facts = Digest::of(&serde_json::to_vec(&report).unwrap_or_default());
+        let facts = short(&serde_json::to_vec(&report).unwrap_or_default());
         let mut told = Told { facts, status: None };
         match &object.live.status {
             Status::None => {}
             Status::Known(status) if status.get().len() > STATUS_BYTES_MAX => {
                 report.reason = report.reason.or(Some(Reason::StatusTooLarge));
-                told = Told { facts: Digest::of(&serde_json::to_vec(&report).unwrap_or_default()), status: None };
+                told = Told { facts: short(&serde_json::to_vec(&report).unwrap_or_default()), status: None };
             }
             Status::Known(status) => {
-                told.status = Some(Digest::of(status.get().as_bytes()));
+                told.status = Some(short(status.get().as_bytes()));
                 report.status = Some(status.clone());
             }
             Status::Dropped if object.told.is_some_and(|former| former.facts == facts) => return,
@@ -418,6 +422,12 @@ struct Page {
     told: Vec<(ObjectKey, Told)>,
     removed: Vec<Tombstone>,
     bytes: usize,
+}
+
+/// The first eight bytes of the digest.
+fn short(bytes: &[u8]) -> u64 {
+    let digest = Digest::of(bytes);
+    digest.as_bytes().iter().take(size_of::<u64>()).fold(0, |short, byte| short << 8 | u64::from(*byte))
 }
 
 /// Cuts a message where it becomes too long.

@@ -338,7 +338,10 @@ impl Core {
             Held { accepted: self.accepted, floor: self.floor(), desired: &self.desired, policies: &self.policies };
         let step = match answer {
             DesiredAnswer::NothingNew => gather.nothing_new(&held),
-            DesiredAnswer::Page(page) => gather.page(page, &held),
+            DesiredAnswer::Page(mut page) => {
+                page.entries.iter_mut().for_each(|entry| self.shared.entry(entry));
+                gather.page(page, &held)
+            }
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
                 return self.ask(now, Box::new(Gather::everything()), out);
             }

@@ -76,7 +76,7 @@ impl Core {
         self.kinds.speak(&key.kind, &entry.version);
         self.inputs.name(entry.input);
         self.work.untried(entry.wave);
-        let object = self.objects.entry(key.clone()).or_default();
+        let object = self.objects.assign(&entry);
         object.tried = false;
         object.failures = 0;
         self.join_gates(&entry);
@@ -124,7 +124,7 @@ impl Core {
         let counts = assigned.is_none();
         let version = former.map(|entry| Arc::clone(&entry.version));
         self.kinds.refer(&key.kind, version.as_ref().unwrap_or(&Arc::default()));
-        let record = self.objects.entry(key.clone()).or_default().record.as_ref();
+        let record = self.objects.at(key).record.as_ref();
         let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
         let removal = Removal {
             cause,
@@ -165,7 +165,7 @@ impl Core {
         self.fuse.withdraw(tombstone);
         let key = &tombstone.key;
         if self.desired.get(key).is_none() {
-            let object = self.objects.entry(key.clone()).or_default();
+            let object = self.objects.at(key);
             if object.record.as_ref().is_some_and(|record| record.source == tombstone.source) {
                 self.clear_record(key);
             }
@@ -180,7 +180,7 @@ impl Core {
     }
 
     pub(super) fn set_record(&mut self, key: &ObjectKey, record: AppliedRecord) {
-        let object = self.objects.entry(key.clone()).or_default();
+        let object = self.objects.at(key);
         if object.record.as_ref().is_some_and(|former| former.source != record.source) {
             object.live.observed_generation = None;
         }
@@ -217,7 +217,7 @@ impl Core {
 
     /// Remembers what happened once, across restarts: the cluster may not show it any more by then.
     pub(super) fn note_terminal(&mut self, key: &ObjectKey, source: Uid, fact: Terminal) {
-        let object = self.objects.entry(key.clone()).or_default();
+        let object = self.objects.at(key);
         let terminal = Some((source, fact));
         if fact == Terminal::Unknown || object.terminal == terminal {
             return;

@@ -181,6 +181,7 @@ impl Core {
 
     /// Has an object looked at now: its entry, and its removals.
     pub(super) fn enqueue(&mut self, key: &ObjectKey) {
+        self.fold_if_many();
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(entry) = self.desired.get(key) {
@@ -325,7 +326,8 @@ impl Core {
             view => view,
         };
         let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));
-        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), object, seen.as_ref(), view));
+        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
+        drop(object);
         let writes = matches!(decision, Decision::Create | Decision::Apply { .. });
         if writes && anew && self.waits_for_its_wave(now, &entry) {
             return;
@@ -542,8 +544,8 @@ impl Core {
             object.tried = true;
             self.work.tried(entry.wave);
         }
-        if let Some(object) = self.objects.get(key) {
-            self.patrol.concluded(key, object.outcome.progress);
+        if let Some(progress) = self.objects.get(key).map(|object| object.outcome.progress) {
+            self.patrol.concluded(key, progress);
         }
         self.tell_gates(key);
     }

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tideline_common::{ApplyPolicy, DesiredSet, Digest};
+use tideline_common::{ApplyPolicy, Digest, Entry, ObjectKey, SetDigest};
 
 use super::Error;
 use super::engine::{Change, Engine, Table};
 use super::record::{self, ACCEPTED_KEY, ENROLLED_KEY, SCHEMA, SCHEMA_KEY};
 use super::stage;
-use crate::core::Loaded;
+use crate::core::{AppliedRecord, Loaded, Shared};
 
 /// What was read, and what is to be known about the journal.
 #[derive(Debug)]
@@ -31,14 +31,19 @@ pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Conten
         Loaded { enrolled: meta(engine, ENROLLED_KEY)?, accepted: meta(engine, ACCEPTED_KEY)?, ..Loaded::default() };
     let (mut read, mut bodies) = (0, 0);
     let mut count = |key: &[u8], value: &[u8]| read += (key.len() + value.len()) as u64;
+    let mut shared = Shared::default();
     engine.scan(Table::Entries, |key, value| {
         count(key, value);
-        loaded.entries.push(record::read(Table::Entries, key, value)?);
+        let mut entry: Arc<Entry> = record::read(Table::Entries, key, value)?;
+        shared.entry(&mut entry);
+        loaded.entries.push(entry);
         Ok(())
     })?;
     engine.scan(Table::Applied, |key, value| {
         count(key, value);
-        loaded.applied.push(record::read(Table::Applied, key, value)?);
+        let mut applied: (ObjectKey, AppliedRecord) = record::read(Table::Applied, key, value)?;
+        shared.key(&mut applied.0);
+        loaded.applied.push(applied);
         Ok(())
     })?;
     engine.scan(Table::Removing, |key, value| {
@@ -97,10 +102,12 @@ fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<Vec<Change>, Er
 /// The entries must be the accepted set: they were written together.
 fn check_set(loaded: &Loaded) -> Result<(), Error> {
     let Some(accepted) = loaded.accepted else { return Ok(()) };
-    let set: DesiredSet = loaded.entries.iter().cloned().collect();
+    let mut set = SetDigest::default();
+    loaded.entries.iter().for_each(|entry| set.add(entry.hash()));
     if set.digest() == accepted.digest {
         Ok(())
     } else {
-        Err(Error::Damaged(format!("its {} entries are not the set {} it names", set.len(), accepted.version)))
+        let entries = loaded.entries.len();
+        Err(Error::Damaged(format!("its {entries} entries are not the set {} it names", accepted.version)))
     }
 }

@@ -297,7 +297,7 @@ impl Cluster {
     fn new_object(&mut self, _key: &ObjectKey) -> Local {
         self.versions += 1;
         Local {
-            uid: parse(&format!("local-{}", self.versions)),
+            uid: Uid::from_uuid(uuid::Uuid::from_u128(self.versions.into())),
             version: 0,
             generation: 1,
             input: None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+use uuid::Uuid;
 
 use super::super::{Difference, Event, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId, Values};
 use super::uid;
@@ -223,7 +224,7 @@ impl Cluster {
     fn make(&mut self, input: Option<Digest>) -> Local {
         self.versions += 1;
         Local {
-            uid: uid(&format!("u{}", self.versions)),
+            uid: Uid::from_uuid(Uuid::from_u128(self.versions.into())),
             version: 0,
             generation: 1,
             input,

@@ -124,7 +124,7 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
         id,
         result: OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after },
     });
-    let outcome = &offline.core.objects[&early].outcome;
+    let outcome = &offline.core.objects.get(&early).unwrap().outcome;
     assert_eq!((outcome.progress, outcome.reason), (Progress::Pending, Some(Reason::Throttled)));
     offline.now = offline.now + Duration::from_secs(2);
     offline.core.enqueue(&early);
@@ -157,7 +157,7 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
     assert!(offline.names().contains(&"sibling"));
     offline.begun.retain(|(_, key)| &*key.name != "sibling");
     let sibling = key("", "Secret", "sibling");
-    let id = offline.core.objects[&sibling].flight.expect("it is under way");
+    let id = offline.core.objects.get(&sibling).unwrap().flight.expect("it is under way");
     let written = OpResult::Written { observed: Box::new(created(&sibling, None)), conflicts: Vec::new() };
     offline.step(Event::Executed { id, result: written });
 
@@ -170,7 +170,7 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
         offline.step(Event::Executed { id: *id, result });
     }
     assert_eq!(offline.names(), ["later"]);
-    let waiting = &offline.core.objects[&key("", "ConfigMap", "c099")].outcome;
+    let waiting = &offline.core.objects.get(&key("", "ConfigMap", "c099")).unwrap().outcome;
     assert_eq!((waiting.progress, waiting.reason), (Progress::Pending, Some(Reason::Webhook)));
     assert!(waiting.message.contains("a.b"));
 

@@ -1,0 +1,106 @@
+use std::sync::Arc;
+
+use tideline_common::{ApplyPolicy, Digest, Entry, Reason, Uid};
+use uuid::Uuid;
+
+use super::super::plan::{mark_of, record_of};
+use super::super::tests::{entry, key, me};
+use super::*;
+
+fn object(entry: &Entry) -> Object {
+    let seen = Seen {
+        uid: Uid::from_uuid(Uuid::from_u128(7)),
+        resource_version: "5".into(),
+        generation: 3,
+        managed: Some(Digest::of(b"managed")),
+        mark: Some(Arc::new(mark_of(me(), entry, &ApplyPolicy::default(), Origin::Created))),
+        labelled: true,
+        deleting: false,
+        managed_elsewhere: false,
+        observed_generation: Some(3),
+    };
+    Object {
+        record: Some(record_of(entry, &seen, Origin::Created, true)),
+        seen: Some(Seen { resource_version: "17".into(), ..seen }),
+        tried: true,
+        outcome: Outcome { progress: Progress::Applied, ..Outcome::default() },
+        live: Live {
+            health: Health::Progressing,
+            message: "1 of 2 are ready".to_owned(),
+            observed_generation: Some(1),
+            status: Status::Dropped,
+        },
+        sighted: SurveyId(4),
+        told: Some(Told { facts: 1, status: Some(2) }),
+        ..Object::default()
+    }
+}
+
+fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Folded> {
+    Folded::of(object, entry, Some(&Arc::new(me())))
+}
+
+#[test]
+fn what_is_unfolded_is_what_was_folded() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let changes: [fn(&mut Object); 10] = [
+        |_| {},
+        |object| object.seen = None,
+        |object| object.tried = false,
+        |object| object.queued = Some(-3),
+        |object| object.told = None,
+        |object| object.live = Live::default(),
+        |object| object.live.status = Status::Awaited,
+        |object| object.terminal = object.record.as_ref().map(|it| (it.source.clone(), Terminal::CreatedOnce)),
+        |object| object.outcome = Outcome::default(),
+        |object| {
+            let record = object.record.as_mut().expect("it has one");
+            (record.managed, record.wave, record.generation) = (None, None, 0);
+            object.seen = None;
+        },
+    ];
+    for (index, change) in changes.iter().enumerate() {
+        let mut object = object(&entry);
+        change(&mut object);
+        let folded = fold(&object, &entry).unwrap_or_else(|| panic!("change {index} can be folded"));
+        // Neither can be compared: a status is text as it came.
+        assert_eq!(format!("{:#?}", folded.unfold()), format!("{object:#?}"), "change {index}");
+    }
+}
+
+#[test]
+fn what_is_not_as_its_entry_says_stays_whole() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let mark = |object: &mut Object, change: fn(&mut Mark)| {
+        let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
+        change(Arc::make_mut(mark));
+    };
+    let changes: [&dyn Fn(&mut Object); 16] = [
+        &|object| object.record = None,
+        &|object| object.unrecorded = 1,
+        &|object| object.retry_at = Some(Monotonic::from_millis(1)),
+        &|object| object.failures = 1,
+        &|object| object.doubted = true,
+        &|object| object.outcome.reason = Some(Reason::FieldConflict),
+        &|object| object.outcome.message = "left to others".to_owned(),
+        &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),
+        &|object| object.record.as_mut().expect("it has one").letting_go = true,
+        &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
+        &|object| object.seen.as_mut().expect("it is seen").generation = 4,
+        &|object| object.seen.as_mut().expect("it is seen").deleting = true,
+        &|object| object.seen.as_mut().expect("it is seen").resource_version = "08".into(),
+        &|object| object.seen.as_mut().expect("it is seen").mark = None,
+        &|object| mark(object, |mark| mark.generation += 1),
+        &|object| mark(object, |mark| mark.local.name = "copy".into()),
+    ];
+    for (index, change) in changes.iter().enumerate() {
+        let mut object = object(&entry);
+        change(&mut object);
+        assert!(fold(&object, &entry).is_none(), "change {index}");
+    }
+}
+
+#[test]
+fn a_folded_object_is_small() {
+    assert!(size_of::<Folded>() <= 176, "{}", size_of::<Folded>());
+}

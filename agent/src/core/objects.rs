@@ -1,0 +1,207 @@
+//! What is known of every place, by key. A target has tens of thousands of them, of which some tens are worked on at a
+//! time; the others are kept [`Folded`], in a tenth of the memory.
+//!
+//! Whoever asks for a place gets it whole, and what was changed is folded when the step ends, or before that if it is
+//! much. What cannot be folded, because something is under way or the matter with it, stays whole.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tideline_common::{DesiredSet, Entry, ObjectKey};
+
+use super::folded::Folded;
+use super::observe::Object;
+use super::plan::Me;
+
+/// Places that are whole for having been asked for, at one to two kilobytes each.
+const OPEN_MAX: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    places: BTreeMap<Key, Place>,
+    /// What was asked for since things were folded last.
+    open: Vec<ObjectKey>,
+    me: Option<Arc<Me>>,
+}
+
+/// An object's key, held once with the entry where there is one.
+#[derive(Debug)]
+enum Key {
+    Of(Arc<Entry>),
+    Other(Box<ObjectKey>),
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Nothing is known of it yet.
+    Blank {
+        queued: Option<i32>,
+    },
+    Folded(Box<Folded>),
+    Whole {
+        object: Box<Object>,
+        open: bool,
+    },
+}
+
+/// A place as it was asked for, to be read.
+#[derive(Debug)]
+pub(super) enum Look<'a> {
+    There(&'a Object),
+    Unfolded(Box<Object>),
+}
+
+impl Objects {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Look<'_>> {
+        self.places.get(key).map(Place::look)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Object> {
+        let place = self.places.get_mut(key)?;
+        Some(place.open(key, &mut self.open))
+    }
+
+    /// The place of a key, made if there is none.
+    pub(super) fn at(&mut self, key: &ObjectKey) -> &mut Object {
+        // Looked up twice, so that a key is only made where it is needed.
+        if !self.places.contains_key(key) {
+            self.places.insert(Key::Other(Box::new(key.clone())), Place::BLANK);
+        }
+        self.get_mut(key).expect("it is there, or was put there just now")
+    }
+
+    /// The place of an entry, made if there is none. It shares the entry's key from now on.
+    pub(super) fn assign(&mut self, entry: &Arc<Entry>) -> &mut Object {
+        let place = self.places.remove(&entry.key).unwrap_or(Place::BLANK);
+        let place = self.places.entry(Key::Of(Arc::clone(entry))).or_insert(place);
+        place.open(&entry.key, &mut self.open)
+    }
+
+    pub(super) fn remove(&mut self, key: &ObjectKey) {
+        self.places.remove(key);
+    }
+
+    pub(super) fn contains_key(&self, key: &ObjectKey) -> bool {
+        self.places.contains_key(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// In their order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.places.keys().map(Borrow::borrow)
+    }
+
+    /// In their order, `from` and what follows it.
+    pub(super) fn keys_from(&self, from: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
+        self.places.range::<ObjectKey, _>(from..).map(|(key, _)| key.borrow())
+    }
+
+    /// Every key with its place, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, Look<'_>)> {
+        self.places.iter().map(|(key, place)| (key.borrow(), place.look()))
+    }
+
+    /// Whether so much is whole that it should be folded before more is asked for.
+    pub(super) fn is_wide_open(&self) -> bool {
+        self.open.len() >= OPEN_MAX
+    }
+
+    /// Folds what was asked for, and can be.
+    pub(super) fn fold(&mut self, desired: &DesiredSet, me: Option<Me>) {
+        if self.me.as_deref() != me.as_ref() {
+            self.me = me.map(Arc::new);
+        }
+        for key in self.open.drain(..) {
+            if let Some(place) = self.places.get_mut(&key)
+                && let Place::Whole { object, open } = place
+            {
+                *open = false;
+                if let Some(queued) = object.is_blank() {
+                    *place = Place::Blank { queued };
+                } else if let Some(folded) =
+                    desired.get(&key).and_then(|entry| Folded::of(object, entry, self.me.as_ref()))
+                {
+                    *place = Place::Folded(Box::new(folded));
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    const BLANK: Self = Self::Blank { queued: None };
+
+    fn look(&self) -> Look<'_> {
+        match self {
+            Self::Blank { queued } => Look::Unfolded(Box::new(blank(*queued))),
+            Self::Folded(folded) => Look::Unfolded(Box::new(folded.unfold())),
+            Self::Whole { object, .. } => Look::There(object),
+        }
+    }
+
+    fn open(&mut self, key: &ObjectKey, open: &mut Vec<ObjectKey>) -> &mut Object {
+        let unfolded = match self {
+            Self::Blank { queued } => Some(blank(*queued)),
+            Self::Folded(folded) => Some(folded.unfold()),
+            Self::Whole { .. } => None,
+        };
+        if let Some(object) = unfolded {
+            *self = Self::Whole { object: Box::new(object), open: false };
+        }
+        let Self::Whole { object, open: listed } = self else { unreachable!("it was made whole just now") };
+        if !std::mem::replace(listed, true) {
+            open.push(key.clone());
+        }
+        object
+    }
+}
+
+fn blank(queued: Option<i32>) -> Object {
+    Object { queued, ..Object::default() }
+}
+
+impl Deref for Look<'_> {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        match self {
+            Self::There(object) => object,
+            Self::Unfolded(object) => object,
+        }
+    }
+}
+
+impl Borrow<ObjectKey> for Key {
+    fn borrow(&self) -> &ObjectKey {
+        match self {
+            Self::Of(entry) => &entry.key,
+            Self::Other(key) => key,
+        }
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        Borrow::<ObjectKey>::borrow(self).cmp(other.borrow())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key {}

@@ -1,0 +1,20 @@
+use std::sync::Arc;
+
+use super::Shared;
+use crate::core::tests::{entry, key};
+
+#[test]
+fn entries_share_what_they_have_alike() {
+    let mut shared = Shared::default();
+    let mut entries = ["a", "b"].map(|name| Arc::new(entry(&key("apps", "Deployment", name), 1, 1)));
+    let before = entries.clone().map(|entry| (*entry).clone());
+    for entry in &mut entries {
+        shared.entry(entry);
+    }
+    let [first, second] = &entries;
+    assert_eq!([&**first, &**second], [&before[0], &before[1]], "nothing else changes");
+    assert!(Arc::ptr_eq(&first.key.kind.kind, &second.key.kind.kind));
+    assert!(Arc::ptr_eq(&first.key.namespace, &second.key.namespace));
+    assert!(Arc::ptr_eq(&first.version, &second.version));
+    assert!(!Arc::ptr_eq(&first.key.name, &second.key.name));
+}
