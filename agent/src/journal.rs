@@ -30,6 +30,7 @@ use tracing::{debug, warn};
 use crate::cluster::BodyError;
 use crate::core::{Loaded, Write};
 
+mod bodies;
 mod engine;
 mod load;
 mod quarantine;
@@ -267,7 +268,7 @@ impl Journal {
     /// Reads a body. Takes microseconds where the page is cached, one disk read otherwise.
     pub fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
         match &self.state {
-            State::Open(Open { slot, .. }) => record::read_body(slot, input),
+            State::Open(Open { slot, .. }) => bodies::read(slot, input),
             State::Away(why) => Err(Error::Away(why.clone())),
         }
     }
@@ -344,8 +345,8 @@ fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
         }
         outcome => outcome?,
     };
-    let Contents { loaded, unnamed, live, read } = contents;
-    let slot = Slot::new(path, engine, live, read);
+    let Contents { loaded, unnamed, numbers, live, read } = contents;
+    let slot = Slot::new(path, engine, numbers, live, read);
     if let Err(error) = slot.commit(&[unnamed]) {
         debug!("what nothing names stays in the journal: {}", chain(&error));
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tideline_common::{ApplyPolicy, Digest, Entry, ObjectKey, SetDigest};
 
 use super::Error;
+use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
-use super::record::{self, ACCEPTED_KEY, ENROLLED_KEY, SCHEMA, SCHEMA_KEY};
+use super::record::{self, ACCEPTED_KEY, ENROLLED_KEY, FORMER_SCHEMA, SCHEMA, SCHEMA_KEY};
 use super::stage;
 use crate::core::{AppliedRecord, Loaded, Shared};
 
@@ -17,6 +18,8 @@ pub(super) struct Contents {
     pub(super) loaded: Loaded,
     /// Records that nothing names, which nothing else ever drops.
     pub(super) unnamed: Vec<Change>,
+    /// For bodies that come.
+    pub(super) numbers: Numbers,
     /// Bytes of what is in the journal, bodies included.
     pub(super) live: u64,
     /// Bytes of what was read.
@@ -29,7 +32,7 @@ pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Conten
     stage::finish(engine)?;
     let mut loaded =
         Loaded { enrolled: meta(engine, ENROLLED_KEY)?, accepted: meta(engine, ACCEPTED_KEY)?, ..Loaded::default() };
-    let (mut read, mut bodies) = (0, 0);
+    let (mut read, mut bodies, mut next_body) = (0, 0, 0);
     let mut count = |key: &[u8], value: &[u8]| read += (key.len() + value.len()) as u64;
     let mut shared = Shared::default();
     engine.scan(Table::Entries, |key, value| {
@@ -58,14 +61,16 @@ pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Conten
     })?;
     engine.scan(Table::Inputs, |key, value| {
         count(key, value);
-        bodies += (key.len() + record::read::<usize>(Table::Inputs, key, value)?) as u64;
+        let place: Place = record::read(Table::Inputs, key, value)?;
+        bodies += (key.len() + place.bytes()) as u64;
+        next_body = next_body.max(place.next());
         let digest = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a body's key is no digest".to_owned()))?;
         loaded.bodies.insert(Digest::from_bytes(digest));
         Ok(())
     })?;
     let unnamed = load_policies(engine, &mut loaded)?;
     check_set(&loaded)?;
-    Ok(Contents { loaded, unnamed, live: read + bodies, read })
+    Ok(Contents { loaded, unnamed, numbers: Numbers::new(next_body), live: read + bodies, read })
 }
 
 fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, Error> {
@@ -75,11 +80,16 @@ fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<O
 fn check_schema(engine: &Engine, path: &Path, existed: bool) -> Result<(), Error> {
     match meta::<String>(engine, SCHEMA_KEY)? {
         Some(found) if found == SCHEMA => Ok(()),
+        Some(found) if found == FORMER_SCHEMA => write_schema(engine),
         Some(found) => Err(Error::Schema { path: path.to_owned(), found }),
         // sled takes a directory whose log is gone for a new one.
         None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
-        None => engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]]),
+        None => write_schema(engine),
     }
+}
+
+fn write_schema(engine: &Engine) -> Result<(), Error> {
+    engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]])
 }
 
 /// Reads the policies that entries name, and returns the others.

@@ -1,24 +1,24 @@
 //! How writes become keys and values. Values are JSON behind a checksum over key and value; bodies are compressed.
 
-use std::io::{Read, Write as _};
-use std::sync::Arc;
+use std::io::Write as _;
 
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tideline_common::limits::BODY_BYTES_MAX;
-use tideline_common::{Digest, ObjectKey, Tombstone};
+use tideline_common::{ObjectKey, Tombstone};
 
 use super::Error;
+use super::bodies::Ahead;
 use super::engine::{Change, Table};
-use super::slot::Slot;
 use super::stage;
 use crate::core::Write;
 
 /// The layout of everything below. Raised when an older build could not read it any more.
-pub(super) const SCHEMA: &str = "1";
+pub(super) const SCHEMA: &str = "2";
+/// In which bodies lay under their digests. What of it is left is read, and becomes of this schema when it is written.
+pub(super) const FORMER_SCHEMA: &str = "1";
 
 pub(super) const SCHEMA_KEY: &[u8] = b"schema";
 pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
@@ -27,15 +27,10 @@ pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
 const CHECKSUM_BYTES: usize = 4;
 
 /// Appends what a write changes.
-pub(super) fn changes(write: &Write, out: &mut Vec<Change>) {
+pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Change>) -> Result<(), Error> {
     match write {
         Write::Enrolled(enrolled) => out.push(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled)),
-        Write::Body { input, text } => {
-            let key = input.as_bytes().to_vec();
-            let body = deflate(text);
-            out.push(put(Table::Inputs, key.clone(), &body.len()));
-            out.push(put_bytes(Table::Bodies, key, &body));
-        }
+        Write::Body { input, text } => bodies.put(*input, text, out)?,
         Write::Accept { accepted, put: entries, remove, policies } => {
             out.push(put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
             out.extend(policies.iter().map(|policy| stage::policy_change(policy)));
@@ -50,12 +45,11 @@ pub(super) fn changes(write: &Write, out: &mut Vec<Change>) {
         Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),
         Write::DropBodies(inputs) => {
             for input in inputs {
-                let key = input.as_bytes().to_vec();
-                out.push(take(Table::Inputs, key.clone()));
-                out.push(take(Table::Bodies, key));
+                bodies.drop(*input, out)?;
             }
         }
     }
+    Ok(())
 }
 
 pub(super) fn put<T: Serialize + ?Sized>(table: Table, key: Vec<u8>, value: &T) -> Change {
@@ -90,18 +84,6 @@ pub(super) fn check(table: Table, key: &[u8], value: &[u8]) -> Result<(), Error>
     checked(table, key, value).map(|_bytes| ())
 }
 
-pub(super) fn read_body(slot: &Slot, input: Digest) -> Result<Arc<str>, Error> {
-    let key = input.as_bytes();
-    let value = slot.get(Table::Bodies, key)?.ok_or(Error::NoBody(input))?;
-    let compressed = checked(Table::Bodies, key, &value)?;
-    let mut text = String::new();
-    DeflateDecoder::new(compressed)
-        .take(BODY_BYTES_MAX as u64)
-        .read_to_string(&mut text)
-        .map_err(|error| Error::Damaged(format!("the body {input} cannot be read: {error}")))?;
-    Ok(text.into())
-}
-
 /// Parts separated by NUL, which no part of a key can hold, so that keys sort as [`ObjectKey`] does.
 pub(super) fn object_key(key: &ObjectKey) -> Vec<u8> {
     let ObjectKey { kind, namespace, name } = key;
@@ -115,14 +97,14 @@ fn tombstone_key(tombstone: &Tombstone) -> Vec<u8> {
     key
 }
 
-fn put_bytes(table: Table, key: Vec<u8>, bytes: &[u8]) -> Change {
+pub(super) fn put_bytes(table: Table, key: Vec<u8>, bytes: &[u8]) -> Change {
     let mut value = Vec::with_capacity(CHECKSUM_BYTES + bytes.len());
     value.extend_from_slice(&checksum(&key, bytes));
     value.extend_from_slice(bytes);
     Change { table, key, value: Some(value) }
 }
 
-fn checked<'a>(table: Table, key: &[u8], value: &'a [u8]) -> Result<&'a [u8], Error> {
+pub(super) fn checked<'a>(table: Table, key: &[u8], value: &'a [u8]) -> Result<&'a [u8], Error> {
     match value.split_at_checked(CHECKSUM_BYTES) {
         Some((sum, bytes)) if sum == checksum(key, bytes) => Ok(bytes),
         _ => Err(Error::Damaged(format!("the checksum of a record of {table:?} is wrong"))),
@@ -136,7 +118,7 @@ fn checksum(key: &[u8], bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     crc.sum().to_be_bytes()
 }
 
-fn deflate(text: &str) -> Vec<u8> {
+pub(super) fn deflate(text: &str) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::with_capacity(text.len() / 3), Compression::fast());
     encoder.write_all(text.as_bytes()).expect("writing to a Vec does not fail");
     encoder.finish().expect("writing to a Vec does not fail")

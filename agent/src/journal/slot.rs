@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 
+use super::bodies::Numbers;
 use super::engine::{Change, Engine, Table};
 use super::{Error, record, space};
 
@@ -28,9 +29,9 @@ const PAGE_RECORDS: u64 = 16;
 /// Bytes in memory for which a journal at rest is opened again: it writes up to a segment and a snapshot, so that it is
 /// not worth it for less.
 const HELD_AT_REST_MAX: u64 = 1 << 20;
-/// Bytes in memory for which a journal at work is opened again, which costs it up to a second. This is counted high: as if
-/// every body were on a page that nothing else was read from.
-const HELD_AT_WORK_MAX: u64 = 64 << 20;
+/// Bytes in memory for which a journal at work is opened again, which costs it up to a second with 50,000 objects. sled
+/// takes two to three times as much for them.
+const HELD_AT_WORK_MAX: u64 = 16 << 20;
 
 /// The log may grow to so many times of what it took when it was written anew, and [`GROWTH_BYTES`], before it is
 /// written anew.
@@ -51,6 +52,7 @@ pub(super) struct Slot {
     touched: AtomicU64,
     /// Bytes that what it holds takes on disk.
     live: AtomicU64,
+    numbers: Numbers,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,7 @@ pub(super) enum Pace {
 
 impl Slot {
     /// Takes an engine over that holds `live` bytes, of which `read` were just read.
-    pub(super) fn new(path: &Path, engine: Engine, live: u64, read: u64) -> Self {
+    pub(super) fn new(path: &Path, engine: Engine, numbers: Numbers, live: u64, read: u64) -> Self {
         Self {
             path: path.to_owned(),
             place: Mutex::new(Place::Engine(Arc::new(engine))),
@@ -78,7 +80,13 @@ impl Slot {
             refused: AtomicBool::new(false),
             touched: AtomicU64::new(read),
             live: AtomicU64::new(live),
+            numbers,
         }
+    }
+
+    /// For bodies.
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
     }
 
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
@@ -87,20 +95,14 @@ impl Slot {
         Ok(value)
     }
 
-    /// Writes groups of changes as [`Engine::commit`] does. An engine that refused the last write is opened
-    /// again first, once there is reason to believe that the disk takes something.
+    /// Writes groups of changes as [`Engine::commit`] does, after [`Slot::mend`].
     pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<(), Error> {
         let bytes = groups.iter().flatten().map(Change::bytes).sum();
         if bytes == 0 {
             return Ok(());
         }
         space::require_for_write(&self.path, bytes)?;
-        if self.refused.load(Ordering::Acquire) {
-            // The former engine can still be read from, so that it stays until it can be replaced.
-            space::probe(&self.path)?;
-            self.renew()?;
-            info!("the journal {:?} was opened again", self.path);
-        }
+        self.mend()?;
         let outcome = self.engine()?.commit(groups);
         if outcome.is_err() {
             self.refused.store(true, Ordering::Release);
@@ -109,6 +111,18 @@ impl Slot {
             self.touch(change.table, change.bytes());
         }
         outcome
+    }
+
+    /// Opens an engine again that refused the last write, if the disk takes something by now. Until then the former engine
+    /// stays, for it can still be read from.
+    pub(super) fn mend(&self) -> Result<(), Error> {
+        if self.refused.load(Ordering::Acquire) {
+            space::require_for_write(&self.path, 0)?;
+            space::probe(&self.path)?;
+            self.renew()?;
+            info!("the journal {:?} was opened again", self.path);
+        }
+        Ok(())
     }
 
     /// Wakes a commit that hangs; see [`Engine::poke`].
@@ -178,7 +192,7 @@ impl Slot {
     }
 
     fn copy_to(&self, path: &Path) -> Result<(), Error> {
-        let copy = Self::new(path, Engine::open(path)?, 0, 0);
+        let copy = Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0);
         for table in Table::ALL {
             let mut after: Option<Vec<u8>> = None;
             loop {
@@ -250,7 +264,7 @@ impl Slot {
     fn touch(&self, table: Table, bytes: u64) {
         let bytes = match table {
             // By digest: each on a page of its own.
-            Table::Inputs | Table::Bodies => PAGE_RECORDS * bytes,
+            Table::Inputs => PAGE_RECORDS * bytes,
             // In the order in which they are worked off.
             Table::Meta
             | Table::Entries
@@ -258,7 +272,8 @@ impl Slot {
             | Table::Applied
             | Table::Removing
             | Table::Unsent
-            | Table::Staged => bytes,
+            | Table::Staged
+            | Table::Bodies => bytes,
         };
         self.touched.fetch_add(bytes, Ordering::Relaxed);
     }

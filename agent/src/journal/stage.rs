@@ -4,11 +4,14 @@
 //! places is written in parts beside the one that is accepted, each compressed; then one small group says that they are
 //! all there, which is the switch; then they are moved into place. What a crash leaves of that is moved at the next start.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::Accepted;
 use tideline_common::{ApplyPolicy, Entry, ObjectKey};
 
 use super::Error;
+use super::bodies::Ahead;
 use super::engine::{Change, Engine, Table};
 use super::record::{self, ACCEPTED_KEY};
 use crate::core::Write;
@@ -40,33 +43,47 @@ struct PartRef<'a> {
     put: Vec<&'a Entry>,
 }
 
-/// Appends the groups that `writes` come to.
-pub(super) fn groups(writes: &[Write], out: &mut Vec<Vec<Change>>) {
+/// Hands the groups that `writes` come to to `commit`, one after the other, so that only one of them is in memory.
+pub(super) fn groups(
+    writes: &[Write],
+    bodies: &mut Ahead<'_>,
+    commit: &mut impl FnMut(Vec<Change>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut group = Vec::new();
-    let mut after = Vec::new();
+    let mut staged = Vec::new();
     for (index, write) in writes.iter().enumerate() {
         match write {
             Write::Accept { accepted, put, remove, policies } if put.len() + remove.len() > GROUP_CHANGES_MAX => {
-                out.push(std::mem::take(&mut group));
-                let put: Vec<&Entry> = put.iter().map(AsRef::as_ref).collect();
-                stage(&put, remove, out, &mut after);
+                commit(std::mem::take(&mut group))?;
+                for (key, part) in parts(put, remove) {
+                    commit(vec![record::put_compressed(Table::Staged, key, &part)])?;
+                }
                 group.extend(policies.iter().map(|policy| policy_change(policy)));
                 group.push(record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { accepted: *accepted }));
-                if let Some(last) = after.last_mut() {
-                    last.push(record::put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
-                    last.push(record::take(Table::Meta, SWITCH_KEY.to_vec()));
-                }
+                staged.push((accepted, put, remove));
             }
-            write => record::changes(write, &mut group),
+            write => record::changes(write, bodies, &mut group)?,
         }
         let full = group.len() >= GROUP_CHANGES_MAX || group.iter().map(Change::bytes).sum::<u64>() >= GROUP_BYTES_MAX;
         // Nothing belongs to a set's parts but what follows in its group.
-        if full && after.is_empty() && stands_alone(write, writes.get(index + 1)) {
-            out.push(std::mem::take(&mut group));
+        if full && staged.is_empty() && stands_alone(write, writes.get(index + 1)) {
+            commit(std::mem::take(&mut group))?;
         }
     }
-    out.push(group);
-    out.append(&mut after);
+    commit(group)?;
+    for (accepted, put, remove) in staged {
+        let mut moves = parts(put, remove).peekable();
+        while let Some((key, PartRef { remove, put })) = moves.next() {
+            let mut group = vec![record::take(Table::Staged, key)];
+            place(&put, remove, &mut group);
+            if moves.peek().is_none() {
+                group.push(record::put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
+                group.push(record::take(Table::Meta, SWITCH_KEY.to_vec()));
+            }
+            commit(group)?;
+        }
+    }
+    Ok(())
 }
 
 /// Moves the parts of a set into place that a crash left; drops those of one that was not switched to.
@@ -97,17 +114,13 @@ pub(super) fn finish(engine: &Engine) -> Result<(), Error> {
     engine.commit(&groups)
 }
 
-/// Appends the groups that write the parts to `before`, and those that put them in place to `after`.
-fn stage(put: &[&Entry], remove: &[ObjectKey], before: &mut Vec<Vec<Change>>, after: &mut Vec<Vec<Change>>) {
+/// The parts of a change with their keys.
+fn parts<'a>(put: &'a [Arc<Entry>], remove: &'a [ObjectKey]) -> impl Iterator<Item = (Vec<u8>, PartRef<'a>)> {
     let removed = remove.chunks(GROUP_CHANGES_MAX).map(|remove| PartRef { remove, put: Vec::new() });
-    let written = put.chunks(GROUP_CHANGES_MAX).map(|put| PartRef { remove: &[], put: put.to_vec() });
-    for (number, part) in (0_u32..).zip(removed.chain(written)) {
-        let key = number.to_be_bytes().to_vec();
-        before.push(vec![record::put_compressed(Table::Staged, key.clone(), &part)]);
-        let mut group = vec![record::take(Table::Staged, key)];
-        place(&part.put, part.remove, &mut group);
-        after.push(group);
-    }
+    let written =
+        put.chunks(GROUP_CHANGES_MAX).map(|put| PartRef { remove: &[], put: put.iter().map(AsRef::as_ref).collect() });
+    let keys = (0_u32..).map(|number| number.to_be_bytes().to_vec());
+    keys.zip(removed.chain(written))
 }
 
 fn place(put: &[&Entry], remove: &[ObjectKey], group: &mut Vec<Change>) {

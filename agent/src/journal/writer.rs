@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::bodies::Ahead;
+use super::engine::Change;
 use super::slot::{Pace, Slot};
 use super::{Error, QUEUE_MAX, stage};
 use crate::core::Write;
 
 /// How long nothing is written until the journal is at rest. Also how often it is looked at then.
 const REST_AFTER: Duration = Duration::from_secs(15);
+
+/// Bytes of changes that reach the disk together, at least where there are more: what is in memory of a large set at once.
+const COMMIT_BYTES_MAX: u64 = 4 << 20;
 
 /// Writes that belong together, and who waits for them.
 pub(super) struct Batch {
@@ -58,17 +63,45 @@ impl Writer {
 }
 
 fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) {
-    let (mut groups, mut answers) = (Vec::new(), Vec::new());
+    // First, for where bodies are is read before they are written.
+    let (mut outcome, mut answers) = (slot.mend(), Vec::new());
+    let mut bodies = Ahead::of(slot);
+    let mut gathered = Gathered { slot, groups: Vec::new(), bytes: 0 };
     for Batch { writes, answer } in batches {
-        stage::groups(&writes, &mut groups);
+        outcome = outcome.and_then(|()| stage::groups(&writes, &mut bodies, &mut |group| gathered.push(group)));
         answers.push(answer);
     }
-    let outcome = slot.commit(&groups).map_err(|error| match error {
+    let outcome = outcome.and_then(|()| gathered.commit()).map_err(|error| match error {
         Error::Write(why) => why,
         error => tideline_runtime::exit::chain(&error),
     });
     for answer in answers {
         // Nobody waits any more where the wait was given up.
         let _ = answer.send(outcome.clone().map_err(Error::Write));
+    }
+}
+
+/// Groups that reach the disk together.
+struct Gathered<'a> {
+    slot: &'a Slot,
+    groups: Vec<Vec<Change>>,
+    bytes: u64,
+}
+
+impl Gathered<'_> {
+    fn push(&mut self, group: Vec<Change>) -> Result<(), Error> {
+        self.bytes += group.iter().map(Change::bytes).sum::<u64>();
+        self.groups.push(group);
+        if self.bytes < COMMIT_BYTES_MAX {
+            return Ok(());
+        }
+        self.commit()?;
+        self.slot.tidy(Pace::AtWork);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.bytes = 0;
+        self.slot.commit(&std::mem::take(&mut self.groups))
     }
 }

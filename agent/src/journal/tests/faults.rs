@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
+use super::super::bodies::Numbers;
 use super::super::slot::Pace;
 use super::*;
 
@@ -349,7 +350,7 @@ async fn files_that_vanish_while_it_is_open_are_never_replaced_by_new_ones() -> 
     let path = directory.path().join("journal");
     filled(&path, 20).await?;
     let engine = super::super::engine::Engine::open(&path)?;
-    let slot = super::super::slot::Slot::new(&path, engine, 0, u64::MAX);
+    let slot = super::super::slot::Slot::new(&path, engine, Numbers::default(), 0, u64::MAX);
     fs::rename(&path, directory.path().join("elsewhere"))?;
     assert!(slot.renew().is_err());
     slot.tidy(Pace::AtRest);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::super::bodies::{Ahead, Numbers};
 use super::super::engine::{Change, Engine, Table};
 use super::super::slot::{Pace, Slot};
 use super::super::stage;
@@ -49,7 +50,7 @@ async fn what_is_written_anew_holds_the_same() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let entries = filled(&path, 2_000).await?;
-    let slot = Slot::new(&path, Engine::open(&path)?, 0, 0);
+    let slot = Slot::new(&path, Engine::open(&path)?, Numbers::default(), 0, 0);
     let before = contents(&slot)?;
     slot.rebuild(slot.bytes())?;
     assert!(contents(&slot)? == before);
@@ -119,7 +120,16 @@ async fn a_set_is_switched_whole_wherever_a_crash_comes() -> Result<(), anyhow::
     let gone = first[..300].iter().map(|entry| entry.key.clone()).collect();
     let switch = [accept(8, &second, &second[300..], gone), Write::Removing(tombstone(1))];
     let mut groups = Vec::new();
-    stage::groups(&switch, &mut groups);
+    {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("journal");
+        let slot = Slot::new(&path, Engine::open(&path)?, Numbers::default(), 0, 0);
+        let mut gather = |group| {
+            groups.push(group);
+            Ok(())
+        };
+        stage::groups(&switch, &mut Ahead::of(&slot), &mut gather)?;
+    }
     assert!(groups.len() > 6, "{} groups", groups.len());
     let mut switched = 0;
     for crash in 0..=groups.len() {

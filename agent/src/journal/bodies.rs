@@ -1,0 +1,141 @@
+//! Where bodies are: each has a number, and numbers rise, so that bodies lie in the order in which they came. By their
+//! digests they would lie anywhere, and each that is written would bring fifteen others into memory and the log.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::DeflateDecoder;
+use serde::{Deserialize, Serialize};
+use tideline_common::Digest;
+use tideline_common::limits::BODY_BYTES_MAX;
+
+use super::Error;
+use super::engine::{Change, Table};
+use super::record;
+use super::slot::Slot;
+
+/// What is known of a body without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Place {
+    At {
+        /// Bytes that it takes, compressed.
+        len: usize,
+        at: u64,
+    },
+    /// As schema 1 began: the bytes; it lies under its digest.
+    ByDigest(usize),
+}
+
+impl Place {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::At { len, .. } | Self::ByDigest(len) => len,
+        }
+    }
+
+    /// The number that follows, if it has one.
+    pub(super) fn next(self) -> u64 {
+        match self {
+            Self::At { at, .. } => at + 1,
+            Self::ByDigest(_) => 0,
+        }
+    }
+
+    fn key(self, input: Digest) -> Vec<u8> {
+        match self {
+            Self::At { at, .. } => at.to_be_bytes().to_vec(),
+            Self::ByDigest(_) => input.as_bytes().to_vec(),
+        }
+    }
+}
+
+/// Gives out numbers.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(AtomicU64);
+
+impl Numbers {
+    pub(super) fn new(next: u64) -> Self {
+        Self(AtomicU64::new(next))
+    }
+
+    fn take(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The bodies as they will be when what is being written is written.
+pub(super) struct Ahead<'a> {
+    slot: &'a Slot,
+    changed: BTreeMap<Digest, Option<Place>>,
+}
+
+impl<'a> Ahead<'a> {
+    pub(super) fn of(slot: &'a Slot) -> Self {
+        Self { slot, changed: BTreeMap::new() }
+    }
+
+    pub(super) fn put(&mut self, input: Digest, text: &str, out: &mut Vec<Change>) -> Result<(), Error> {
+        let former = self.place(input)?;
+        let body = record::deflate(text);
+        let at = match former {
+            Some(Place::At { at, .. }) => at,
+            Some(Place::ByDigest(_)) | None => self.slot.numbers().take(),
+        };
+        let place = Place::At { len: body.len(), at };
+        if let Some(Place::ByDigest(_)) = former {
+            out.push(record::take(Table::Bodies, input.as_bytes().to_vec()));
+        }
+        self.changed.insert(input, Some(place));
+        out.push(record::put(Table::Inputs, input.as_bytes().to_vec(), &place));
+        out.push(record::put_bytes(Table::Bodies, place.key(input), &[input.as_bytes().as_slice(), &body].concat()));
+        Ok(())
+    }
+
+    pub(super) fn drop(&mut self, input: Digest, out: &mut Vec<Change>) -> Result<(), Error> {
+        if let Some(place) = self.place(input)? {
+            self.changed.insert(input, None);
+            out.push(record::take(Table::Inputs, input.as_bytes().to_vec()));
+            out.push(record::take(Table::Bodies, place.key(input)));
+        }
+        Ok(())
+    }
+
+    fn place(&self, input: Digest) -> Result<Option<Place>, Error> {
+        match self.changed.get(&input) {
+            Some(place) => Ok(*place),
+            None => match place(self.slot, input) {
+                // What cannot be read is written anew.
+                Err(Error::Damaged(_)) => Ok(None),
+                outcome => outcome,
+            },
+        }
+    }
+}
+
+fn place(slot: &Slot, input: Digest) -> Result<Option<Place>, Error> {
+    let key = input.as_bytes();
+    slot.get(Table::Inputs, key)?.map(|value| record::read(Table::Inputs, key, &value)).transpose()
+}
+
+/// Reads a body.
+pub(super) fn read(slot: &Slot, input: Digest) -> Result<Arc<str>, Error> {
+    let place = place(slot, input)?.ok_or(Error::NoBody(input))?;
+    let key = place.key(input);
+    let value = slot.get(Table::Bodies, &key)?.ok_or(Error::NoBody(input))?;
+    let bytes = record::checked(Table::Bodies, &key, &value)?;
+    let compressed = match place {
+        Place::At { .. } => bytes
+            .strip_prefix(input.as_bytes())
+            .ok_or_else(|| Error::Damaged(format!("another body lies in the place of {input}")))?,
+        Place::ByDigest(_) => bytes,
+    };
+    let mut text = String::new();
+    DeflateDecoder::new(compressed)
+        .take(BODY_BYTES_MAX as u64)
+        .read_to_string(&mut text)
+        .map_err(|error| Error::Damaged(format!("the body {input} cannot be read: {error}")))?;
+    Ok(text.into())
+}
