@@ -31,7 +31,7 @@ const SWEEP: [usize; 3] = [16, 32, 64];
 /// Longest time for one sync.
 const SYNC_MAX: Duration = Duration::from_mins(20);
 const ENROLLED_MAX: Duration = Duration::from_mins(1);
-const GOAL: f64 = 1.3;
+const GOAL: f64 = 1.2;
 
 /// Measures the first sync of a cluster
 #[derive(Parser)]

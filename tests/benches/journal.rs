@@ -23,8 +23,10 @@ use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Revision, SourceRef,
     SpaceName, Version,
 };
+use tideline_runtime::memory;
 use tideline_tests::Scratch;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -32,7 +34,7 @@ const MEBIBYTE: f64 = 1_048_576.0;
 const BODIES_AT_ONCE: usize = 512;
 const RECORDS_AT_ONCE: usize = 32;
 /// Until the journal has given back what it needs no more.
-const REST: Duration = Duration::from_secs(20);
+const REST: Duration = Duration::from_secs(50);
 
 /// Measures the agent's journal
 #[derive(Parser)]
@@ -54,6 +56,9 @@ enum Step {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<ExitCode> {
+    // As the agent does.
+    memory::share_heap();
+    tokio::spawn(memory::give_back(CancellationToken::new()));
     let Some(Arguments { objects, step, directory }) = gate::arguments() else { return Ok(ExitCode::SUCCESS) };
     match (step, directory, objects.first()) {
         (Some(Step::Fill), Some(directory), Some(objects)) => fill(&directory, *objects).await?,

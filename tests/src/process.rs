@@ -121,12 +121,21 @@ impl Process {
 
     /// Returns the resident memory of the process (VmRSS), in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
+        self.memory("VmRSS")
+    }
+
+    /// Returns the most memory that the process ever had resident (VmHWM), in bytes.
+    pub fn peak_bytes(&self) -> Result<u64> {
+        self.memory("VmHWM")
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         let kibibytes = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))
-            .with_context(|| format!("{path} has no VmRSS; {} has ended", self.name))?;
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':')?.trim().strip_suffix(" kB"))
+            .with_context(|| format!("{path} has no {field}; {} has ended", self.name))?;
         Ok(kibibytes.parse::<u64>()? * 1024)
     }
 
