@@ -61,6 +61,7 @@ pub use pace::PaceReading;
 pub use patrol::PatrolTally;
 pub(crate) use shared::Shared;
 
+use crate::namespaces::Namespaces;
 use approve::Approvals;
 use copies::Copies;
 use disk::Disk;
@@ -89,6 +90,8 @@ pub struct Config {
     pub fuse: FuseLimits,
     /// Between two patrols, about.
     pub patrol: Duration,
+    /// What is placed elsewhere is withheld.
+    pub namespaces: Namespaces,
 }
 
 /// What journal and identity held when the agent started.
@@ -168,7 +171,7 @@ impl Core {
             objects: Objects::default(),
             copies: Copies::default(),
             removals: BTreeMap::new(),
-            kinds: Kinds::default(),
+            kinds: Kinds::new(config.namespaces.clone()),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
             gates: Gates::default(),
@@ -185,7 +188,7 @@ impl Core {
             core.fold_if_many();
         }
         for (key, record) in applied {
-            core.kinds.refer(&key.kind, &record.version);
+            core.kinds.refer(&key, &record.version);
             core.objects.at(&key).record = Some(record);
             core.tell_gates(&key);
             core.fold_if_many();

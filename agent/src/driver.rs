@@ -31,6 +31,7 @@ use crate::identity::{Keeper, TargetName};
 use crate::journal::{self, Journal};
 use crate::link::Link;
 use crate::metrics::Metrics;
+use crate::namespaces::Namespaces;
 use crate::outlook::Outlook;
 
 /// Events that may wait for the core. One list of a kind is one event; operations under way are bounded by the core to
@@ -67,6 +68,7 @@ pub(crate) struct Parts {
     pub(crate) link: Arc<Link>,
     /// None until enrolled.
     pub(crate) scope: Option<Scope>,
+    pub(crate) namespaces: Namespaces,
     pub(crate) identity: Arc<Keeper>,
     /// Told of every set that is accepted.
     pub(crate) newest: Arc<watch::Sender<Option<Accepted>>>,
@@ -119,11 +121,12 @@ enum State {
 
 impl Driver {
     pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
-        let Parts { client, kinds, journal, link, scope, identity, newest, metrics, health, accepted } = parts;
+        let Parts { client, kinds, journal, link, scope, namespaces, identity, newest, metrics, health, accepted } =
+            parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
         let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _);
-        let watches = Watches::new(client, kinds, sender.clone(), tasks.clone(), stop.child_token());
+        let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
         let hub = identity.pin().hub;
         let superseded = identity.superseded();
         let unready = (!accepted).then(|| health.gate("hub"));

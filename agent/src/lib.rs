@@ -16,8 +16,10 @@ mod identity;
 pub mod journal;
 mod link;
 mod metrics;
+mod namespaces;
 mod outlook;
 mod run;
 
 pub use home::Home;
+pub use namespaces::{NamespaceName, Namespaces};
 pub use run::{Agent, Error, Listen, Options, PATROL_EVERY, run};

@@ -30,6 +30,7 @@ use crate::identity::{self, Data, Found, Keeper};
 use crate::journal::{self, Journal};
 use crate::link::{self, Link};
 use crate::metrics::Metrics;
+use crate::namespaces::{NamespaceName, Namespaces};
 
 /// Everything the agent is told at its start.
 #[derive(Args, Clone, Debug)]
@@ -51,6 +52,10 @@ pub struct Options {
     pub patrol: Duration,
     #[command(flatten)]
     pub home: Home,
+    /// Keep these namespaces only, and with them only what is in them: the agent needs no rights elsewhere. What is placed
+    /// elsewhere, and what is in no namespace, is withheld
+    #[arg(long, env = "TIDELINE_ONLY_NAMESPACES", value_name = "NAME,…", value_delimiter = ',')]
+    pub only_namespaces: Vec<NamespaceName>,
 }
 
 /// The period of the patrol, unless something else is said.
@@ -151,7 +156,8 @@ pub struct Agent {
 impl Agent {
     /// Opens and checks everything: a start that is bound to fail fails here, with one message.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let Options { data_dir, kubeconfig, token_file, listen, patrol, home } = options;
+        let Options { data_dir, kubeconfig, token_file, listen, patrol, home, only_namespaces } = options;
+        let namespaces = Namespaces::only(only_namespaces);
         tideline_runtime::tls::install_provider();
         let data_dir = DataDir::open(&data_dir)?;
         let listener = match listen {
@@ -187,7 +193,15 @@ impl Agent {
             facts: facts.clone(),
         });
         let link = Link::new(&identity.pin(), identity.key(), token.as_ref(), target)?;
-        let config = Config { hub, facts, enrolment, seed: random_seed()?, fuse: FuseLimits::default(), patrol };
+        let config = Config {
+            hub,
+            facts,
+            enrolment,
+            seed: random_seed()?,
+            fuse: FuseLimits::default(),
+            patrol,
+            namespaces: namespaces.clone(),
+        };
         let accepted = loaded.accepted.is_some();
         let (newest, newest_seen) = watch::channel(loaded.accepted);
         let core = Core::new(config.clone(), loaded);
@@ -203,6 +217,7 @@ impl Agent {
             journal,
             link: Arc::new(link),
             scope: target.map(|target| Scope { hub, target }),
+            namespaces,
             identity: Arc::clone(&identity),
             newest: Arc::new(newest),
             metrics: Metrics::register(&mut registry),

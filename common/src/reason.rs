@@ -77,6 +77,8 @@ reasons!(
     BodyMissing,
     /// An earlier wave is not ready.
     WaitingForWave,
+    /// The agent keeps some namespaces only, and it is in none of them.
+    OtherNamespace,
 
     // Of removing.
     /// Finalizers of others hold it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tideline_agent::{Home, Listen};
+use tideline_agent::{Home, Listen, NamespaceName};
 use tideline_hub::token::{self, TokenRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -34,6 +34,8 @@ pub struct Agent {
     home: Home,
     /// Where it tells how it is, if anywhere.
     health: Option<SocketAddr>,
+    /// What its next run keeps; all if there are none.
+    pub only_namespaces: Vec<NamespaceName>,
     run: Option<Running>,
 }
 
@@ -68,7 +70,7 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Begins another run on the same data directory.
+    /// Begins a run, or another on the same data directory.
     ///
     /// # Errors
     ///
@@ -140,7 +142,7 @@ impl Hub {
         kubeconfig: &Path,
         reach: Option<SocketAddr>,
     ) -> Result<Agent> {
-        let mut agent = self.joining(name, labels, kubeconfig, reach).await?;
+        let mut agent = self.prepare(name, labels, kubeconfig, reach).await?;
         agent.resume();
         Ok(agent)
     }
@@ -151,14 +153,19 @@ impl Hub {
     ///
     /// When the token cannot be made or there is no port.
     pub async fn agent_at_home(&self, name: &str, kubeconfig: &Path, home: Home) -> Result<Agent> {
-        let mut agent = self.joining(name, &[("tier", "shop")], kubeconfig, None).await?;
+        let mut agent = self.prepare(name, &[("tier", "shop")], kubeconfig, None).await?;
         agent.health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
         agent.home = home;
         agent.resume();
         Ok(agent)
     }
 
-    async fn joining(
+    /// As [`Hub::agent`], before its first run.
+    ///
+    /// # Errors
+    ///
+    /// When the token cannot be made.
+    pub async fn prepare(
         &self,
         name: &str,
         labels: &[(&str, &str)],
@@ -181,7 +188,15 @@ impl Hub {
         let token_file = dir.join("token");
         std::fs::write(&token_file, token.to_string())?;
         let (token_file, home) = (Some(token_file), Home::default());
-        Ok(Agent { dir, kubeconfig: kubeconfig.to_owned(), token_file, home, health: None, run: None })
+        Ok(Agent {
+            dir,
+            kubeconfig: kubeconfig.to_owned(),
+            token_file,
+            home,
+            health: None,
+            only_namespaces: Vec::new(),
+            run: None,
+        })
     }
 }
 
@@ -195,6 +210,7 @@ impl Agent {
             listen: self.health.map_or(Listen::Off, Listen::At),
             patrol: tideline_agent::PATROL_EVERY,
             home: self.home.clone(),
+            only_namespaces: self.only_namespaces.clone(),
         };
         let stop = CancellationToken::new();
         let token = stop.clone();
@@ -234,7 +250,15 @@ impl Agent {
     pub fn twin(&self, kubeconfig: &Path) -> Result<Self> {
         let health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
         let (dir, kubeconfig, home) = (Scratch::new("elsewhere")?, kubeconfig.to_owned(), self.home.clone());
-        Ok(Self { dir, kubeconfig, token_file: None, home, health, run: None })
+        Ok(Self {
+            dir,
+            kubeconfig,
+            token_file: None,
+            home,
+            health,
+            only_namespaces: self.only_namespaces.clone(),
+            run: None,
+        })
     }
 
     /// What `/readyz` says.

@@ -141,8 +141,12 @@ impl Executor {
             Op::Apply { entry, policy, mark, uid, takeover } => {
                 self.apply(&scope, entry, policy, mark, uid, *takeover).await
             }
-            Op::Delete { key, version, uid } => self.delete(key, version, uid).await,
-            Op::Orphan { key, version, uid } => self.orphan(&scope, key, version, uid).await,
+            Op::Delete { key, version, uid, impersonate } => {
+                self.delete(key, version, uid, impersonate.as_deref()).await
+            }
+            Op::Orphan { key, version, uid, impersonate } => {
+                self.orphan(&scope, key, version, uid, impersonate.as_deref()).await
+            }
             Op::Inspect { key, version } => self.inspect(&scope, key, version).await,
             Op::Get { key, version } => self.get(&scope, key, version).await,
             Op::Compare { entry, policy, mark, uid } => self.compare(&scope, entry, policy, mark, uid).await,
@@ -196,6 +200,14 @@ impl Executor {
                 // Deleted in between: creating is right again.
                 None => Err(Failure::unavailable("it was there and is gone again").into()),
             },
+            // An account that may not create namespaces needs not: its namespaces may be made for it.
+            Err(refused) if entry.implied && refused.failure().reason == Reason::Forbidden => {
+                let own = Target { impersonate: None, ..target };
+                match own.read().await? {
+                    Some(object) => Ok(OpResult::Exists(Box::new(own.fold(scope, object)?))),
+                    None => Err(own.judge(refused)),
+                }
+            }
             Err(refused) => Err(target.judge(refused)),
         }
     }
@@ -238,8 +250,14 @@ impl Executor {
         Ok(if asked && self.autoscaled.holds(key).await? { Scaled::ByAutoscaler } else { Scaled::BySource })
     }
 
-    async fn delete(&self, key: &ObjectKey, version: &Arc<str>, uid: &Uid) -> Result<OpResult, Stopped> {
-        let target = match self.target(key, version, None).await {
+    async fn delete(
+        &self,
+        key: &ObjectKey,
+        version: &Arc<str>,
+        uid: &Uid,
+        impersonate: Option<&Impersonation>,
+    ) -> Result<OpResult, Stopped> {
+        let target = match self.target(key, version, impersonate).await {
             // Nothing is left of a kind that is not served any more.
             Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
             target => target?,
@@ -262,8 +280,15 @@ impl Executor {
         }
     }
 
-    async fn orphan(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>, uid: &Uid) -> Result<OpResult, Stopped> {
-        let target = match self.target(key, version, None).await {
+    async fn orphan(
+        &self,
+        scope: &Scope,
+        key: &ObjectKey,
+        version: &Arc<str>,
+        uid: &Uid,
+        impersonate: Option<&Impersonation>,
+    ) -> Result<OpResult, Stopped> {
+        let target = match self.target(key, version, impersonate).await {
             Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
             target => target?,
         };

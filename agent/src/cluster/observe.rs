@@ -8,6 +8,8 @@
 //!            └─ WatchLost ◀── any failure (410, 403, …) ──┘   relist: back to the list
 //! ```
 //!
+//! An agent that keeps some namespaces only has a list and a watch in each; together they are what one is otherwise.
+//!
 //! kube's watcher resumes by itself when a watch ends in order, which the API server does every few minutes; whatever
 //! else happens starts over with a list, because only a list says what is gone.
 
@@ -16,9 +18,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, TryStreamExt};
-use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Event as Watched};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -36,6 +39,7 @@ use super::failure::{Failure, classify};
 use super::fold::fold;
 use super::survey::Survey;
 use crate::core::{Event, Observed, Served};
+use crate::namespaces::Namespaces;
 
 /// Objects on one page of a list. Whole ones have up to some 10 KiB each while they are folded, metadata 2 KiB.
 const PAGE_WHOLE: u32 = 100;
@@ -58,6 +62,7 @@ pub struct Watches {
     client: Client,
     kinds: Arc<Kinds>,
     events: mpsc::Sender<Event>,
+    namespaces: Namespaces,
     tasks: TaskTracker,
     stop: CancellationToken,
     running: BTreeMap<GroupKind, Running>,
@@ -76,10 +81,11 @@ impl Watches {
         client: Client,
         kinds: Arc<Kinds>,
         events: mpsc::Sender<Event>,
+        namespaces: Namespaces,
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        Self { client, kinds, events, tasks, stop, running: BTreeMap::new() }
+        Self { client, kinds, events, namespaces, tasks, stop, running: BTreeMap::new() }
     }
 
     /// Watches exactly these kinds, at these versions, from now on.
@@ -102,6 +108,7 @@ impl Watches {
                 client: self.client.clone(),
                 kinds: Arc::clone(&self.kinds),
                 events: self.events.clone(),
+                namespaces: self.namespaces.clone(),
                 scope,
                 relist: Arc::clone(&running.relist),
                 kind: kind.clone(),
@@ -131,9 +138,9 @@ impl Watches {
     /// Looks once at what there is of a kind, beside its watch.
     pub fn survey(&self, survey: Survey) {
         let (client, kinds, events) = (self.client.clone(), Arc::clone(&self.kinds), self.events.clone());
-        let stop = self.stop.child_token();
+        let (namespaces, stop) = (self.namespaces.clone(), self.stop.child_token());
         let span = info_span!("survey", kind = %survey.kind);
-        let look = async move { stop.run_until_cancelled(survey.run(&client, &kinds, &events)).await };
+        let look = async move { stop.run_until_cancelled(survey.run(&client, &kinds, &namespaces, &events)).await };
         self.tasks.spawn(look.instrument(span));
     }
 
@@ -157,6 +164,7 @@ struct Task {
     client: Client,
     kinds: Arc<Kinds>,
     events: mpsc::Sender<Event>,
+    namespaces: Namespaces,
     scope: Scope,
     relist: Arc<Notify>,
     kind: GroupKind,
@@ -226,29 +234,40 @@ impl Task {
 
     /// Lists, then watches, until something ends it.
     async fn pass(&self, resource: &Arc<Resource>, listed: &mut bool) -> Ended {
-        let mut stream = self.stream(resource);
+        let mut streams: SelectAll<_> = self.namespaces.each().map(|name| self.stream(resource, name)).collect();
+        let mut unlisted = streams.len();
         let mut page = Vec::new();
+        // What happened in one namespace while another was still listed.
+        let mut early = Vec::new();
         loop {
             // Both arms are cancel-safe: the stream keeps its state, and a permit of Notify is not lost.
             let next = tokio::select! {
                 biased;
                 () = self.relist.notified() => return Ended::Relist,
-                next = stream.next() => next,
+                next = streams.next() => next,
             };
             let event = match next {
                 None => return Ended::Lost(Failure::unavailable("the watch ended")),
                 Some(Err(error)) => return Ended::Lost(failure_of(&error)),
-                Some(Ok(Watched::Init)) => {
-                    page.clear();
-                    continue;
-                }
+                Some(Ok(Watched::Init)) if *listed => return Ended::Relist,
                 Some(Ok(Watched::InitApply(observed))) => {
                     page.extend(observed);
                     continue;
                 }
                 Some(Ok(Watched::InitDone)) => {
+                    unlisted -= 1;
+                    if unlisted > 0 {
+                        continue;
+                    }
                     *listed = true;
-                    Event::Listed { kind: self.kind.clone(), objects: std::mem::take(&mut page) }
+                    let all = Event::Listed { kind: self.kind.clone(), objects: std::mem::take(&mut page) };
+                    early.insert(0, all);
+                    for event in early.drain(..) {
+                        if self.events.send(event).await.is_err() {
+                            return Ended::Closed;
+                        }
+                    }
+                    continue;
                 }
                 Some(Ok(Watched::Apply(Some(observed)))) => {
                     if self.kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -257,26 +276,32 @@ impl Task {
                     Event::Observed(Box::new(observed))
                 }
                 Some(Ok(Watched::Delete(Some(observed)))) => Event::Vanished { key: observed.key, uid: observed.uid },
-                Some(Ok(Watched::Apply(None) | Watched::Delete(None))) => continue,
+                Some(Ok(Watched::Init | Watched::Apply(None) | Watched::Delete(None))) => continue,
             };
-            if self.events.send(event).await.is_err() {
+            if !*listed {
+                early.push(event);
+            } else if self.events.send(event).await.is_err() {
                 return Ended::Closed;
             }
         }
     }
 
     /// Whole objects only where there is a status to read.
-    fn stream(&self, resource: &Arc<Resource>) -> BoxStream<'static, watcher::Result<Watched<Option<Observed>>>> {
+    fn stream(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: Option<&str>,
+    ) -> BoxStream<'static, watcher::Result<Watched<Option<Observed>>>> {
         let client = self.client.clone();
         let api_resource = resource.api_resource();
         let config = watcher::Config::default().labels(&self.scope.selector()).timeout(WATCH_SECONDS);
         let (scope, resource) = (self.scope, Arc::clone(resource));
         if resource.status {
             let whole = move |DynamicObject { metadata, mut data, .. }| fold(&scope, &resource, &metadata, &mut data);
-            let api: Api<DynamicObject> = Api::all_with(client, &api_resource);
+            let api: Api<DynamicObject> = scoped(client, namespace, &api_resource);
             watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(move |event| map(event, &whole)).boxed()
         } else {
-            let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &api_resource);
+            let api: Api<PartialObjectMeta<DynamicObject>> = scoped(client, namespace, &api_resource);
             let bare = move |PartialObjectMeta { metadata, .. }: PartialObjectMeta<DynamicObject>| {
                 fold(&scope, &resource, &metadata, &mut Value::Null)
             };
@@ -298,6 +323,16 @@ impl Task {
         async move {
             let _ = self.events.send(event).await;
         }
+    }
+}
+
+fn scoped<K>(client: Client, namespace: Option<&str>, resource: &ApiResource) -> Api<K>
+where
+    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
     }
 }
 

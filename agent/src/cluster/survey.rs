@@ -14,6 +14,7 @@ use super::fold::sight;
 use super::pages::{Item, Page, form_escaped};
 use super::request::{Call, Want, call};
 use crate::core::{Event, SurveyFailure, SurveyId};
+use crate::namespaces::Namespaces;
 
 /// Objects on one page: some 2 KiB each, so that one page is about a megabyte.
 const PAGE: u32 = 500;
@@ -29,8 +30,14 @@ pub struct Survey {
 
 impl Survey {
     /// Tells every page, and the end.
-    pub async fn run(self, client: &Client, kinds: &Kinds, events: &mpsc::Sender<Event>) {
-        let result = self.list(client, kinds, events).await;
+    pub async fn run(self, client: &Client, kinds: &Kinds, namespaces: &Namespaces, events: &mpsc::Sender<Event>) {
+        let mut result = Ok(());
+        for namespace in namespaces.each() {
+            result = self.list(client, kinds, namespace, events).await;
+            if result.is_err() {
+                break;
+            }
+        }
         let result = result.map_err(|Failure { reason, message, .. }| {
             debug!(kind = %self.kind, %reason, "cannot be surveyed: {message}");
             SurveyFailure { reason, message }
@@ -40,10 +47,16 @@ impl Survey {
     }
 
     /// A consistent list. Where the API server has forgotten its revision meanwhile, the list as a whole has failed.
-    async fn list(&self, client: &Client, kinds: &Kinds, events: &mpsc::Sender<Event>) -> Result<(), Failure> {
+    async fn list(
+        &self,
+        client: &Client,
+        kinds: &Kinds,
+        namespace: Option<&str>,
+        events: &mpsc::Sender<Event>,
+    ) -> Result<(), Failure> {
         let resource = kinds.resolve(&self.kind, &self.version).await.map_err(Unresolved::into_failure)?;
         let selector = form_escaped(&self.scope.selector());
-        let first = format!("{}?labelSelector={selector}&limit={PAGE}", resource.collection(None));
+        let first = format!("{}?labelSelector={selector}&limit={PAGE}", resource.collection(namespace));
         let mut next = Some(first.clone());
         while let Some(uri) = next {
             let page: Page<Item> =

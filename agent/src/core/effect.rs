@@ -10,7 +10,9 @@ use super::patrol::PatrolTally;
 use tideline_common::wire::v1::{
     Accepted, BodiesRequest, DesiredRequest, EnrolRequest, ObjectReport, ReportedRequest, SessionRequest,
 };
-use tideline_common::{ApplyPolicy, Digest, Entry, GroupKind, Mark, Monotonic, ObjectKey, TargetId, Tombstone, Uid};
+use tideline_common::{
+    ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, TargetId, Tombstone, Uid,
+};
 
 /// The effects of one step, in order. An effect may be executed before an earlier one completes, unless said otherwise.
 pub type Effects = Vec<Effect>;
@@ -150,6 +152,9 @@ pub struct AppliedRecord {
     /// The wave it was applied in, by which it is removed when its entry is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<i32>,
+    /// As whom it was applied, so that its removal asks for no more than that account may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impersonate: Option<Arc<Impersonation>>,
     /// When a local change was seen first that is not to be corrected, as the edge wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted: Option<Arc<str>>,
@@ -163,9 +168,9 @@ pub enum Op {
     /// Server-side apply onto the object with this UID; never creates.
     Apply { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid, takeover: ApplyTakeover },
     /// Deletes the object with this UID, in the background.
-    Delete { key: ObjectKey, version: Arc<str>, uid: Uid },
+    Delete { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Strips mark and managedFields entries from the object with this UID and leaves the data.
-    Orphan { key: ObjectKey, version: Arc<str>, uid: Uid },
+    Orphan { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Looks live at what a namespace holds, or at the objects of a CRD's kind.
     Inspect { key: ObjectKey, version: Arc<str> },
     /// Reads one object, whatever its labels; `Written` or `Gone`.

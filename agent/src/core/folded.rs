@@ -177,6 +177,7 @@ impl Folded {
             implied: entry.implied,
             letting_go: false,
             wave: waved.then_some(entry.wave),
+            impersonate: entry.impersonate.clone().map(Arc::new),
             drifted: None,
         }
     }
@@ -281,6 +282,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         implied,
         letting_go: false,
         wave,
+        impersonate,
         drifted: None,
     } = record
     else {
@@ -292,6 +294,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         && *policy == entry.policy
         && *source_generation == entry.generation
         && *implied == entry.implied
+        && impersonate.as_deref() == entry.impersonate.as_ref()
         && wave.is_none_or(|wave| wave == entry.wave);
     same.then(|| fold_version(resource_version))?
 }

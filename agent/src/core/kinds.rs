@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::TargetCondition;
-use tideline_common::{GroupKind, Reason};
+use tideline_common::{GroupKind, ObjectKey, Reason};
 
 use super::event::Served;
+use crate::namespaces::Namespaces;
 
 /// What may be concluded about a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +22,13 @@ pub(super) enum View {
     Current,
     /// What is not seen may be there.
     Lost,
+    /// It is in no namespace that this agent keeps: never looked at.
+    Elsewhere,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
+    namespaces: Namespaces,
     kinds: BTreeMap<GroupKind, Kind>,
     watched: BTreeMap<GroupKind, Arc<str>>,
     changed: bool,
@@ -48,9 +52,16 @@ enum Watch {
 }
 
 impl Kinds {
-    /// Something needs the kind; `version` counts if no entry says another.
-    pub(super) fn refer(&mut self, kind: &GroupKind, version: &Arc<str>) {
-        let entry = self.kinds.entry(kind.clone()).or_default();
+    pub(super) fn new(namespaces: Namespaces) -> Self {
+        Self { namespaces, ..Self::default() }
+    }
+
+    /// Something is to be known of the object, and so of its kind; `version` counts if no entry says another.
+    pub(super) fn refer(&mut self, key: &ObjectKey, version: &Arc<str>) {
+        if !self.namespaces.keep(key) {
+            return;
+        }
+        let entry = self.kinds.entry(key.kind.clone()).or_default();
         entry.references += 1;
         self.changed |= entry.references == 1;
         if entry.version.is_empty() && !version.is_empty() {
@@ -59,8 +70,10 @@ impl Kinds {
         }
     }
 
-    pub(super) fn unrefer(&mut self, kind: &GroupKind) {
-        if let Some(entry) = self.kinds.get_mut(kind) {
+    pub(super) fn unrefer(&mut self, key: &ObjectKey) {
+        if self.namespaces.keep(key)
+            && let Some(entry) = self.kinds.get_mut(&key.kind)
+        {
             entry.references = entry.references.saturating_sub(1);
             self.changed |= entry.references == 0;
         }
@@ -122,7 +135,13 @@ impl Kinds {
         }
     }
 
-    pub(super) fn view(&self, kind: &GroupKind) -> View {
+    /// What may be concluded about an object.
+    pub(super) fn view(&self, key: &ObjectKey) -> View {
+        if self.namespaces.keep(key) { self.view_of(&key.kind) } else { View::Elsewhere }
+    }
+
+    /// What may be concluded about those objects of a kind that are kept.
+    pub(super) fn view_of(&self, kind: &GroupKind) -> View {
         self.kinds.get(kind).map_or(View::Unlisted, Kind::view)
     }
 

@@ -173,7 +173,7 @@ impl Core {
     }
 
     pub(super) fn watch_lost(&mut self, now: Monotonic, kind: &GroupKind, reason: Reason, message: String) {
-        let unlisted = self.kinds.view(kind) == View::Unlisted;
+        let unlisted = self.kinds.view_of(kind) == View::Unlisted;
         self.kinds.lost(kind, reason, message);
         for key in self.keys_of(kind) {
             // The list that was to bring its status does not come.

@@ -228,7 +228,7 @@ impl Core {
             look.kind = Some(kind.clone());
             look.survey = id;
             self.patrol.last = id;
-            if self.kinds.view(&kind) != View::Missing {
+            if self.kinds.view_of(&kind) != View::Missing {
                 return out.push(Effect::Survey { id, kind, version });
             }
             // There is nothing to list, and that has been reported.
@@ -410,7 +410,7 @@ impl Core {
     }
 
     fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, sighting: Option<&Sighting>) -> Matter {
-        if entry.state != EntryState::Apply {
+        if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::Elsewhere {
             return Matter::Withheld;
         }
         // It waits for what stands there to be gone, and the watch may have missed just that.

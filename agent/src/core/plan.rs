@@ -56,7 +56,7 @@ pub(super) enum Marks {
 pub(super) enum Decision {
     /// It is as it should be, or is to be left as it is.
     Nothing(Settled),
-    /// It is left as it is, under another policy: what becomes of it later is what that one says.
+    /// It is left as it is, under another policy or as another account: what becomes of it later is what these say.
     Note,
     /// What is there is ours and right; only the journal does not know.
     Record {
@@ -123,6 +123,9 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
         View::Missing => {
             return Decision::Fail(Reason::KindMissing, format!("this cluster does not serve {}", entry.key.kind));
         }
+        // A namespace that is kept is there, or what is in it says that it is not.
+        View::Elsewhere if entry.implied => return Decision::Nothing(Settled::Unchanged),
+        View::Elsewhere => return Decision::Withhold(Reason::OtherNamespace),
         View::Current | View::Lost => {}
     }
     let Some(policy) = policy else {
@@ -222,7 +225,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         let known = record.source == entry.source.uid && record.implied == entry.implied;
         return if !known {
             Decision::Record { uid: seen.uid.clone(), origin: record.origin }
-        } else if record.policy == entry.policy && !record.letting_go {
+        } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
         } else {
             Decision::Note
@@ -238,6 +241,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         || !seen.labelled
         || seen.mark.as_deref() != Some(&mark_of(me, entry, policy, record.origin));
     match (drifted, policy.drift) {
+        (false, _) if !is_same_account(entry, record) => Decision::Note,
         (false, _) => Decision::Nothing(Settled::Unchanged),
         (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
         (true, DriftPolicy::Correct) => apply_onto(record),
@@ -263,6 +267,11 @@ fn adopt(policy: &ApplyPolicy, seen: &Seen) -> Decision {
 fn apply_onto(record: &AppliedRecord) -> Decision {
     let takeover = if record.posted { ApplyTakeover::Posted } else { ApplyTakeover::None };
     Decision::Apply { uid: record.uid.clone(), takeover, origin: record.origin }
+}
+
+/// Whether it would be removed as the account that its entry names.
+fn is_same_account(entry: &Entry, record: &AppliedRecord) -> bool {
+    record.impersonate.as_deref() == entry.impersonate.as_ref()
 }
 
 /// Whether what was applied last is what the entry says.
@@ -291,6 +300,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         implied: entry.implied,
         letting_go: false,
         wave: Some(entry.wave),
+        impersonate: entry.impersonate.clone().map(Arc::new),
         drifted: None,
     }
 }

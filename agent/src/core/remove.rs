@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, GroupKind, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted, Reason,
-    Recreate, Uid,
+    ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted,
+    Reason, Recreate, Uid,
 };
 
 use super::effect::{AppliedRecord, Op};
@@ -112,11 +112,11 @@ enum How {
 }
 
 impl Authorised {
-    pub(super) fn op(self, version: Arc<str>) -> Op {
+    pub(super) fn op(self, version: Arc<str>, impersonate: Option<Arc<Impersonation>>) -> Op {
         let Self { key, uid, how } = self;
         match how {
-            How::Delete => Op::Delete { key, version, uid },
-            How::Orphan => Op::Orphan { key, version, uid },
+            How::Delete => Op::Delete { key, version, uid, impersonate },
+            How::Orphan => Op::Orphan { key, version, uid, impersonate },
         }
     }
 
@@ -134,16 +134,20 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
     };
+    let placed = record.filter(|record| record.source == *source);
+    if view == View::Elsewhere {
+        return if placed.is_some() { Verdict::Hold(Reason::OtherNamespace) } else { Verdict::Forget };
+    }
     if let Some(entry) = entry {
         return handover(evidence, entry, source);
     }
-    let record = record.filter(|record| record.source == *source);
+    let record = placed;
     let Some(seen) = seen else {
         return match (record, view) {
             // Not seen by its label; it may have lost it. The UID decides at the API server.
             (Some(record), View::Current | View::Lost) => dispose(evidence, record.uid.clone(), Some(record)),
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
-            (_, View::Unlisted | View::Unknown) | (None, View::Lost) => Verdict::Wait,
+            (_, View::Unlisted | View::Unknown | View::Elsewhere) | (None, View::Lost) => Verdict::Wait,
         };
     };
     let recorded = record.is_some_and(|record| record.uid == seen.uid);

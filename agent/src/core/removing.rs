@@ -90,17 +90,18 @@ impl Core {
             record,
             policy: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
             seen: object.seen.as_ref(),
-            view: self.kinds.view(&key.kind),
+            view: self.kinds.view(key),
             inspection,
         });
         let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
         let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
+        let impersonate = record.and_then(|record| record.impersonate.clone());
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
                 self.begun(tombstone);
-                self.execute(now, key, doing, authorised.op(version), out);
+                self.execute(now, key, doing, authorised.op(version, impersonate), out);
             }
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
             Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),

@@ -397,7 +397,7 @@ impl Core {
             record: object.record.as_ref(),
             policy: None,
             seen,
-            view: self.kinds.view(&key.kind),
+            view: self.kinds.view(key),
             inspection: None,
         });
         match verdict {

@@ -72,7 +72,7 @@ impl Core {
             self.void_removal(&again);
         }
         self.approvals.strike(&again);
-        self.kinds.refer(&key.kind, &entry.version);
+        self.kinds.refer(&key, &entry.version);
         self.kinds.speak(&key.kind, &entry.version);
         self.inputs.name(entry.input);
         self.work.untried(entry.wave);
@@ -100,7 +100,7 @@ impl Core {
     fn drop_entry_before(&mut self, key: &ObjectKey) -> Option<Digest> {
         let former = Arc::clone(self.desired.get(key)?);
         self.leave_gates(&former);
-        self.kinds.unrefer(&key.kind);
+        self.kinds.unrefer(key);
         if self.objects.get(key).is_some_and(|object| !object.tried) {
             self.work.tried(former.wave);
         }
@@ -123,7 +123,7 @@ impl Core {
         }
         let counts = assigned.is_none();
         let version = former.map(|entry| Arc::clone(&entry.version));
-        self.kinds.refer(&key.kind, version.as_ref().unwrap_or(&Arc::default()));
+        self.kinds.refer(key, version.as_ref().unwrap_or(&Arc::default()));
         let record = self.objects.at(key).record.as_ref();
         let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
         let removal = Removal {
@@ -150,7 +150,7 @@ impl Core {
     pub(super) fn forget_removal(&mut self, tombstone: &Tombstone) {
         if let Some(removal) = self.removals.remove(tombstone) {
             self.work.forget_removal(&removal, tombstone);
-            self.kinds.unrefer(&tombstone.key.kind);
+            self.kinds.unrefer(&tombstone.key);
         }
         self.fuse.withdraw(tombstone);
         self.reports.forget_removed(tombstone);
@@ -185,7 +185,7 @@ impl Core {
             object.live.observed_generation = None;
         }
         if object.record.is_none() {
-            self.kinds.refer(&key.kind, &record.version);
+            self.kinds.refer(key, &record.version);
         }
         if object.record.as_ref() != Some(&record) {
             object.unrecorded += 1;
@@ -200,7 +200,7 @@ impl Core {
         if let Some(object) = self.objects.get_mut(key)
             && object.record.take().is_some()
         {
-            self.kinds.unrefer(&key.kind);
+            self.kinds.unrefer(key);
             self.disk.write(Write::Forgotten { key: key.clone() });
         }
     }

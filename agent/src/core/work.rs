@@ -321,7 +321,7 @@ impl Core {
         let probe = object.probe.take();
         let Some(object) = self.objects.get(key) else { return };
         let seen = probe.or_else(|| object.seen.clone().filter(|_| !object.doubted));
-        let view = match self.kinds.view(&key.kind) {
+        let view = match self.kinds.view(key) {
             View::Lost if object.doubted => View::Current,
             view => view,
         };
@@ -408,7 +408,12 @@ impl Core {
                 self.retry(now, key, None);
             }
             (Decision::Withhold(reason), ..) => {
-                self.conclude(now, key, Progress::Withheld, Some(reason), String::new());
+                let message = if reason == Reason::OtherNamespace {
+                    format!("this agent keeps these namespaces only: {}", self.config.namespaces)
+                } else {
+                    String::new()
+                };
+                self.conclude(now, key, Progress::Withheld, Some(reason), message);
                 self.enqueue_removals(key);
             }
             (Decision::Spare(reason, why), ..) => {
@@ -418,7 +423,9 @@ impl Core {
             (Decision::Note, ..) => {
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 if let Some(record) = record {
-                    self.set_record(key, AppliedRecord { policy: entry.policy, letting_go: false, ..record });
+                    let impersonate = entry.impersonate.clone().map(Arc::new);
+                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, ..record };
+                    self.set_record(key, record);
                 }
                 self.settled(now, key);
             }

@@ -76,6 +76,7 @@ fn applied(n: u32) -> Write {
         implied: false,
         letting_go: false,
         wave: Some(-10),
+        impersonate: None,
         drifted: None,
     };
     Write::Applied { key: entry(n).key.clone(), record }

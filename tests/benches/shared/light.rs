@@ -110,6 +110,7 @@ async fn options(
         listen: Listen::Off,
         patrol: tideline_agent::PATROL_EVERY,
         home: tideline_agent::Home::default(),
+        only_namespaces: Vec::new(),
     })
 }
 

@@ -104,6 +104,7 @@ impl Platform {
             listen: Listen::Off,
             patrol: tideline_agent::PATROL_EVERY,
             home: tideline_agent::Home::default(),
+            only_namespaces: Vec::new(),
         };
         let stop = self.stop.child_token();
         let ended = CancellationToken::new();

@@ -11,6 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, from_value, json};
+use tideline_agent::Namespaces;
 use tideline_agent::cluster::{Executor, Kinds, Scope, Watches, connect};
 use tideline_agent::core::{ApplyTakeover, Event, Observed, Op, OpResult, Served};
 use tideline_common::{
@@ -182,7 +183,7 @@ async fn operations_touch_only_the_object_they_are_pinned_to() -> Result<()> {
     assert_eq!((&same.managed, &same.resource_version), (&applied.managed, &applied.resource_version));
 
     let key = created.key.clone();
-    let delete = |uid: &Uid| Op::Delete { key: key.clone(), version: "v1".into(), uid: uid.clone() };
+    let delete = |uid: &Uid| Op::Delete { key: key.clone(), version: "v1".into(), uid: uid.clone(), impersonate: None };
     let wrong = bench.execute(delete(&other)).await;
     assert!(matches!(wrong, OpResult::PreconditionFailed), "{wrong:?}");
     config_maps
@@ -238,7 +239,7 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
     assert_eq!(data, BTreeMap::from([("theirs".to_owned(), "1".to_owned())]));
 
     // Orphaned: nothing of ours is left but the data.
-    let orphan = Op::Orphan { key: kept.key.clone(), version: "v1".into(), uid: adopted.clone() };
+    let orphan = Op::Orphan { key: kept.key.clone(), version: "v1".into(), uid: adopted.clone(), impersonate: None };
     let orphaned = bench.written(orphan).await?;
     assert!(orphaned.managed.is_none() && orphaned.mark.is_none() && !orphaned.labelled, "{orphaned:?}");
     let left = config_maps.get("adopted").await?;
@@ -248,7 +249,8 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
 
     // An object that only we wrote keeps its data too, and loses its managedFields for good.
     let only_ours = bench.written(bench.create(&config_map("only", &json!({"a": "1"})))).await?;
-    let orphan = Op::Orphan { key: only_ours.key.clone(), version: "v1".into(), uid: only_ours.uid.clone() };
+    let orphan =
+        Op::Orphan { key: only_ours.key.clone(), version: "v1".into(), uid: only_ours.uid.clone(), impersonate: None };
     let orphaned = bench.written(orphan).await?;
     assert!(orphaned.managed.is_none() && !orphaned.labelled, "{orphaned:?}");
     assert_eq!(config_maps.get("only").await?.data.context("data")?["a"], "1");
@@ -333,7 +335,14 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     let (sender, mut events) = mpsc::channel(64);
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let mut watches = Watches::new(bench.client.clone(), Arc::clone(&bench.kinds), sender, tasks.clone(), stop.clone());
+    let mut watches = Watches::new(
+        bench.client.clone(),
+        Arc::clone(&bench.kinds),
+        sender,
+        Namespaces::All,
+        tasks.clone(),
+        stop.clone(),
+    );
 
     let created = bench.written(bench.create(&config_map("a", &json!({"x": "1"})))).await?;
     let unmarked: ConfigMap = from_value(json!({"metadata": {"name": "unmarked"}}))?;
@@ -388,7 +397,8 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     until(&mut events, |event| matches!(event, Event::Listed { kind, .. } if *kind == config_map_kind).then_some(()))
         .await?;
 
-    let delete = Op::Delete { key: created.key.clone(), version: "v1".into(), uid: created.uid.clone() };
+    let delete =
+        Op::Delete { key: created.key.clone(), version: "v1".into(), uid: created.uid.clone(), impersonate: None };
     assert!(matches!(bench.execute(delete).await, OpResult::Gone));
     until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
         .await?;

@@ -19,15 +19,15 @@ use crate::objects::{
     shows_cluster, thing,
 };
 
-const ACCOUNT: &str = "tideline-agent";
-const USER: &str = "system:serviceaccount:tideline-agent:tideline-agent";
+pub(crate) const ACCOUNT: &str = "tideline-agent";
+pub(crate) const USER: &str = "system:serviceaccount:tideline-agent:tideline-agent";
 
-fn deploy(path: &str) -> PathBuf {
+pub(crate) fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)
 }
 
 /// A kubeconfig of the ServiceAccount, and of nobody else.
-async fn as_account(cluster: &Cluster) -> Result<Value> {
+pub(crate) async fn as_account(cluster: &Cluster) -> Result<Value> {
     let mut kubeconfig: Value = serde_json::from_slice(&fs::read(cluster.kubeconfig_path())?)?;
     let token = cluster.kubectl().run(&["create", "token", ACCOUNT, "--namespace", ACCOUNT]).await?;
     kubeconfig["users"][0]["user"] = json!({"token": token.trim()});
@@ -154,7 +154,7 @@ async fn hub_is_admitted_where_only_restricted_pods_are() -> Result<()> {
     admitted(&cluster.client(), "tideline-hub").await
 }
 
-async fn start(assets: &Assets, audit: &Audit) -> Result<Cluster> {
+pub(crate) async fn start(assets: &Assets, audit: &Audit) -> Result<Cluster> {
     let options = ClusterOptions {
         controller_manager: true,
         apiserver_arguments: audit.arguments(),
@@ -164,7 +164,7 @@ async fn start(assets: &Assets, audit: &Audit) -> Result<Cluster> {
 }
 
 /// Waits for a Pod, which is made only if admission lets it through, and parses its arguments.
-async fn admitted(client: &Client, namespace: &str) -> Result<()> {
+pub(crate) async fn admitted(client: &Client, namespace: &str) -> Result<()> {
     let pods = api(client, "v1", "Pod", Some(namespace));
     let pod = eventually_ok(SOON, "a Pod to be admitted", async || {
         let mut pods = pods.list(&ListParams::default()).await?.items;

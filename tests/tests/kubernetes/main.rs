@@ -16,6 +16,7 @@ mod placing;
 mod policies;
 mod quickstart;
 mod refusals;
+mod rights;
 mod scenarios;
 mod site;
 mod spaces;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
+use tideline_agent::Namespaces;
 use tideline_agent::cluster::{Executor, Kinds, Scope, Survey, connect};
 use tideline_agent::core::{Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, PatrolTally, Served, Timer};
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
@@ -102,6 +103,7 @@ impl Watchless {
             seed: 1,
             fuse: FuseLimits::default(),
             patrol: Duration::from_secs(2),
+            namespaces: Namespaces::All,
         };
         let kinds = Arc::new(Kinds::new(client.clone()));
         let (sender, events) = mpsc::channel(64);
@@ -146,7 +148,7 @@ impl Watchless {
                         let survey = Survey { id, kind, version, scope: scope() };
                         let (client, kinds) = (self.client.clone(), Arc::clone(&self.kinds));
                         let sender = self.sender.clone();
-                        tokio::spawn(async move { survey.run(&client, &kinds, &sender).await });
+                        tokio::spawn(async move { survey.run(&client, &kinds, &Namespaces::All, &sender).await });
                     }
                     Effect::SetTimer { timer, at } => {
                         self.timers.insert(timer, self.start + Duration::from_millis(at.as_millis()));

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tideline_common::{ConflictPolicy, Digest};
+use tideline_common::{ConflictPolicy, Digest, Impersonation};
 
 use super::super::tests::{entry, key, me, uid};
 use super::*;
@@ -129,6 +129,13 @@ fn what_is_unchanged_is_left_alone() {
                 (case.seen, case.record) = (None, None);
                 case.terminal = Some(Terminal::Finished);
             }),
+            ("to be written as another account", |case| {
+                case.entry.impersonate = Some(Impersonation { namespace: "tideline".into(), name: "retail".into() });
+            }),
+            ("an implied namespace, never looked at", |case| {
+                case.entry.implied = true;
+                (case.record, case.seen, case.view) = (None, None, View::Elsewhere);
+            }),
             ("an implied namespace, somebody else's", |case| {
                 case.entry.implied = true;
                 case.record = None;
@@ -153,6 +160,8 @@ fn what_is_unchanged_is_left_alone() {
             create-only, and deleted                   Nothing(Terminal)
             a finished job, removed by its TTL         Nothing(Terminal)
             the same, and the journal lost             Nothing(Terminal)
+            to be written as another account           Note
+            an implied namespace, never looked at      Nothing(Unchanged)
             an implied namespace, somebody else's      Nothing(Unchanged)
             an implied namespace, ours, changed        Record u1 Created
             changed locally, to be reported only       Nothing(Drifted)
@@ -316,6 +325,7 @@ fn nothing_is_done_before_it_may_be() {
             ("its kind was not listed", |case| case.view = View::Unlisted),
             ("its kind is not served", |case| case.view = View::Missing),
             ("discovery failed", |case| case.view = View::Unknown),
+            ("in no namespace that is kept", |case| case.view = View::Elsewhere),
         ],
         &expect![[r"
             withheld                                   Withhold(Conflict)
@@ -323,6 +333,7 @@ fn nothing_is_done_before_it_may_be() {
             its kind was not listed                    Wait(Progressing)
             its kind is not served                     Fail(KindMissing)
             discovery failed                           Wait(Unavailable)
+            in no namespace that is kept               Withhold(OtherNamespace)
         "]],
     );
 }

@@ -146,8 +146,16 @@ fn only_what_is_ours_is_deleted() {
                 case.view = View::Missing;
             }),
             ("being deleted", |case| case.seen().deleting = true),
+            ("in a namespace that is not kept any more", |case| {
+                case.seen = None;
+                case.view = View::Elsewhere;
+            }),
+            ("in a namespace that never was kept", |case| {
+                (case.seen, case.record) = (None, None);
+                case.view = View::Elsewhere;
+            }),
         ],
-        &expect![[r"
+        &expect![[r#"
             ours by journal and mark                       Delete u1
             ours by its mark, the journal lost             Delete u1
             ours by the journal, its mark gone             Delete u1
@@ -165,7 +173,9 @@ fn only_what_is_ours_is_deleted() {
             not seen, its kind not yet listed              Wait
             its kind is not served                         Forget
             being deleted                                  Hold(Finalizing)
-        "]],
+            in a namespace that is not kept any more       Hold(OtherNamespace)
+            in a namespace that never was kept             Forget
+        "#]],
     );
 }
 

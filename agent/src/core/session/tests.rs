@@ -27,6 +27,7 @@ fn config() -> Config {
         seed: 1,
         fuse: FuseLimits::default(),
         patrol: Duration::from_mins(10),
+        namespaces: crate::Namespaces::All,
     }
 }
 

@@ -49,6 +49,7 @@ fn config(seed: u64, fuse: FuseLimits) -> Config {
         seed,
         fuse,
         patrol: Duration::from_mins(10),
+        namespaces: crate::Namespaces::All,
     }
 }
 

@@ -25,6 +25,7 @@ impl World {
             seed: self.random.next(),
             fuse: self.scenario.fuse,
             patrol: PATROL,
+            namespaces: tideline_agent::Namespaces::All,
         };
         self.agent.core = Some(Core::new(config, self.agent.journal.load()));
         self.agent_steps(Event::Started);
