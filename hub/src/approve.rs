@@ -3,15 +3,18 @@
 //! What is held is read as the virtual resource `helddeletions` of the root space; an approval is one or several
 //! DeletionApprovals there, each with a part of the list. The hub tells them to the agent, signed as everything it says.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
-use kube::{Api, Client, ResourceExt};
+use kube::core::ClusterResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, SyncTarget};
+use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, SyncTarget, UnassignmentApproval};
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason, TargetId, Tombstone};
 use tideline_runtime::exit;
 use tokio_util::sync::CancellationToken;
@@ -163,9 +166,19 @@ pub(crate) async fn sweep(root: Client, shutdown: CancellationToken) -> Result<(
 }
 
 async fn sweep_once(root: &Client, now: Timestamp) -> Result<(), kube::Error> {
-    let api = Api::<DeletionApproval>::all(root.clone());
+    sweep_kind(root, now, |approval: &DeletionApproval| Some(approval.spec.expires.0)).await?;
+    // Those did their work when they were made.
+    sweep_kind(root, now, |approval: &UnassignmentApproval| Some(approval.creation_timestamp()?.0)).await
+}
+
+async fn sweep_kind<K>(root: &Client, now: Timestamp, end: impl Fn(&K) -> Option<Timestamp>) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api = Api::<K>::all(root.clone());
     for approval in api.list(&ListParams::default()).await? {
-        if now.duration_since(approval.spec.expires.0) < KEPT.try_into().unwrap_or(jiff::SignedDuration::MAX) {
+        let kept = KEPT.try_into().unwrap_or(jiff::SignedDuration::MAX);
+        if end(&approval).is_none_or(|end| now.duration_since(end) < kept) {
             continue;
         }
         let this = Preconditions { uid: approval.uid(), ..Preconditions::default() };

@@ -3,6 +3,7 @@
 mod approve;
 mod status;
 mod table;
+mod unassign;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -98,6 +99,9 @@ enum Command {
     /// Approve deletions that a cluster holds because they are many, or because nothing explains them
     #[command(after_help = approve::EXAMPLE)]
     ApproveDeletions(approve::Arguments),
+    /// Approve that objects are taken from targets, where one change takes so many that the hub holds it
+    #[command(after_help = unassign::EXAMPLE)]
+    ApproveUnassignments(unassign::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -170,6 +174,8 @@ pub(crate) enum Error {
     Status(#[from] status::Error),
     #[error(transparent)]
     Approve(#[from] approve::Error),
+    #[error(transparent)]
+    Unassign(#[from] unassign::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -202,6 +208,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
             })
         }
         Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
+        Command::ApproveUnassignments(arguments) => print(&block_on(unassign::run(&arguments))??),
     }
 }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::engine::{Engine, SessionRecord, Work};
+use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Ledger};
 use crate::link::core::Config;
 use crate::shared::Shared;
@@ -40,14 +41,14 @@ pub enum Error {
 }
 
 /// Reads what earlier runs persisted.
-pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration) -> Result<Engine, Error> {
+pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fuse: Fuse) -> Result<Engine, Error> {
     let ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
     let mut sessions = BTreeMap::new();
     for (key, value) in read_all(store, SESSION_PREFIX).await? {
         let (target, session) = parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
         sessions.insert(target, session);
     }
-    Ok(Engine::new(config, settle, ledger, sessions))
+    Ok(Engine::new(config, settle, fuse, ledger, sessions))
 }
 
 /// Persists until `shutdown`. A store that fails is tried again for as long as it takes: what is not persisted is not

@@ -13,6 +13,7 @@ mod approved;
 mod outline;
 mod sources;
 mod targets;
+mod unassigned;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::approvals::Approvals;
+use crate::fuse::Fuse;
 use crate::ledger::{Batch, Ledger};
 use crate::link::Desk;
 use crate::link::core::{self as link, RequestId};
@@ -35,6 +37,7 @@ use crate::summary::{Summary, TargetReports};
 pub use outline::{ReportLine, SourceOutline, renamed};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
+pub use unassigned::KeptSource;
 
 /// An answer to a request on the link.
 pub type Answer = Result<Reply, Refusal>;
@@ -68,6 +71,7 @@ pub struct Engine {
     pub(crate) index: Index,
     pub(crate) ledger: Ledger,
     approvals: Approvals,
+    fuse: Fuse,
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
     pub(crate) targets: Targets,
@@ -98,6 +102,7 @@ impl Engine {
     pub fn new(
         config: link::Config,
         settle: Duration,
+        fuse: Fuse,
         ledger: Ledger,
         sessions: BTreeMap<TargetId, SessionNumber>,
     ) -> Self {
@@ -110,6 +115,7 @@ impl Engine {
             index,
             ledger,
             approvals: Approvals::default(),
+            fuse,
             link: link::Core::new(config),
             summary: Summary::default(),
             targets: Targets::new(sessions),
@@ -138,13 +144,26 @@ impl Engine {
     pub fn work(&mut self, now: Monotonic) -> Work {
         self.changes.extend(self.index.drain(now));
         self.resolved |= std::mem::take(&mut self.told);
-        let batch = (!self.changes.is_empty()).then(|| self.ledger.plan(std::mem::take(&mut self.changes)));
+        let batch = (!self.changes.is_empty()).then(|| self.plan(now));
         self.confirming = (false, self.confirming.0);
         Work {
             batch: batch.filter(|batch| !batch.is_empty()),
             sessions: std::mem::take(&mut self.sessions),
             acknowledgements: std::mem::take(&mut self.acknowledgements),
         }
+    }
+
+    /// What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
+    fn plan(&mut self, now: Monotonic) -> Batch {
+        let allowance = self.fuse.allowance(now, self.ledger.assigned());
+        let allowance = allowance.saturating_sub(self.index.leaving());
+        let batch = self.ledger.plan_within(std::mem::take(&mut self.changes), allowance);
+        self.fuse.count(now, batch.unassigned() + batch.kept());
+        if batch.kept() > 0 {
+            let (assignments, of) = (batch.kept(), self.ledger.assigned());
+            warn!(assignments, of, "one change unassigns too much to go without asking: it waits for an approval");
+        }
+        batch
     }
 
     /// What was taken is persisted: makes it visible, and answers who waits for it.

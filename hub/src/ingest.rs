@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
-use tideline_api::{DeletionApproval, Location, Placement, Selector, Space, SyncTarget, decode};
+use tideline_api::{DeletionApproval, Location, Placement, Selector, Space, SyncTarget, UnassignmentApproval, decode};
 use tideline_common::signature::VerifyingKey;
-use tideline_common::{Monotonic, ObjectKey, SpaceName, TargetId, Uid};
+use tideline_common::{Monotonic, ObjectKey, Revision, SpaceName, TargetId, Uid};
 use tideline_runtime::exit;
 use tideline_runtime::health::ReadinessGate;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,7 @@ enum Role {
     Spaces,
     Placements,
     Approvals,
+    Releases,
     /// To be placed.
     Objects,
     /// Nothing that placement looks at.
@@ -109,6 +110,13 @@ impl Ingest {
                 });
             }
             Role::Approvals => self.approval(object),
+            Role::Releases => match decode::<UnassignmentApproval>(object.clone()) {
+                Ok(approval) => {
+                    let revisions = approval.spec.revisions.into_iter().filter_map(|number| u64::try_from(number).ok());
+                    self.shared.step(|engine, _| engine.release(&revisions.map(Revision).collect()));
+                }
+                Err(error) => warn!(error = exit::chain(&error), "an UnassignmentApproval cannot be read"),
+            },
             Role::Objects => self.source(of, object),
             Role::Other => {}
         }
@@ -197,7 +205,8 @@ impl Ingest {
                 engine.index.delete(&of.space, &of.resource, key);
                 engine.source_gone(&id);
             }
-            Role::Other => {}
+            // It has done its work when it was seen.
+            Role::Releases | Role::Other => {}
         });
     }
 }
@@ -209,6 +218,7 @@ fn role(of: &SpaceResource) -> Role {
         (true, tideline_api::GROUP, "locations") => Role::Locations,
         (true, tideline_api::GROUP, "spaces") => Role::Spaces,
         (true, tideline_api::GROUP, "deletionapprovals") => Role::Approvals,
+        (true, tideline_api::GROUP, "unassignmentapprovals") => Role::Releases,
         (false, tideline_api::GROUP, "placements") => Role::Placements,
         (true, ..) => Role::Other,
         (false, ..) => Role::Objects,
@@ -222,7 +232,7 @@ fn part(of: &SpaceResource) -> Option<Part<'_>> {
         Role::Spaces => Some(Part::Spaces),
         Role::Placements => Some(Part::Placements(&of.space)),
         Role::Objects => Some(Part::Objects(&of.space, &of.resource)),
-        Role::Approvals | Role::Other => None,
+        Role::Approvals | Role::Releases | Role::Other => None,
     }
 }
 

@@ -26,6 +26,9 @@
 //! persisted. The others wait ([`SourceView::waiting`]) and take over in the revision in which the holder goes. A source
 //! recreated in its place inherits. An implied namespace gives way to any explicit one. No tombstone is made where another
 //! source holds the destination: the agent marks its object anew.
+//!
+//! **What is kept.** Where one change unassigns more than goes without asking, claims keep their targets as they were. What
+//! is kept is in the set, and belongs to nobody: whatever wants its place gets it, and what wants it again has it.
 
 mod batch;
 mod claim;
@@ -73,6 +76,10 @@ pub struct Ledger {
     claims: BTreeMap<ClaimId, Arc<Claim>>,
     /// The claims of those that are called otherwise at targets, by the place of their source in its space.
     mapped: BTreeMap<(SpaceName, ObjectKey), BTreeSet<ClaimId>>,
+    /// Claims of which targets keep something that nothing wants any more.
+    kept: BTreeSet<ClaimId>,
+    /// Sources by destination and target, less implied namespaces.
+    assigned: u64,
     slots: Slots,
     /// Variants that use each stored body.
     bodies: HashMap<tideline_common::Digest, BodyUse>,
@@ -184,6 +191,16 @@ impl<'a> SourceView<'a> {
         self.claim.explicit() - &self.claim.held
     }
 
+    /// Targets that keep it though nothing wants it there any more, until a person approves that it goes.
+    pub fn kept(&self) -> &'a RoaringBitmap {
+        &self.claim.kept
+    }
+
+    /// The revision that kept any of it last: what an approval names.
+    pub fn kept_at(&self) -> Revision {
+        self.claim.kept_at
+    }
+
     /// Its entries and the targets that each is for, whether it holds the destination there or not.
     pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> + use<'a> {
         self.claim.forms.iter().map(|form| (&form.entry, &form.targets))
@@ -257,10 +274,21 @@ impl Ledger {
         self.claims.values().map(|claim| SourceView { claim })
     }
 
+    /// Sources of which targets keep something that nothing wants there any more, once for each destination.
+    pub fn kept(&self) -> impl Iterator<Item = SourceView<'_>> {
+        self.kept.iter().map(|id| SourceView { claim: &self.claims[id] })
+    }
+
+    /// How often any source is assigned to any target, less implied namespaces.
+    pub fn assigned(&self) -> u64 {
+        self.assigned
+    }
+
     /// Every assignment as it was made: what the index goes on from after a restart.
     pub fn assignments(&self) -> Vec<Assignment> {
         let mut all: Vec<Assignment> = Vec::new();
-        for part in self.claims.values().map(|claim| claim.assignment()) {
+        let parts = self.claims.values().map(|claim| claim.assignment());
+        for part in parts.filter(|part| !part.variants.is_empty()) {
             match all.last_mut().filter(|whole| whole.id == part.id) {
                 Some(whole) => {
                     let says = |of: &Assignment| (of.version.clone(), of.generation, of.wave, of.impersonate.clone());

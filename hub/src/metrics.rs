@@ -29,7 +29,7 @@ struct FreshnessLabel {
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let (mut fresh, mut stale, mut unheard) = (0i64, 0i64, 0i64);
-        let (sources, removals, revision) = self.0.read(|engine| {
+        let (sources, removals, held, revision) = self.0.read(|engine| {
             for (target, _) in engine.targets.iter() {
                 match engine.freshness(target) {
                     Freshness::Fresh => fresh += 1,
@@ -37,7 +37,8 @@ impl Collector for State {
                     Freshness::Unheard => unheard += 1,
                 }
             }
-            (engine.ledger.sources().count(), engine.ledger.removals().count(), engine.ledger.revision())
+            let held: u64 = engine.ledger.kept().map(|source| source.kept().len()).sum();
+            (engine.ledger.sources().count(), engine.ledger.removals().count(), held, engine.ledger.revision())
         });
         let mut family = encoder.encode_descriptor(
             "targets",
@@ -52,6 +53,11 @@ impl Collector for State {
         for (name, help, value) in [
             ("placed_objects", "Objects that are assigned to any target", signed(sources)),
             ("unconfirmed_removals", "Removals that some target has not confirmed", signed(removals)),
+            (
+                "held_unassignments",
+                "Assignments that nothing wants any more, held until a person approves that they end",
+                i64::try_from(held).unwrap_or(i64::MAX),
+            ),
             ("ledger_revision", "The last commit of the ledger", i64::try_from(revision.0).unwrap_or(i64::MAX)),
         ] {
             let gauge = ConstGauge::new(value);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 
+use crate::fuse::UNASSIGN_LIMIT;
 use crate::placement::SETTLE;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
@@ -37,6 +38,11 @@ pub struct Options {
     /// replaces nothing in the clusters
     #[arg(long, env = "TIDELINE_SETTLE", value_name = "TIME", default_value = "10s", value_parser = settle)]
     pub settle: Duration,
+    /// The share of all assignments, in percent, that one change may end without a person's approval, if they are more
+    /// than 100; 100 lets everything go. Look at what waits with tideline-hub approve-unassignments --list
+    #[arg(long, env = "TIDELINE_UNASSIGN_LIMIT", value_name = "PERCENT", default_value_t = UNASSIGN_LIMIT,
+        value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub unassign_limit: u8,
 }
 
 impl Options {
@@ -49,6 +55,7 @@ impl Options {
             health_listen: HEALTH_LISTEN,
             stale_after: STALE_AFTER,
             settle: SETTLE,
+            unassign_limit: UNASSIGN_LIMIT,
         }
     }
 }

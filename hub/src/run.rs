@@ -20,6 +20,7 @@ use tracing::info;
 use uuid::Uuid;
 
 use crate::engine::Engine;
+use crate::fuse::Fuse;
 use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
@@ -28,8 +29,8 @@ use crate::service::LinkService;
 use crate::shared::Shared;
 use crate::spaces::EmbeddedSource;
 use crate::{
-    approve, certificates, committer, held_deletions, ingest, kubeconfig, listener, metrics, statuses, token,
-    virtual_resources,
+    approve, certificates, committer, held_deletions, held_unassignments, ingest, kubeconfig, listener, metrics,
+    statuses, token, virtual_resources,
 };
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
@@ -82,10 +83,9 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let url = options.public_url.clone().unwrap_or_else(|| link_http::default_url(address));
 
     let poll = PollSettings { stale_after_seconds: options.stale_after.as_secs(), ..Config::default().poll };
-    let shared = Shared::new(
-        committer::load(store.as_ref(), Config { poll, memory: Uuid::new_v4().as_u64_pair().0 }, options.settle)
-            .await?,
-    );
+    let config = Config { poll, memory: Uuid::new_v4().as_u64_pair().0 };
+    let fuse = Fuse::new(options.unassign_limit);
+    let shared = Shared::new(committer::load(store.as_ref(), config, options.settle, fuse).await?);
     let server = ApiServer::new(Arc::clone(&store), tideline_apiserver::Config::default()).await?;
     for space in SPACES {
         server.create_space(space, space_config(space, &shared)).await?;
@@ -130,7 +130,7 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
         if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
     let virtual_resources = if space == SpaceName::root().as_str() {
-        vec![held_deletions::resource(shared)]
+        vec![held_deletions::resource(shared), held_unassignments::resource(shared)]
     } else {
         virtual_resources::all(shared)
     };

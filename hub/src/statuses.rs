@@ -62,7 +62,7 @@ struct Writer {
     targets: BTreeMap<TargetId, Value>,
     /// When the times of contact were last looked at.
     contacts_at: Instant,
-    /// What was last written of each Placement and Location.
+    /// What was last written of each Placement, Location and Space.
     described: BTreeMap<Described, Value>,
 }
 
@@ -134,11 +134,11 @@ impl Writer {
         patch(client, &path, "application/json-patch+json", &json!([test, change])).await
     }
 
-    /// Brings the statuses of all Placements and Locations up to date. There are few, and each is cheap to describe.
+    /// Brings the statuses of all Placements, Locations and Spaces up to date. There are few, and each is cheap to describe.
     async fn write_described(&mut self) -> bool {
         let described: BTreeMap<_, _> = self.shared.read(|engine| {
             let placements = self.clients.keys().flat_map(|space| placement_statuses(engine, space));
-            placements.chain(location_statuses(engine)).collect()
+            placements.chain(location_statuses(engine)).chain(space_statuses(engine)).collect()
         });
         self.described.retain(|what, _| described.contains_key(what));
         let mut done = true;
@@ -232,13 +232,13 @@ fn plan(engine: &Engine, id: &SourceId) -> Option<SourceWrite> {
 
 fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<(Described, Value)> {
     let described = engine.index.placements(space).filter_map(|name| {
-        let status = placement_status(&engine.index.placement_status(space, name)?);
+        let status = placement_status(&engine.index.placement_status(space, name)?, engine.kept_of(space, name));
         Some((Described { space: space.clone(), resource: "placements", name: name.to_owned() }, status))
     });
     described.collect()
 }
 
-fn placement_status(summary: &PlacementSummary) -> Value {
+fn placement_status(summary: &PlacementSummary, kept: u64) -> Value {
     let shown = |problem: &PlacementProblem| {
         let message = cut(&problem.message, PlacementStatus::PROBLEM_MESSAGE_MAX);
         let mut shown = json!({"reason": problem.reason, "message": message});
@@ -260,7 +260,28 @@ fn placement_status(summary: &PlacementSummary) -> Value {
         "targets": summary.targets,
         "objects": summary.objects,
         "problems": problems,
-        "conditions": [ready(summary.generation, problem)],
+        "conditions": std::iter::once(ready(summary.generation, problem)).chain(waiting(kept)).collect::<Vec<_>>(),
+    })
+}
+
+/// Every space says what waits in it: the Placement that placed it may be gone.
+fn space_statuses(engine: &Engine) -> Vec<(Described, Value)> {
+    let described = engine.index.spaces().map(|space| {
+        let conditions: Vec<_> = waiting(engine.kept_in(space)).into_iter().collect();
+        let status = json!({"placements": engine.index.placements(space).count(), "conditions": conditions});
+        (Described { space: SpaceName::root(), resource: "spaces", name: space.to_string() }, status)
+    });
+    described.collect()
+}
+
+/// That assignments which nothing wants any more wait for a person.
+fn waiting(kept: u64) -> Option<Value> {
+    (kept > 0).then(|| {
+        let message = format!(
+            "{kept} assignments that nothing wants any more are kept, for they are many at once: tideline-hub \
+             approve-unassignments"
+        );
+        json!({"type": "UnassignmentsHeld", "status": "True", "reason": Reason::FuseHeld, "message": message})
     })
 }
 

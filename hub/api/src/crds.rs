@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{DeletionApproval, EnrolmentToken, Location, Placement, Space, SyncTarget};
+use crate::{DeletionApproval, EnrolmentToken, Location, Placement, Space, SyncTarget, UnassignmentApproval};
 
 /// Every CRD of the group, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -22,6 +22,7 @@ pub fn root_crds() -> Vec<CustomResourceDefinition> {
         finished(Location::crd()),
         finished(one_provider(Space::crd())),
         finished(SyncTarget::crd()),
+        finished(UnassignmentApproval::crd()),
     ]
 }
 

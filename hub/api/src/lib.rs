@@ -22,6 +22,7 @@ mod schema;
 mod selector;
 mod space;
 mod sync_target;
+mod unassignment_approval;
 
 pub use crds::{crds, root_crds, workload_crds};
 pub use decode::{DecodeError, decode};
@@ -41,6 +42,7 @@ pub use space::{
 pub use sync_target::{
     Decommission, Poll, PollProfile, SetVersion, SyncTarget, SyncTargetPhase, SyncTargetSpec, SyncTargetStatus,
 };
+pub use unassignment_approval::{UnassignmentApproval, UnassignmentApprovalSpec};
 
 /// The API group of everything here.
 pub const GROUP: &str = "tideline.dev";

@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
     Ok(print(*output, &held, &approvable, Some(&approved)))
 }
 
-fn ask(question: &str) -> Result<(), Error> {
+pub(super) fn ask(question: &str) -> Result<(), Error> {
     eprint!("{question} [y/N] ");
     io::stderr().flush().map_err(Error::Answer)?;
     let mut answer = String::new();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tideline_api::{SyncTarget, SyncTargetPhase, decode};
 use tideline_common::SpaceName;
 use tideline_common::rollup::Counts;
+use tideline_hub::held_unassignments::{self, HeldUnassignment};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::virtual_resources::GROUP;
 
@@ -30,6 +31,8 @@ pub(crate) enum Error {
     Targets(#[source] RequestError),
     #[error("there is no space {0:?} at this hub")]
     NoSpace(String),
+    #[error(transparent)]
+    Held(#[from] held_unassignments::Error),
     #[error("cannot list the rollups of the space {space:?}")]
     Rollups { space: String, source: RequestError },
     #[error("the hub sends a rollup that this version cannot read; use the tideline-hub of the hub's own version")]
@@ -42,6 +45,8 @@ pub(crate) struct Status {
     space: String,
     targets: Vec<TargetLine>,
     rollups: Vec<(Rollup, Value)>,
+    /// What the hub holds, of all spaces.
+    held: Vec<HeldUnassignment>,
 }
 
 /// One cluster.
@@ -108,7 +113,8 @@ pub(crate) async fn read(access: &Access, space: &SpaceName) -> Result<Status, E
             })?);
         }
     }
-    Status::of(space.as_str(), targets, rollups)
+    let held = held_unassignments::held(&root).await?;
+    Ok(Status { held, ..Status::of(space.as_str(), targets, rollups)? })
 }
 
 /// All objects of a list, page by page.
@@ -150,7 +156,7 @@ impl Status {
             .map(|raw| Ok((Rollup::deserialize(&raw).map_err(Error::Unreadable)?, raw)))
             .collect::<Result<Vec<_>, Error>>()?;
         rollups.sort_by(|(one, _), (other, _)| one.source.cmp(&other.source));
-        Ok(Self { space: space.to_owned(), targets, rollups })
+        Ok(Self { space: space.to_owned(), targets, rollups, held: Vec::new() })
     }
 
     /// For programs: the rollups as the hub sends them.
@@ -169,7 +175,7 @@ impl Status {
             })
             .collect();
         let rollups: Vec<_> = self.rollups.iter().map(|(_, raw)| raw).collect();
-        json!({"space": self.space, "targets": targets, "rollups": rollups})
+        json!({"space": self.space, "targets": targets, "rollups": rollups, "heldUnassignments": self.held})
     }
 
     /// For people, at the moment `now`.
@@ -258,6 +264,14 @@ impl Status {
     /// What a person should look at, one line each.
     fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
+        if !self.held.is_empty() {
+            let places: u64 = self.held.iter().map(|held| held.targets.count).sum();
+            hints.push(format!(
+                "{} objects are wanted at {places} places no more, and stay there, for that is much at once; look at them \
+                 with: tideline-hub approve-unassignments --list",
+                self.held.len()
+            ));
+        }
         for target in &self.targets {
             match target.phase {
                 SyncTargetPhase::Stale => hints.push(format!(

@@ -1,1 +1,149 @@
+//! The hub as a whole, without its edges.
 
+use serde_json::json;
+use tideline_api::{Allow, Placement};
+use tideline_common::{GroupKind, Revision, SpaceName};
+
+use super::*;
+use crate::clean;
+use crate::fuse::UNASSIGN_LIMIT;
+use crate::placement::{GroupResource, PlacementRule, SpaceRule};
+
+const SETTLE: Duration = Duration::from_secs(10);
+
+struct Hub {
+    engine: Engine,
+    now: Monotonic,
+}
+
+fn space() -> SpaceName {
+    "default".parse().unwrap()
+}
+
+fn config_maps() -> GroupResource {
+    GroupResource::new("", "configmaps")
+}
+
+fn key(nth: usize) -> ObjectKey {
+    ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", format!("c{nth}"))
+}
+
+impl Hub {
+    /// One target that has so many ConfigMaps by one Placement.
+    fn with(objects: usize) -> Self {
+        let fuse = Fuse::new(UNASSIGN_LIMIT);
+        let engine = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), BTreeMap::new());
+        let mut hub = Self { engine, now: Monotonic::START };
+        let id = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+        let labels = [("tier".to_owned(), "shop".to_owned())].into();
+        hub.engine.target_seen(hub.now, Target { id, labels, unschedulable: false }, None);
+        hub.engine.targets_listed(hub.now);
+        let (space, config_maps) = (space(), config_maps());
+        let namespaces = GroupResource::new("", "namespaces");
+        let index = &mut hub.engine.index;
+        index.apply_space(&space, SpaceRule::try_from(&Allow::everything()).unwrap());
+        for nth in 0..objects {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": format!("c{nth}"), "namespace": "shop", "uid": format!("u{nth}")},
+            });
+            index.apply(&space, &config_maps, clean::read(&object).unwrap());
+        }
+        for part in [Part::Locations, Part::Spaces, Part::Objects(&space, &namespaces), Part::Placements(&space)] {
+            index.listed(part);
+        }
+        index.listed(Part::Objects(&space, &config_maps));
+        hub.place("p", "shop");
+        hub.persist();
+        assert_eq!(hub.engine.ledger.assigned(), objects as u64);
+        hub
+    }
+
+    fn place(&mut self, name: &str, tier: &str) {
+        let object = json!({
+            "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": name},
+            "spec": {
+                "targets": [{"matchLabels": {"tier": tier}}],
+                "objects": [{"resources": ["configmaps"]}],
+            },
+        });
+        let placement: Placement = tideline_api::decode(object).unwrap();
+        let rule = PlacementRule::try_from(&placement.spec).unwrap();
+        self.engine.index.apply_placement(&space(), name, name.parse().unwrap(), Ok(rule));
+    }
+
+    fn delete(&mut self, nth: usize) {
+        self.engine.index.delete(&space(), &config_maps(), &key(nth));
+    }
+
+    /// Persists what there is to persist, as the committer does.
+    fn persist(&mut self) {
+        loop {
+            let work = self.engine.work(self.now);
+            if work.is_empty() {
+                return;
+            }
+            self.engine.committed(self.now, work);
+        }
+    }
+
+    /// Time passes, and everything that is due is done when it is.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.engine.timer().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.engine.tick(self.now);
+            self.persist();
+        }
+        self.now = end;
+    }
+
+    fn removals(&self) -> usize {
+        self.engine.ledger.removals().count()
+    }
+
+    fn kept(&self) -> u64 {
+        self.engine.kept_in(&space())
+    }
+}
+
+#[test]
+fn the_deletion_of_a_few_goes_unasked() {
+    let mut hub = Hub::with(200);
+    for nth in 0..3 {
+        hub.delete(nth);
+    }
+    hub.persist();
+    hub.pass(SETTLE);
+    assert_eq!((hub.removals(), hub.kept()), (3, 0));
+}
+
+#[test]
+fn of_a_namespace_that_goes_object_by_object_nothing_goes_unasked() {
+    let mut hub = Hub::with(300);
+    for nth in 0..300 {
+        hub.delete(nth);
+        hub.persist();
+        hub.pass(Duration::from_millis(5));
+    }
+    hub.pass(SETTLE);
+    assert_eq!((hub.removals(), hub.kept()), (0, 300));
+    // What is deleted later is another change.
+    hub.pass(Duration::from_mins(2));
+    let revisions: BTreeSet<Revision> = hub.engine.kept_sources().map(|kept| kept.revision).collect();
+    hub.engine.release(&revisions);
+    hub.persist();
+    assert_eq!((hub.removals(), hub.kept()), (300, 0));
+}
+
+#[test]
+fn a_placement_that_selects_another_tier_by_mistake_takes_nothing_away_and_can_be_put_right() {
+    let mut hub = Hub::with(300);
+    hub.place("p", "shops");
+    hub.persist();
+    hub.pass(SETTLE * 2);
+    assert_eq!((hub.removals(), hub.kept(), hub.engine.kept_of(&space(), "p")), (0, 300, 300));
+    hub.place("p", "shop");
+    hub.persist();
+    assert_eq!((hub.removals(), hub.kept()), (0, 0));
+}

@@ -38,6 +38,8 @@ pub struct Batch {
     pub(super) graves: BTreeMap<(ObjectKey, Uid), Grave>,
     pub(super) bodies: BTreeMap<Digest, BodyUse>,
     pub(super) chunks: Vec<Vec<Write>>,
+    pub(super) unassigned: u64,
+    pub(super) kept: u64,
 }
 
 impl Batch {
@@ -49,6 +51,17 @@ impl Batch {
     /// The revision of the sets that it changes.
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    /// Sources that go from targets and leave their destination to nobody, as many as the targets that had them. Not
+    /// counted is what was approved: in advance, or by a person.
+    pub fn unassigned(&self) -> u64 {
+        self.unassigned
+    }
+
+    /// Sources that are kept instead, for those are more than go without asking.
+    pub fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// The records to write: each chunk at once, one after the other, all of them before [`Ledger::commit`]. After a

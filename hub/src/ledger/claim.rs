@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{ApplyPolicy, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef};
+use tideline_common::{
+    ApplyPolicy, ApproveDeletions, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef,
+};
 
 use super::TargetIndex;
 use crate::placement::{Assignment, Destination, Input, SourceId, Variant, place_at};
@@ -37,6 +39,10 @@ pub(super) struct Claim {
     pub(super) forms: Vec<Form>,
     /// Where it holds the destination: a subset of the forms' targets, disjoint from every other claim's.
     pub(super) held: RoaringBitmap,
+    /// Where nothing wants it any more, and that waits for a person: a subset of `held`.
+    pub(super) kept: RoaringBitmap,
+    /// The commit that kept any of it last.
+    pub(super) kept_at: Revision,
 }
 
 /// What some of a claim's targets are to hold, made and hashed once for all of them.
@@ -89,8 +95,17 @@ impl Claim {
         }
         forms.sort_by_key(Form::order);
         let id = ClaimId { source: id.clone(), destination };
-        let (source, changed, held) = (source.clone(), Revision(0), RoaringBitmap::new());
-        Self { id, source, key, admitted, changed, forms, held }
+        Self {
+            id,
+            source: source.clone(),
+            key,
+            admitted,
+            changed: Revision(0),
+            forms,
+            held: RoaringBitmap::new(),
+            kept: RoaringBitmap::new(),
+            kept_at: Revision(0),
+        }
     }
 
     /// The place of the source in its space.
@@ -98,10 +113,43 @@ impl Claim {
         self.source.place(&self.key.kind)
     }
 
-    /// The assignment that makes this claim and no other.
+    /// The claim without what nothing wants any more, if anything is left.
+    pub(super) fn wanted(&self) -> Option<Self> {
+        let mut wanted = self.clone();
+        if !self.kept.is_empty() {
+            wanted.forms.iter_mut().for_each(|form| form.targets -= &self.kept);
+            wanted.forms.retain(|form| !form.targets.is_empty());
+            wanted.held -= &self.kept;
+            (wanted.kept, wanted.kept_at) = (RoaringBitmap::new(), Revision(0));
+        }
+        (!wanted.forms.is_empty()).then_some(wanted)
+    }
+
+    /// Takes up on these targets what `former` has there, for a person has not approved yet that it goes.
+    pub(super) fn keep(&mut self, former: &Self, kept: RoaringBitmap, at: Revision) {
+        for form in &former.forms {
+            let targets = &form.targets & &kept;
+            match self.forms.iter_mut().find(|same| same.entry == form.entry) {
+                Some(same) => same.targets |= targets,
+                None if targets.is_empty() => {}
+                None => self.forms.push(Form { targets, ..form.clone() }),
+            }
+        }
+        self.forms.sort_by_key(Form::order);
+        self.held |= &kept;
+        (self.kept, self.kept_at) = (kept, at);
+    }
+
+    /// Targets where a person is asked before it goes with many others.
+    pub(super) fn asking(&self) -> RoaringBitmap {
+        self.targets_where(|form| !form.entry.implied && form.policy.approve_deletions == ApproveDeletions::Ask)
+    }
+
+    /// The assignment that makes this claim and no other, without what nothing wants any more.
     pub(super) fn assignment(&self) -> Assignment {
-        let Self { id, source, key: _, admitted: _, changed: _, forms, held: _ } = self;
-        let entry = &forms.first().expect("a claim without forms is none").entry;
+        let Self { id, source, key: _, admitted: _, changed: _, forms, held: _, kept, kept_at: _ } = self;
+        let wanted: Vec<_> = forms.iter().filter(|form| !form.targets.is_subset(kept)).collect();
+        let entry = &wanted.first().copied().or(forms.first()).expect("a claim without forms is none").entry;
         Assignment {
             id: id.source.clone(),
             source: source.clone(),
@@ -110,7 +158,7 @@ impl Claim {
             generation: entry.generation,
             wave: entry.wave,
             impersonate: entry.impersonate.clone(),
-            variants: forms.iter().map(|form| form.variant(id.destination.clone())).collect(),
+            variants: wanted.into_iter().map(|form| form.variant(id.destination.clone(), kept)).collect(),
         }
     }
 
@@ -137,6 +185,7 @@ impl Claim {
         }
         self.forms.retain(|form| !form.targets.is_empty());
         self.held &= to;
+        self.kept &= to;
     }
 
     /// Whether both say the same, whenever they were written.
@@ -144,19 +193,21 @@ impl Claim {
         self.key == other.key
             && self.admitted == other.admitted
             && self.held == other.held
+            && self.kept == other.kept
+            && (self.kept.is_empty() || self.kept_at == other.kept_at)
             && self.forms.len() == other.forms.len()
             && self.forms.iter().zip(&other.forms).all(|(a, b)| a.entry == b.entry && a.targets == b.targets)
     }
 }
 
 impl Form {
-    fn variant(&self, destination: Destination) -> Variant {
+    fn variant(&self, destination: Destination, kept: &RoaringBitmap) -> Variant {
         Variant {
             destination,
             policy: self.policy.clone(),
             input: Input { text: self.body.text.clone(), digest: self.body.input },
             implied: self.entry.implied,
-            targets: self.targets.clone(),
+            targets: &self.targets - kept,
         }
     }
 

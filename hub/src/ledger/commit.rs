@@ -52,6 +52,8 @@ impl Ledger {
             graves,
             bodies,
             chunks,
+            unassigned: _,
+            kept: _,
         } = batch;
         self.sequence += 1;
         self.revision = revision;
@@ -120,6 +122,11 @@ impl Ledger {
     }
 
     pub(super) fn put_claim(&mut self, claim: Arc<Claim>) {
+        self.drop_claim(&claim.id);
+        self.assigned += claim.explicit().len();
+        if !claim.kept.is_empty() {
+            self.kept.insert(claim.id.clone());
+        }
         if claim.id.destination.is_some() {
             let place = (claim.source.space.clone(), claim.place());
             self.mapped.entry(place).or_default().insert(claim.id.clone());
@@ -128,7 +135,9 @@ impl Ledger {
     }
 
     fn drop_claim(&mut self, id: &ClaimId) {
-        let Some(claim) = self.claims.remove(id).filter(|claim| claim.id.destination.is_some()) else { return };
+        let Some(claim) = self.claims.remove(id) else { return };
+        self.assigned -= claim.explicit().len();
+        self.kept.remove(id);
         let place = (claim.source.space.clone(), claim.place());
         if let Some(there) = self.mapped.get_mut(&place) {
             there.remove(id);

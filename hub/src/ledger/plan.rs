@@ -15,15 +15,29 @@ impl Ledger {
     ///
     /// Where one source is changed twice the later change stands. Targets that are not registered are left out.
     pub fn plan(&self, changes: impl IntoIterator<Item = Change>) -> Batch {
+        self.plan_within(changes, u64::MAX)
+    }
+
+    /// The same, if it unassigns no more than `allowance` sources from targets, destination by destination. If more, none
+    /// of them is: all else is done, and what nothing wants any more is kept as it is until it is wanted again, another
+    /// source wants its place, or a person has approved that it goes ([`Change::Release`]).
+    pub fn plan_within(&self, changes: impl IntoIterator<Item = Change>, allowance: u64) -> Batch {
         let mut draft = Draft::new(self);
         for change in changes {
             draft.take(change);
         }
-        draft.finish()
+        draft.finish(allowance)
     }
 }
 
 type Graves = BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>;
+
+/// What becomes of what nothing wants any more.
+#[derive(Clone, Copy, Debug)]
+enum Leaving {
+    Goes,
+    IsKept,
+}
 
 /// A batch in the making.
 struct Draft<'a> {
@@ -42,6 +56,11 @@ struct Draft<'a> {
     graves: Graves,
     claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
+    /// By the revision that kept it: what may go by now.
+    released: BTreeSet<Revision>,
+    /// Sources that go, and that are kept instead, as many as the targets that have them.
+    unassigned: u64,
+    kept: u64,
 }
 
 impl<'a> Draft<'a> {
@@ -60,6 +79,9 @@ impl<'a> Draft<'a> {
             graves: Graves::new(),
             claims: BTreeMap::new(),
             slots: Vec::new(),
+            released: BTreeSet::new(),
+            unassigned: 0,
+            kept: 0,
         }
     }
 
@@ -77,6 +99,9 @@ impl<'a> Draft<'a> {
             Change::Register(target) => self.register(target),
             Change::Forget(target) => self.forget(target),
             Change::Confirm(target, tombstone) => self.confirm(target, tombstone),
+            Change::Release(revision) => {
+                self.released.insert(revision);
+            }
             Change::RaiseEpoch { target, proven } => {
                 if let Some(index) = self.ledger.index_of(target) {
                     self.epochs.insert(index, self.ledger.targets[&index].epoch.max(proven).next());
@@ -158,6 +183,8 @@ impl<'a> Draft<'a> {
             keys.extend(self.ledger.claims.get(id).map(|claim| claim.key.clone()));
             keys.extend(proposal.as_ref().map(|claim| claim.key.clone()));
         }
+        let kept = self.ledger.kept().filter(|source| self.released.contains(&source.kept_at()));
+        keys.extend(kept.map(|source| source.key().clone()));
         for index in self.forgotten.values() {
             let slots = &self.ledger.targets[index].slots;
             keys.extend(slots.iter().map(|slot| self.ledger.slots.get(slot).key.clone()));
@@ -165,28 +192,37 @@ impl<'a> Draft<'a> {
         keys
     }
 
-    fn finish(mut self) -> Batch {
-        let mut arrivals: BTreeMap<ObjectKey, Vec<Claim>> = BTreeMap::new();
+    fn finish(mut self, allowance: u64) -> Batch {
         let touched = self.touched();
-        for claim in self.proposals.values().flatten() {
-            arrivals.entry(claim.key.clone()).or_default().push(claim.clone());
-        }
-        for key in touched {
-            let proposed = arrivals.remove(&key).unwrap_or_default();
-            self.resolve(key, proposed);
+        let graves = self.graves.clone();
+        self.resolve_all(&touched, Leaving::Goes);
+        if self.unassigned > allowance {
+            (self.graves, self.claims, self.slots, self.unassigned) = (graves, BTreeMap::new(), Vec::new(), 0);
+            self.resolve_all(&touched, Leaving::IsKept);
         }
         self.into_batch()
     }
 
+    fn resolve_all(&mut self, touched: &BTreeSet<ObjectKey>, leaving: Leaving) {
+        let mut arrivals: BTreeMap<ObjectKey, Vec<Claim>> = BTreeMap::new();
+        for claim in self.proposals.values().flatten() {
+            arrivals.entry(claim.key.clone()).or_default().push(claim.clone());
+        }
+        for key in touched {
+            let proposed = arrivals.remove(key).unwrap_or_default();
+            self.resolve(key.clone(), proposed, leaving);
+        }
+    }
+
     /// Settles one destination key.
-    fn resolve(&mut self, key: ObjectKey, proposed: Vec<Claim>) {
+    fn resolve(&mut self, key: ObjectKey, proposed: Vec<Claim>, leaving: Leaving) {
         let before = self.ledger.slots.claims(&key);
         let mut claims = proposed;
         for old in before {
             if let Some(same) = claims.iter_mut().find(|claim| claim.id == old.id) {
                 same.held.clone_from(&old.held);
             } else if !self.proposals.contains_key(&old.id) {
-                claims.push((**old).clone());
+                claims.extend(old.wanted());
             }
         }
         inherit(&mut claims, before);
@@ -196,6 +232,7 @@ impl<'a> Draft<'a> {
         claims.retain(|claim| !claim.forms.is_empty());
         claims.sort_by_key(|claim| claim.admitted);
         settle(&mut claims);
+        self.keep(&mut claims, before, leaving);
         let after: Vec<_> = claims.into_iter().map(|claim| self.keep_or_stamp(claim, before)).collect();
         for old in before {
             if !after.iter().any(|claim| claim.id == old.id) {
@@ -208,6 +245,43 @@ impl<'a> Draft<'a> {
         if !same {
             self.slots.push((key, after, difference));
         }
+    }
+
+    /// Where nothing holds the destination any more: what was kept stays so until it is released, and what is new is
+    /// counted, and kept if it is to be.
+    fn keep(&mut self, claims: &mut Vec<Claim>, before: &[Arc<Claim>], leaving: Leaving) {
+        let held = claims.iter().fold(RoaringBitmap::new(), |all, claim| all | &claim.held);
+        for old in before {
+            let left = (&old.held - &held) & &self.valid;
+            if left.is_empty() {
+                continue;
+            }
+            let mut kept = RoaringBitmap::new();
+            if !self.released.contains(&old.kept_at) {
+                kept |= &left & &old.kept;
+            }
+            let (mut at, news) = (old.kept_at, (&left - &old.kept) & old.asking());
+            match leaving {
+                Leaving::Goes => self.unassigned += news.len(),
+                Leaving::IsKept if news.is_empty() => {}
+                Leaving::IsKept => {
+                    self.kept += news.len();
+                    (kept, at) = (kept | news, self.next);
+                }
+            }
+            if kept.is_empty() {
+                continue;
+            }
+            if let Some(claim) = claims.iter_mut().find(|claim| claim.id == old.id) {
+                claim.keep(old, kept, at);
+            } else {
+                let mut claim = (**old).clone();
+                claim.restrict(&kept);
+                (claim.kept, claim.kept_at) = (kept, at);
+                claims.push(claim);
+            }
+        }
+        claims.sort_by_key(|claim| claim.admitted);
     }
 
     /// Returns the claim as it was if it says the same, else notes that it is to be written.
@@ -266,6 +340,8 @@ impl<'a> Draft<'a> {
             graves,
             bodies,
             chunks: Vec::new(),
+            unassigned: self.unassigned,
+            kept: self.kept,
         };
         batch.chunks = written(self.ledger, &batch, &new_bodies);
         if batch.is_empty() {

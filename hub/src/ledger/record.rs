@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `head` | JSON: schema, revision, announced revision, counters |
 //! | `target/<target id>` | JSON: dense index, epoch |
-//! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form |
+//! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form, and kept if there are any |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision; bitmap: targets |
 //! | `choice/<space>/<placement uid>` | bitmap |
@@ -30,7 +30,8 @@ use crate::placement::{Destination, Input, PlacementId, SourceId};
 
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
-/// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations.
+/// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
+/// none that is kept.
 pub const SCHEMA: u32 = 2;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
@@ -83,6 +84,9 @@ struct ClaimRecord {
     key: ObjectKey,
     admitted: u64,
     changed: Revision,
+    /// There is one more bitmap, of what is kept since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept_at: Option<Revision>,
     forms: Vec<FormRecord>,
 }
 
@@ -118,7 +122,7 @@ pub(super) fn claim_key(id: &ClaimId) -> Vec<u8> {
 }
 
 pub(super) fn claim(claim: &Claim) -> Write {
-    let Claim { id, source, key, admitted, changed, forms, held } = claim;
+    let Claim { id, source, key, admitted, changed, forms, held, kept, kept_at } = claim;
     let header = ClaimRecord {
         id: id.source.clone(),
         destination: id.destination.clone(),
@@ -126,9 +130,11 @@ pub(super) fn claim(claim: &Claim) -> Write {
         key: key.clone(),
         admitted: *admitted,
         changed: *changed,
+        kept_at: (!kept.is_empty()).then_some(*kept_at),
         forms: forms.iter().map(|form| FormRecord { entry: form.entry.clone(), policy: form.policy.clone() }).collect(),
     };
-    put(claim_key(id), frame(&header, std::iter::once(held).chain(forms.iter().map(|form| &form.targets))))
+    let bitmaps = std::iter::once(held).chain(forms.iter().map(|form| &form.targets));
+    put(claim_key(id), frame(&header, bitmaps.chain(Some(kept).filter(|kept| !kept.is_empty()))))
 }
 
 pub(super) fn parts(text: &str) -> usize {
@@ -292,7 +298,8 @@ impl Loading {
             "source" => {
                 let header = reader.piece()?;
                 let header: ClaimRecord = reader.json(header)?;
-                let bitmaps = (0..=header.forms.len()).map(|_| reader.next_bitmap()).collect::<Result<_, _>>()?;
+                let count = 1 + header.forms.len() + usize::from(header.kept_at.is_some());
+                let bitmaps = (0..count).map(|_| reader.next_bitmap()).collect::<Result<_, _>>()?;
                 self.claims.push((header, bitmaps));
             }
             "body" => {
@@ -370,6 +377,7 @@ impl Loading {
 impl Ledger {
     fn restore_slot(&mut self, key: &ObjectKey, mut claims: Vec<Claim>, changes: &mut Vec<LogEntry>) {
         claims.sort_by(|a, b| (a.admitted, &a.id).cmp(&(b.admitted, &b.id)));
+        give_way(&mut claims);
         settle(&mut claims);
         let claims: Vec<_> = claims.into_iter().map(Arc::new).collect();
         for claim in &claims {
@@ -397,6 +405,18 @@ impl Ledger {
             self.graves.entry(key).or_default().insert(source, Grave { targets, at, origin: None });
         }
     }
+}
+
+/// What is kept gives way to what is wanted, where a crash has left both.
+fn give_way(claims: &mut Vec<Claim>) {
+    let wanted = claims.iter().filter_map(Claim::wanted).flat_map(|claim| claim.forms);
+    let wanted = wanted.fold(RoaringBitmap::new(), |all, form| all | form.targets);
+    for claim in claims.iter_mut().filter(|claim| !claim.kept.is_disjoint(&wanted)) {
+        let lost = &claim.kept & &wanted;
+        let all = claim.forms.iter().fold(RoaringBitmap::new(), |all, form| all | &form.targets);
+        claim.restrict(&(all - lost));
+    }
+    claims.retain(|claim| !claim.forms.is_empty());
 }
 
 /// The stored bodies, by what names them.
@@ -428,17 +448,18 @@ impl Bodies {
     }
 
     fn claim(&mut self, header: ClaimRecord, bitmaps: Vec<RoaringBitmap>) -> Result<Claim, Error> {
-        let ClaimRecord { id: of, destination, source, key, admitted, changed, forms } = header;
+        let ClaimRecord { id: of, destination, source, key, admitted, changed, kept_at, forms } = header;
         let id = ClaimId { source: of, destination };
         let mut bitmaps = bitmaps.into_iter();
         let held = bitmaps.next().unwrap_or_default();
         let mut made = Vec::with_capacity(forms.len());
-        for (FormRecord { entry, policy }, targets) in forms.into_iter().zip(bitmaps) {
+        for (FormRecord { entry, policy }, targets) in forms.into_iter().zip(bitmaps.by_ref()) {
             let missing = || Error::BodyMissing { input: entry.input, key: Box::new(key.clone()) };
             let stored = self.bodies.get_mut(&entry.input).ok_or_else(missing)?;
             stored.variants += 1;
             made.push(Form { hash: entry.hash(), policy, body: stored.body.clone(), targets, entry });
         }
-        Ok(Claim { id, source, key, admitted, changed, forms: made, held })
+        let (kept, kept_at) = (bitmaps.next().unwrap_or_default(), kept_at.unwrap_or_default());
+        Ok(Claim { id, source, key, admitted, changed, forms: made, held, kept, kept_at })
     }
 }

@@ -12,6 +12,7 @@ use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, So
 
 mod agent;
 mod conflicts;
+mod kept;
 mod mapping;
 mod records;
 

@@ -25,15 +25,16 @@ fn the_defaults_of_the_command_line_are_those_of_new() {
     check(
         "--data-dir /d",
         &expect![[r#"
-        Options {
-            data_dir: "/d",
-            listen: 0.0.0.0:8443,
-            public_url: None,
-            health_listen: 127.0.0.1:8444,
-            stale_after: 120s,
-            settle: 10s,
-        }
-    "#]],
+            Options {
+                data_dir: "/d",
+                listen: 0.0.0.0:8443,
+                public_url: None,
+                health_listen: 127.0.0.1:8444,
+                stale_after: 120s,
+                settle: 10s,
+                unassign_limit: 20,
+            }
+        "#]],
     );
 }
 
@@ -42,17 +43,18 @@ fn a_public_url_ends_without_a_slash() {
     check(
         "--data-dir /d --public-url https://hub.example.com/tideline/ --settle 0 --stale-after 5m",
         &expect![[r#"
-        Options {
-            data_dir: "/d",
-            listen: 0.0.0.0:8443,
-            public_url: Some(
-                "https://hub.example.com/tideline",
-            ),
-            health_listen: 127.0.0.1:8444,
-            stale_after: 300s,
-            settle: 0ns,
-        }
-    "#]],
+            Options {
+                data_dir: "/d",
+                listen: 0.0.0.0:8443,
+                public_url: Some(
+                    "https://hub.example.com/tideline",
+                ),
+                health_listen: 127.0.0.1:8444,
+                stale_after: 300s,
+                settle: 0ns,
+                unassign_limit: 20,
+            }
+        "#]],
     );
 }
 

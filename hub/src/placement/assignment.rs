@@ -5,7 +5,8 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::{
-    ApplyPolicy, Digest, Epoch, Hasher, Impersonation, ObjectKey, SourceRef, SpaceName, TargetId, Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Digest, Epoch, Hasher, Impersonation, ObjectKey, Revision, SourceRef, SpaceName,
+    TargetId, Tombstone, Uid,
 };
 
 use super::{Destination, place_at};
@@ -123,6 +124,11 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// Whether a person is asked before many of its kind are unassigned at once.
+    pub(crate) fn asks(&self) -> bool {
+        !self.implied && self.policy.approve_deletions == ApproveDeletions::Ask
+    }
+
     /// Variants are kept in this order, so that equal assignments compare equal.
     pub(crate) fn order(&self) -> (Destination, bool, Digest, Digest) {
         (self.destination.clone(), self.implied, self.policy.digest(), self.input.digest)
@@ -144,6 +150,8 @@ pub enum Change {
     Forget(TargetId),
     /// The target says that a removal is done.
     Confirm(TargetId, Tombstone),
+    /// A person approved the unassignments that were held at this revision: they are done.
+    Release(Revision),
     /// The target proved that history was lost: its epoch becomes the one after the higher of its own and the proven one.
     RaiseEpoch { target: TargetId, proven: Epoch },
 }

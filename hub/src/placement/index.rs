@@ -179,6 +179,16 @@ impl Index {
         self.deadlines.keys().next().copied()
     }
 
+    /// Assignments that end soon unless what is gone comes back.
+    pub fn leaving(&self) -> u64 {
+        self.spaces.values().map(Space::leaving).sum()
+    }
+
+    /// The spaces that are known in the root space.
+    pub fn spaces(&self) -> impl Iterator<Item = &SpaceName> {
+        self.spaces.iter().filter(|(_, space)| space.rule.is_some()).map(|(name, _)| name)
+    }
+
     /// Everything that is to be otherwise than the ledger was last told. What is returned counts as told.
     pub fn drain(&mut self, now: Monotonic) -> Vec<Change> {
         self.wake(now);

@@ -263,6 +263,12 @@ impl Space {
         changes
     }
 
+    /// Assignments that end when the sources that are gone have been waited for.
+    pub(super) fn leaving(&self) -> u64 {
+        let variants = self.leaving.values().flat_map(|leaving| &leaving.assignment.variants);
+        variants.filter(|variant| variant.asks()).map(|variant| variant.targets.len()).sum()
+    }
+
     fn apply_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>, object: Option<u32>) {
         let namespace = self.namespaces.entry(name.clone()).or_default();
         namespace.object = object;

@@ -22,3 +22,4 @@ mod site;
 mod spaces;
 mod strain;
 mod texts;
+mod unassign;

@@ -33,6 +33,7 @@ const PURE: &[&str] = &[
     "agent/src/session",
     "hub/src/approvals",
     "hub/src/clean",
+    "hub/src/fuse",
     "hub/src/index",
     "hub/src/placement",
     "hub/src/ledger",

@@ -36,6 +36,7 @@ fn crds_are_the_golden_ones() {
             "placements" => expect_file!["../../crds/placements.json"].assert_eq(&text),
             "spaces" => expect_file!["../../crds/spaces.json"].assert_eq(&text),
             "synctargets" => expect_file!["../../crds/synctargets.json"].assert_eq(&text),
+            "unassignmentapprovals" => expect_file!["../../crds/unassignmentapprovals.json"].assert_eq(&text),
             other => panic!("no golden file for {other}"),
         }
     }
@@ -51,9 +52,9 @@ fn every_kind_has_columns_status_category_and_short_name() {
         assert!(crd.spec.names.short_names.as_ref().is_some_and(|names| !names.is_empty()), "{kind}");
         let [version] = crd.spec.versions.as_slice() else { panic!("{kind} has one version") };
         assert_eq!(version.name, VERSION);
-        // An approval is in force while it is there, and has nothing to tell.
+        // An approval has nothing to tell.
         let status = version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some());
-        assert_eq!(status, kind != "DeletionApproval", "{kind}");
+        assert_eq!(status, !kind.ends_with("Approval"), "{kind}");
         assert!(version.additional_printer_columns.as_ref().is_some_and(|columns| columns.len() >= 2), "{kind}");
     }
 }

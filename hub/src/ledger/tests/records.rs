@@ -12,7 +12,7 @@ fn shown(ledger: &Ledger) -> Vec<String> {
         lines.push(format!("{entries:?} {tombstones:?} {policies:?}"));
     }
     for source in ledger.sources() {
-        lines.push(format!("{:?} {:?} {:?}", source.assignment(), source.held(), source.waiting()));
+        lines.push(format!("{:?} {:?} {:?}", source.assignment(), (source.held(), source.kept()), source.waiting()));
     }
     lines.extend(ledger.removals().map(|removal| format!("{removal:?}")));
     lines.extend(ledger.choices().map(|choice| format!("{choice:?}")));

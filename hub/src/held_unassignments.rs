@@ -1,0 +1,184 @@
+//! `heldunassignments`: what a change was to unassign, and is held for being too much, read as Kubernetes objects of the
+//! root space; and the approval of it, from wherever an administrator's kubeconfig is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tideline_api::{UnassignmentApproval, UnassignmentApprovalSpec};
+use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_common::{Digest, Revision};
+use tokio::sync::watch;
+
+use crate::engine::{Engine, KeptSource, renamed};
+use crate::kubeconfig::RequestError;
+use crate::shared::Shared;
+use crate::virtual_resources::GROUP;
+
+const VERSION: &str = "v1alpha1";
+const KIND: &str = "HeldUnassignment";
+const PLURAL: &str = "heldunassignments";
+/// Targets that one object names; it counts them all.
+const NAMES_MAX: usize = 5;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {operation}")]
+    Request { operation: &'static str, source: RequestError },
+}
+
+/// One source that targets keep, though nothing wants it there any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldUnassignment {
+    /// At which it was held. What is held at one revision is approved together.
+    pub revision: Revision,
+    pub source: HeldSource,
+    /// What its namespace is called at the targets, if that is not as in the space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    pub targets: HeldTargets,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldSource {
+    pub space: String,
+    #[serde(default)]
+    pub api_group: String,
+    pub kind: String,
+    #[serde(default)]
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTargets {
+    pub count: u64,
+    /// The first of them, by name.
+    pub names: Vec<String>,
+}
+
+/// Reads all that is held, by revision and then by object. `root` is a client of the root space.
+pub async fn held(root: &Client) -> Result<Vec<HeldUnassignment>, Error> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
+    let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
+    let all = all.map_err(|error| Error::Request { operation: "list what is held", source: error.into() })?;
+    let read = |object: DynamicObject| HeldUnassignment::deserialize(object.data).ok();
+    let mut held: Vec<_> = all.items.into_iter().filter_map(read).collect();
+    held.sort_by_key(|held| {
+        let HeldSource { space, api_group, kind, namespace, name, uid: _ } = held.source.clone();
+        (held.revision, space, api_group, kind, namespace, name, held.namespace.clone())
+    });
+    Ok(held)
+}
+
+/// Records the approval of what was held at these revisions, and returns the names of the records.
+pub async fn approve(root: &Client, revisions: &BTreeSet<Revision>) -> Result<Vec<String>, Error> {
+    let numbers: Vec<_> = revisions.iter().map(|revision| i64::try_from(revision.0).unwrap_or(i64::MAX)).collect();
+    let mut names = Vec::new();
+    for part in numbers.chunks(UnassignmentApprovalSpec::REVISIONS_MAX) {
+        let mut object = UnassignmentApproval::new("", UnassignmentApprovalSpec { revisions: part.to_vec() });
+        object.metadata.name = None;
+        object.metadata.generate_name = Some(format!("revision-{}-", part[0]));
+        let made = Api::<UnassignmentApproval>::all(root.clone()).create(&PostParams::default(), &object).await;
+        let made = made.map_err(|error| Error::Request { operation: "record the approval", source: error.into() })?;
+        names.push(made.name_any());
+    }
+    Ok(names)
+}
+
+impl HeldUnassignment {
+    fn of(engine: &Engine, kept: KeptSource) -> Self {
+        let KeptSource { revision, source, key, destination, targets } = kept;
+        let mut names: Vec<_> = targets.iter().map(|target| engine.targets.name(*target)).collect();
+        names.sort_unstable();
+        let count = names.len() as u64;
+        names.truncate(NAMES_MAX);
+        Self {
+            revision,
+            source: HeldSource {
+                space: source.space.to_string(),
+                api_group: key.kind.group.to_string(),
+                kind: key.kind.kind.to_string(),
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                uid: source.uid.to_string(),
+            },
+            namespace: renamed(&key, &destination).map(str::to_owned),
+            targets: HeldTargets { count, names },
+        }
+    }
+
+    fn object(&self) -> Value {
+        let place = format!("{:?} {:?}", self.source, self.namespace);
+        let mut object = json!(self);
+        // An object's name has characters that this one must not have.
+        object["metadata"] =
+            json!({"name": format!("{}.{}", self.revision, &Digest::of(place.as_bytes()).to_string()[..16])});
+        object
+    }
+}
+
+#[derive(Debug)]
+struct Resource {
+    shared: Shared,
+}
+
+/// For the root space.
+pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
+    Arc::new(Resource { shared: shared.clone() })
+}
+
+impl Resource {
+    fn all(&self) -> Vec<HeldUnassignment> {
+        self.shared.read(|engine| engine.kept_sources().map(|kept| HeldUnassignment::of(engine, kept)).collect())
+    }
+}
+
+impl VirtualResource for Resource {
+    fn resource(&self) -> ResourceKind {
+        ResourceKind {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            plural: PLURAL.to_owned(),
+            namespaced: false,
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let columns = [
+            ("Revision", ".revision", "integer"),
+            ("Space", ".source.space", "string"),
+            ("Kind", ".source.kind", "string"),
+            ("Namespace", ".source.namespace", "string"),
+            ("Object", ".source.name", "string"),
+            ("Targets", ".targets.count", "integer"),
+        ];
+        let column = |(name, path, kind): (&str, &str, &str)| Column {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            priority: 0,
+        };
+        columns.into_iter().map(column).collect()
+    }
+
+    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
+        self.all().iter().map(HeldUnassignment::object).collect()
+    }
+
+    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
+        self.all().iter().map(HeldUnassignment::object).find(|object| object["metadata"]["name"] == name)
+    }
+
+    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.shared.version())
+    }
+}
