@@ -6,6 +6,7 @@
 //!   comes in; no object is kept.
 //! - [`Survey`]: one look at what there is of a kind under our label, for the patrol.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
+//! - [`Teller`]: Events on objects that go wrong, beside all else.
 //!
 //! Everything that judges is pure: [`fold`], [`compare`], [`render`], [`exempt`], [`fields`], [`failure`].
 
@@ -28,12 +29,14 @@ mod pages;
 mod render;
 mod request;
 mod survey;
+mod tell;
 
 pub use connect::{Error, connect, facts};
 pub use discovery::Kinds;
 pub use execute::Executor;
 pub use observe::Watches;
 pub use survey::Survey;
+pub use tell::{Teller, Told};
 
 /// Whose objects are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ use tideline_common::{
 
 mod approve;
 mod copies;
+mod denied;
 mod disk;
 mod drift;
 mod effect;
@@ -33,6 +34,7 @@ mod gather;
 mod inputs;
 mod jitter;
 mod kinds;
+mod notice;
 mod objects;
 mod observe;
 mod pace;
@@ -57,6 +59,7 @@ pub use event::{
     Answer, Difference, Event, FieldConflict, LinkFailure, Observed, OpResult, Served, Sighting, SurveyFailure, Values,
 };
 pub use fuse::FuseLimits;
+pub use notice::Notice;
 pub use pace::PaceReading;
 pub use patrol::PatrolTally;
 pub(crate) use shared::Shared;
@@ -64,12 +67,14 @@ pub(crate) use shared::Shared;
 use crate::namespaces::Namespaces;
 use approve::Approvals;
 use copies::Copies;
+use denied::Denied;
 use disk::Disk;
 use fuse::Fuse;
 use gate::Gates;
 use inputs::Inputs;
 use jitter::Jitter;
 use kinds::Kinds;
+use notice::Notices;
 use objects::Objects;
 use patrol::Patrol;
 use remove::{Cause, Removal};
@@ -132,12 +137,14 @@ pub struct Core {
     copies: Copies,
     removals: BTreeMap<Tombstone, Removal>,
     kinds: Kinds,
+    denied: Denied,
     fuse: Fuse,
     approvals: Approvals,
     gates: Gates,
     work: Work,
     patrol: Patrol,
     reports: Reports,
+    notices: Notices,
     disk: Disk,
     /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
     believe_marks: bool,
@@ -172,12 +179,14 @@ impl Core {
             copies: Copies::default(),
             removals: BTreeMap::new(),
             kinds: Kinds::new(config.namespaces.clone()),
+            denied: Denied::default(),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
             gates: Gates::default(),
             work: Work::default(),
             patrol: Patrol::default(),
             reports: Reports::default(),
+            notices: Notices::default(),
             disk: Disk::default(),
             phase: Phase::Running,
             config,
@@ -241,6 +250,11 @@ impl Core {
         self.work.slots.pace.reading()
     }
 
+    /// How many kinds the agent has no permission for, as far as it was refused, for metrics.
+    pub fn kinds_forbidden(&self) -> usize {
+        self.kinds.forbidden(&self.denied).len()
+    }
+
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
         self.drop_bodies();
         self.reports.everything(self.objects.keys(), now);
@@ -265,6 +279,7 @@ impl Core {
         }
         self.pump(now, out);
         self.disk.flush(now, out);
+        self.tell_notices(out);
         self.report(now, out);
         if let Some(watch) = self.kinds.take_change() {
             self.copies.watched(&watch);

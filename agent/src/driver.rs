@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use crate::cluster::{Executor, Kinds, Scope, Survey, Watches};
+use crate::cluster::{Executor, Kinds, Scope, Survey, Teller, Told, Watches};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId};
 use crate::identity::{Keeper, TargetName};
@@ -76,6 +76,8 @@ pub(crate) struct Parts {
     pub(crate) health: Health,
     /// A set was accepted before: the agent works without its hub.
     pub(crate) accepted: bool,
+    /// None where Events are not wanted.
+    pub(crate) teller: Option<Arc<Teller>>,
 }
 
 pub(crate) struct Driver {
@@ -91,6 +93,8 @@ pub(crate) struct Driver {
     metrics: Metrics,
     health: Health,
     watches: Watches,
+    /// None where Events are not wanted.
+    teller: Option<Arc<Teller>>,
     /// Held until the agent knows what to keep, and again when it is frozen.
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
@@ -121,11 +125,29 @@ enum State {
 
 impl Driver {
     pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
-        let Parts { client, kinds, journal, link, scope, namespaces, identity, newest, metrics, health, accepted } =
-            parts;
+        let Parts {
+            client,
+            kinds,
+            journal,
+            link,
+            scope,
+            namespaces,
+            identity,
+            newest,
+            metrics,
+            health,
+            accepted,
+            teller,
+        } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
         let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _);
+        let end = CancellationToken::new();
+        if let Some(teller) = teller.clone() {
+            let (client, metrics) = (client.clone(), metrics.clone());
+            let tell = teller.run(client, move |told| metrics.told(told));
+            tasks.spawn(end.clone().run_until_cancelled_owned(tell));
+        }
         let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
         let hub = identity.pin().hub;
         let superseded = identity.superseded();
@@ -144,6 +166,7 @@ impl Driver {
             metrics,
             health,
             watches,
+            teller,
             unready,
             unwritable: None,
             events,
@@ -152,7 +175,7 @@ impl Driver {
             tasks,
             start: Instant::now(),
             stop,
-            end: CancellationToken::new(),
+            end,
             outlook: Outlook::default(),
             pace: PaceReading { limit: 0, decreases: 0 },
             state: State::Running,
@@ -239,6 +262,7 @@ impl Driver {
                 self.execute(effect);
             }
         }
+        self.metrics.forbidden(self.core.kinds_forbidden());
         let pace = self.core.pace();
         if pace != self.pace {
             self.metrics.paced(pace, std::mem::replace(&mut self.pace, pace));
@@ -303,6 +327,12 @@ impl Driver {
             Effect::Relist(kinds) => self.watches.relist(&kinds),
             Effect::Survey { id, kind, version } => {
                 self.watches.survey(Survey { id, kind, version, scope: self.scope() });
+            }
+            Effect::Tell(notice) => {
+                let dropped = self.teller.as_ref().and_then(|teller| teller.tell(notice));
+                if dropped.is_some() {
+                    self.metrics.told(Told::Dropped);
+                }
             }
             Effect::Patrolled(tally) => {
                 self.metrics.patrolled(&tally);

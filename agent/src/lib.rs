@@ -22,4 +22,4 @@ mod run;
 
 pub use home::Home;
 pub use namespaces::{NamespaceName, Namespaces};
-pub use run::{Agent, Error, Listen, Options, PATROL_EVERY, run};
+pub use run::{Agent, Error, Events, Listen, Options, PATROL_EVERY, run};

@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::cluster::Told;
 use crate::core::{Answer, LinkFailure, Op, OpResult, PaceReading, PatrolTally, Request};
 
 /// A label value that is one of a fixed list.
@@ -38,6 +39,11 @@ struct OperationLabels {
     outcome: Word,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    outcome: Word,
+}
+
 /// Clones count into the same places.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -48,6 +54,8 @@ pub(crate) struct Metrics {
     journal_bytes: Gauge,
     journal_writable: Gauge,
     kinds_watched: Gauge,
+    kinds_forbidden: Gauge,
+    events: Family<EventLabels, Counter>,
     concurrency_limit: Gauge,
     concurrency_decreases: Counter,
     patrols: Counter,
@@ -67,6 +75,8 @@ impl Metrics {
             journal_bytes: Gauge::default(),
             journal_writable: Gauge::default(),
             kinds_watched: Gauge::default(),
+            kinds_forbidden: Gauge::default(),
+            events: Family::default(),
             concurrency_limit: Gauge::default(),
             concurrency_decreases: Counter::default(),
             patrols: Counter::default(),
@@ -87,6 +97,12 @@ impl Metrics {
         );
         metrics.journal_writable(true);
         registry.register("kinds_watched", "Kinds that are watched", metrics.kinds_watched.clone());
+        registry.register(
+            "kinds_forbidden",
+            "Kinds that the agent may not look at, or not write, as far as it was refused",
+            metrics.kinds_forbidden.clone(),
+        );
+        registry.register("events", "Events on objects of the cluster, by what became of them", metrics.events.clone());
         registry.register(
             "concurrency_limit",
             "Operations that may be under way at the API server at once; it follows what that bears",
@@ -191,6 +207,19 @@ impl Metrics {
 
     pub(crate) fn watching(&self, kinds: usize) {
         self.kinds_watched.set(i64::try_from(kinds).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn told(&self, told: Told) {
+        let outcome = match told {
+            Told::Yes => "told",
+            Told::No => "failed",
+            Told::Dropped => "dropped",
+        };
+        self.events.get_or_create(&EventLabels { outcome: Word(outcome) }).inc();
+    }
+
+    pub(crate) fn forbidden(&self, kinds: usize) {
+        self.kinds_forbidden.set(i64::try_from(kinds).unwrap_or(i64::MAX));
     }
 
     /// `former` is the last that was told.

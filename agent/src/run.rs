@@ -50,6 +50,9 @@ pub struct Options {
     /// How often everything is looked at whatever the watches say, about: `10m`, `90s`, `1h`
     #[arg(long, env = "TIDELINE_PATROL", value_name = "PERIOD", default_value = "10m", value_parser = period)]
     pub patrol: Duration,
+    /// Whether objects that cannot be kept as their sources say get Events, which `kubectl describe` shows
+    #[arg(long, env = "TIDELINE_EVENTS", value_name = "WHETHER", value_enum, default_value_t)]
+    pub events: Events,
     #[command(flatten)]
     pub home: Home,
     /// Keep these namespaces only, and with them only what is in them: the agent needs no rights elsewhere. What is placed
@@ -76,6 +79,14 @@ fn period(text: &str) -> Result<Duration, String> {
     let number: u32 = number.parse().map_err(|_| wrong())?;
     let period = Duration::from_secs(u64::from(number) * seconds);
     if period < PATROL_MIN { Err(wrong()) } else { Ok(period) }
+}
+
+/// Whether the agent writes Events at its cluster.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Events {
+    #[default]
+    On,
+    Off,
 }
 
 /// Where the health port is.
@@ -156,7 +167,7 @@ pub struct Agent {
 impl Agent {
     /// Opens and checks everything: a start that is bound to fail fails here, with one message.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let Options { data_dir, kubeconfig, token_file, listen, patrol, home, only_namespaces } = options;
+        let Options { data_dir, kubeconfig, token_file, listen, patrol, events, home, only_namespaces } = options;
         let namespaces = Namespaces::only(only_namespaces);
         tideline_runtime::tls::install_provider();
         let data_dir = DataDir::open(&data_dir)?;
@@ -223,6 +234,7 @@ impl Agent {
             metrics: Metrics::register(&mut registry),
             health: health.clone(),
             accepted,
+            teller: (events == Events::On).then(Arc::default),
         };
         Ok(Self { core, config, parts, listener, registry, health, identity, accepted: newest_seen, data_dir })
     }

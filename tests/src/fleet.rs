@@ -209,6 +209,7 @@ impl Agent {
             token_file: self.token_file.clone(),
             listen: self.health.map_or(Listen::Off, Listen::At),
             patrol: tideline_agent::PATROL_EVERY,
+            events: tideline_agent::Events::On,
             home: self.home.clone(),
             only_namespaces: self.only_namespaces.clone(),
         };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::notice::Notice;
 use super::patrol::PatrolTally;
 use tideline_common::wire::v1::{
     Accepted, BodiesRequest, DesiredRequest, EnrolRequest, ObjectReport, ReportedRequest, SessionRequest,
@@ -43,6 +44,8 @@ pub enum Effect {
     /// Lists what there is of a kind under our label, metadata only: [`Event::Sighted`](super::Event::Sighted) for each
     /// page, then [`Event::Surveyed`](super::Event::Surveyed).
     Survey { id: SurveyId, kind: GroupKind, version: Arc<str> },
+    /// Warns whoever looks at an object at the cluster. Nothing depends on it.
+    Tell(Notice),
     /// A patrol has ended so.
     Patrolled(PatrolTally),
     /// Everything that had to be done before stopping is done.

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use tideline_common::wire::v1::TargetCondition;
 use tideline_common::{GroupKind, ObjectKey, Reason};
 
+use super::denied::Denied;
 use super::event::Served;
 use crate::namespaces::Namespaces;
+
+/// Kinds named in a condition, beside the first: names are some tens of characters, and messages bounded.
+const KINDS_NAMED_MAX: usize = 8;
 
 /// What may be concluded about a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,9 +149,27 @@ impl Kinds {
         self.kinds.get(kind).map_or(View::Unlisted, Kind::view)
     }
 
-    /// Whether all that is needed is known and current. That a kind is not served is knowledge too.
+    /// Whether all that is needed is known and current. That a kind is not served is knowledge too; and one that may not be
+    /// looked at speaks for itself, unless nothing may.
     pub(super) fn in_sync(&self) -> bool {
-        self.kinds.values().all(|kind| matches!(kind.view(), View::Current | View::Missing))
+        let known = |kind: &Kind| matches!(kind.view(), View::Current | View::Missing);
+        let blind = self.kinds.values().any(Kind::is_forbidden);
+        self.kinds.values().all(|kind| known(kind) || kind.is_forbidden())
+            && (!blind || self.kinds.values().any(|kind| kind.view() == View::Current))
+    }
+
+    /// Whether the kind may not be looked at: how its objects do is not known.
+    pub(super) fn is_forbidden(&self, kind: &GroupKind) -> bool {
+        self.kinds.get(kind).is_some_and(Kind::is_forbidden)
+    }
+
+    /// The kinds that may not be looked at, or not be written, with what was said.
+    pub(super) fn forbidden<'a>(&'a self, denied: &'a Denied) -> BTreeMap<&'a GroupKind, &'a str> {
+        let unseen = self.kinds.iter().filter_map(|(name, kind)| match &kind.watch {
+            Watch::Lost(Reason::Forbidden, message) => Some((name, message.as_str())),
+            Watch::Lost(..) | Watch::Current | Watch::Unlisted => None,
+        });
+        denied.kinds().chain(unseen).collect()
     }
 
     /// Those whose objects have a status of their own.
@@ -165,11 +187,20 @@ impl Kinds {
         needed.map(|(name, kind)| (name.clone(), Arc::clone(&kind.version))).collect()
     }
 
-    /// The watches that are not current, counted by reason, with one of them named.
-    pub(super) fn conditions(&self) -> Vec<TargetCondition> {
+    /// The watches that are not current, counted by reason, with one of them named; and what is forbidden, by kind.
+    pub(super) fn conditions(&self, denied: &Denied) -> Vec<TargetCondition> {
         let mut conditions: BTreeMap<Reason, TargetCondition> = BTreeMap::new();
+        let forbidden = self.forbidden(denied);
+        if let Some((first, said)) = forbidden.first_key_value() {
+            let others = forbidden.keys().skip(1).take(KINDS_NAMED_MAX).map(|kind| format!(", {kind}"));
+            let message = format!("no permission for {first}{}: {said}", others.collect::<String>());
+            let count = forbidden.len() as u64;
+            conditions.insert(Reason::Forbidden, TargetCondition { reason: Reason::Forbidden, count, message });
+        }
         for (name, kind) in &self.kinds {
-            if let Watch::Lost(reason, message) = &kind.watch {
+            if let Watch::Lost(reason, message) = &kind.watch
+                && *reason != Reason::Forbidden
+            {
                 let condition = conditions.entry(*reason).or_insert_with(|| TargetCondition {
                     reason: *reason,
                     count: 0,
@@ -183,6 +214,10 @@ impl Kinds {
 }
 
 impl Kind {
+    fn is_forbidden(&self) -> bool {
+        matches!(self.watch, Watch::Lost(Reason::Forbidden, _))
+    }
+
     fn has_status(&self) -> bool {
         matches!(self.served, Some(Served::Yes { status: true, .. }))
     }

@@ -174,8 +174,12 @@ impl Core {
 
     pub(super) fn watch_lost(&mut self, now: Monotonic, kind: &GroupKind, reason: Reason, message: String) {
         let unlisted = self.kinds.view_of(kind) == View::Unlisted;
+        let blinded = reason == Reason::Forbidden && !self.kinds.is_forbidden(kind);
         self.kinds.lost(kind, reason, message);
         for key in self.keys_of(kind) {
+            if blinded {
+                self.reports.dirty(&key, now);
+            }
             // The list that was to bring its status does not come.
             if let Some(object) = self.objects.get_mut(&key)
                 && matches!(object.live.status, Status::Awaited)

@@ -151,6 +151,12 @@ impl Core {
     }
 
     pub(super) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
+        match &state {
+            RemovalState::Held(Reason::Forbidden, message) => self.denied.refused(&tombstone.key, message),
+            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Finalizing | RemovalState::Done => {
+                self.denied.clear(&tombstone.key);
+            }
+        }
         if let Some(removal) = self.removals.get_mut(tombstone)
             && removal.state != state
         {
@@ -166,5 +172,7 @@ impl Core {
         let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
         removal.retry_at = Some(now + wait);
         self.work.removal_retries.insert((now + wait, tombstone.clone()));
+        let (failures, state) = (removal.failures, removal.state.clone());
+        self.notice_held(now, &tombstone.key, failures, &state);
     }
 }

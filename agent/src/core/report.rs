@@ -257,7 +257,7 @@ impl Core {
     }
 
     fn facts(&self) -> Facts {
-        let mut conditions = self.kinds.conditions();
+        let mut conditions = self.kinds.conditions(&self.denied);
         conditions.extend(self.session.conditions());
         conditions.extend(self.gate_conditions());
         conditions.extend(self.copies.condition());
@@ -364,7 +364,11 @@ impl Core {
             reason,
             message: bounded(message),
             input: object.record.as_ref().map(|record| record.input),
-            health: if object.seen.is_some() { object.live.health } else { Health::Unknown },
+            health: if object.seen.is_some() && !self.kinds.is_forbidden(&key.kind) {
+                object.live.health
+            } else {
+                Health::Unknown
+            },
             observed_generation: object.live.observed_generation,
             terminal,
             status: None,

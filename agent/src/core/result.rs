@@ -122,6 +122,9 @@ impl Core {
             let comma = if message.is_empty() { "left to others: " } else { ", " };
             let _ = write!(message, "{comma}{field} ({manager})");
         }
+        if let Some(reason) = reason {
+            self.notice(now, key, reason, message.clone());
+        }
         self.conclude(now, key, Progress::Applied, reason, message);
         // What was seen meanwhile may be later than this write.
         self.enqueue(key);

@@ -252,6 +252,7 @@ impl Core {
                 self.disk.write(Write::Sent { key: key.clone() });
             }
             self.dequeue(key);
+            self.denied.clear(key);
             self.objects.remove(key);
         }
     }

@@ -482,6 +482,8 @@ impl Core {
         let at = last + wait;
         object.retry_at = Some(at);
         self.work.retries.insert((at, entry.key.clone()));
+        let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
+        self.notice(now, &entry.key, Reason::Drifted, message);
         true
     }
 
@@ -520,6 +522,13 @@ impl Core {
     }
 
     fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
+        if outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Forbidden) {
+            self.denied.refused(key, &outcome.message);
+        } else if self.denied.clear(key) && outcome.progress == Progress::Applied {
+            for beside in self.denied.beside(key) {
+                self.enqueue(&beside);
+            }
+        }
         if let Some(object) = self.objects.get_mut(key)
             && object.outcome != outcome
         {
@@ -564,12 +573,15 @@ impl Core {
         object.failures = object.failures.saturating_add(1);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let wait = self.jitter.half(object.failures, RETRY.0, longest).max(not_before.unwrap_or_default());
+        let patience = self.denied.patience(&key.kind);
+        let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
+        let wait = wait.max(not_before.unwrap_or_default());
         object.retry_at = Some(now + wait);
         self.work.retries.insert((now + wait, key.clone()));
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
             self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
         }
+        self.notice_failure(now, key);
     }
 
     /// Remembers that a create-only object was created.

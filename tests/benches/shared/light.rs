@@ -109,6 +109,7 @@ async fn options(
         token_file: Some(token_file),
         listen: Listen::Off,
         patrol: tideline_agent::PATROL_EVERY,
+        events: tideline_agent::Events::On,
         home: tideline_agent::Home::default(),
         only_namespaces: Vec::new(),
     })

@@ -103,6 +103,7 @@ impl Platform {
             token_file: token.map(Path::to_owned),
             listen: Listen::Off,
             patrol: tideline_agent::PATROL_EVERY,
+            events: tideline_agent::Events::On,
             home: tideline_agent::Home::default(),
             only_namespaces: Vec::new(),
         };

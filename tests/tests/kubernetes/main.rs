@@ -3,6 +3,7 @@
 mod agent_cluster;
 mod approvals;
 mod deployed;
+mod forbidden;
 mod harness;
 mod identity;
 mod kubectl;

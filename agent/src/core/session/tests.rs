@@ -91,6 +91,7 @@ impl Script {
             Effect::Relist(kinds) => format!("Relist {}", kinds.len()),
             Effect::Survey { kind, .. } => format!("Survey {kind}"),
             Effect::Patrolled(_) => "Patrolled".to_owned(),
+            Effect::Tell(notice) => format!("Tell {}", notice.reason),
             Effect::Stopped => "Stopped".to_owned(),
             Effect::Freeze(reason) => format!("{reason:?}"),
         }

@@ -309,6 +309,7 @@ impl World {
                     self.pending.push(effect);
                 }
                 Effect::Patrolled(tally) => self.patrols.push(tally),
+                Effect::Tell(_) => {}
                 Effect::Send { .. } | Effect::Persist { .. } | Effect::Survey { .. } => self.pending.push(effect),
             }
         }

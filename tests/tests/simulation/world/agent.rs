@@ -86,6 +86,7 @@ impl World {
                 let after = self.random.within(OPERATION);
                 self.schedule(after, Happening::Survey { run, id, kind });
             }
+            Effect::Tell(notice) => self.note(|| format!("agent: {notice:?}")),
             Effect::Patrolled(tally) => {
                 self.note(|| format!("agent: {tally:?}"));
                 self.agent.patrol = Some(tally);

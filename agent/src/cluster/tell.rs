@@ -1,0 +1,209 @@
+//! Events at the cluster, told beside everything else: nothing waits for one, and one that cannot be told is not missed.
+//!
+//! They are of core/v1, with a count, as `kubectl describe` shows them: one for an object and a reason, which is found
+//! again by its name, also by the next run of the agent.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use tideline_common::Digest;
+use tideline_common::health::truncate;
+use tideline_common::limits::MESSAGE_BYTES_MAX;
+use tokio::sync::Notify;
+use tracing::debug;
+
+use super::failure::Refused;
+use super::render::api_version;
+use super::request::{Call, Want, call};
+use crate::core::Notice;
+
+/// Events that wait to be told: what goes wrong for more objects at once is told of some of them.
+const WAITING_MAX: usize = 256;
+/// Between two of them, so that they are no load beside the work: five in a second.
+const PAUSE: Duration = Duration::from_millis(200);
+/// What speaks.
+const REPORTER: &str = "tideline.dev/agent";
+/// Where Events of objects without a namespace are.
+const NAMESPACE: &str = "default";
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// What became of an Event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Yes,
+    /// The API server did not take it.
+    No,
+    /// Others came faster than they could be told.
+    Dropped,
+}
+
+/// Takes notices at any time, and tells them in its own.
+#[derive(Debug, Default)]
+pub struct Teller {
+    waiting: Mutex<VecDeque<Notice>>,
+    more: Notify,
+}
+
+impl Teller {
+    /// Has a notice told. Where too many wait, the oldest is dropped for it, and returned.
+    pub fn tell(&self, notice: Notice) -> Option<Notice> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = if waiting.len() >= WAITING_MAX { waiting.pop_front() } else { None };
+        waiting.push_back(notice);
+        self.more.notify_one();
+        dropped
+    }
+
+    /// Tells what comes, for ever, and says what became of each.
+    pub async fn run(self: Arc<Self>, client: Client, told: impl Fn(Told)) {
+        loop {
+            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(notice) = next else {
+                self.more.notified().await;
+                continue;
+            };
+            let mut pause = PAUSE;
+            match put(&client, &notice).await {
+                Ok(()) => told(Told::Yes),
+                Err(refused) => {
+                    let failure = refused.failure();
+                    debug!(key = %notice.key, reason = %failure.reason, "an event was not taken: {}", failure.message);
+                    pause = pause.max(failure.retry_after.unwrap_or_default());
+                    told(Told::No);
+                }
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Makes the Event, or counts up the one that is there.
+async fn put(client: &Client, notice: &Notice) -> Result<(), Refused> {
+    let event = event(notice, &now());
+    let namespace = event["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE);
+    let collection = format!("/api/v1/namespaces/{namespace}/events");
+    let there = format!("{collection}/{}", event["metadata"]["name"].as_str().unwrap_or_default());
+    match send(client, Method::POST, collection, JSON, &event).await {
+        Err(refused) if refused.is_already_there() => {}
+        sent => return sent.map(drop),
+    }
+    let former: Value = call(client, Call::get(there.clone(), Want::Whole)).await?;
+    let count = former["count"].as_u64().unwrap_or_default() + 1;
+    let again = json!({"count": count, "lastTimestamp": event["lastTimestamp"], "message": event["message"]});
+    send(client, Method::PATCH, there, MERGE_PATCH, &again).await.map(drop)
+}
+
+async fn send(
+    client: &Client,
+    method: Method,
+    uri: String,
+    media_type: &'static str,
+    content: &Value,
+) -> Result<Value, Refused> {
+    let bytes = serde_json::to_vec(content).expect("a JSON value can be written");
+    let content = Some((media_type, bytes));
+    call(client, Call { method, uri, content, want: Want::Metadata, impersonate: None }).await
+}
+
+fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+}
+
+fn event(notice: &Notice, now: &str) -> Value {
+    let Notice { key, version, uid, reason, message } = notice;
+    let namespace = if key.is_namespaced() { &*key.namespace } else { NAMESPACE };
+    let uid = uid.as_ref().map_or("", |uid| uid.as_str());
+    let mut message = message.clone();
+    truncate(&mut message, MESSAGE_BYTES_MAX);
+    let mut involved = json!({
+        "apiVersion": api_version(&key.kind.group, version),
+        "kind": &*key.kind.kind,
+        "name": &*key.name,
+    });
+    if key.is_namespaced() {
+        involved["namespace"] = json!(&*key.namespace);
+    }
+    if !uid.is_empty() {
+        involved["uid"] = json!(uid);
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name(&format!("{key} {uid} {reason}")), "namespace": namespace},
+        "involvedObject": involved,
+        "type": "Warning",
+        "reason": reason.as_str(),
+        "message": message,
+        "source": {"component": REPORTER},
+        "reportingComponent": REPORTER,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    })
+}
+
+/// Names of objects may hold what names of Events may not.
+fn name(what: &str) -> String {
+    format!("tideline.{}", Digest::of(what.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use tideline_common::{GroupKind, ObjectKey, Reason};
+
+    use super::*;
+
+    fn notice(namespace: &str, name: &str) -> Notice {
+        let key = ObjectKey::new(GroupKind::new("rbac.authorization.k8s.io", "Role"), namespace, name);
+        let uid = Some("u1".parse().expect("a UID"));
+        Notice { key, version: "v1".into(), uid, reason: Reason::Forbidden, message: "no".to_owned() }
+    }
+
+    #[test]
+    fn an_event_names_its_object_so_that_describe_finds_it() {
+        let event = event(&notice("shop", "system:reader"), "2026-01-02T03:04:05Z");
+        expect![[r#"
+            {
+              "apiVersion": "v1",
+              "count": 1,
+              "firstTimestamp": "2026-01-02T03:04:05Z",
+              "involvedObject": {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "Role",
+                "name": "system:reader",
+                "namespace": "shop",
+                "uid": "u1"
+              },
+              "kind": "Event",
+              "lastTimestamp": "2026-01-02T03:04:05Z",
+              "message": "no",
+              "metadata": {
+                "name": "tideline.797c37049d16efbe80f74de086fb133222795a9ab9cc687143dd5c29047c6b4b",
+                "namespace": "shop"
+              },
+              "reason": "Forbidden",
+              "reportingComponent": "tideline.dev/agent",
+              "source": {
+                "component": "tideline.dev/agent"
+              },
+              "type": "Warning"
+            }"#]]
+        .assert_eq(&serde_json::to_string_pretty(&event).expect("JSON"));
+    }
+
+    #[test]
+    fn the_oldest_gives_way_when_too_many_wait() {
+        let teller = Teller::default();
+        for i in 0..WAITING_MAX {
+            assert_eq!(teller.tell(notice("shop", &i.to_string())), None);
+        }
+        assert_eq!(teller.tell(notice("shop", "last")), Some(notice("shop", "0")));
+    }
+}

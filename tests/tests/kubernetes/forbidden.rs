@@ -1,0 +1,167 @@
+//! A target where the agent may not do everything: what it may not is said once for each kind, and all else goes on.
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use serde_json::{Value, json};
+use tideline_tests::kubernetes::{Audit, ClusterOptions};
+use tideline_tests::{Scratch, eventually, eventually_ok, require_kubernetes};
+
+use crate::objects::{CONFIG, DEPLOYMENT, SOON, api_cluster, apply, config, deployment, gone, shows, shows_cluster};
+use crate::site::{REPORT, Site, USER, grant, of_app, value};
+
+const SECRET: (&str, &str) = ("v1", "Secret");
+const SERVICE: (&str, &str) = ("v1", "Service");
+const EVENT: (&str, &str) = ("v1", "Event");
+const PLACED: &[(&str, &str)] = &[("", "configmaps"), ("", "secrets"), ("", "services"), ("apps", "deployments")];
+
+fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+}
+
+/// All rights on ConfigMaps; none on Secrets; Services may be created and not looked at, Deployments not be patched.
+fn some() -> Value {
+    json!([
+        rule("", "configmaps", &["*"]),
+        rule("", "namespaces", &["*"]),
+        rule("", "events", &["get", "create", "patch"]),
+        rule("", "services", &["create"]),
+        rule("apps", "deployments", &["get", "list", "watch", "create"]),
+    ])
+}
+
+fn secret() -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"value": "1"},
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}})
+}
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}})
+}
+
+/// The warnings at an object, as `kubectl describe` finds them.
+async fn warnings(site: &Site, object: &DynamicObject, reason: &str) -> Result<Vec<DynamicObject>> {
+    let uid = object.uid().context("a UID")?;
+    let fields = format!("involvedObject.uid={uid},involvedObject.name={},reason={reason}", object.name_any());
+    Ok(site.locals(EVENT).list(&ListParams::default().fields(&fields)).await?.items)
+}
+
+async fn forbidden(site: &Site) -> Result<Option<String>> {
+    let target = api_cluster(&site.root, "tideline.dev/v1alpha1", "SyncTarget").get("east").await?;
+    let conditions = target.data["status"]["conditions"].as_array().context("conditions")?;
+    let said = conditions.iter().find(|condition| condition["type"] == "Forbidden");
+    Ok(said.and_then(|said| said["message"].as_str()).map(str::to_owned))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_forbidden_is_said_and_all_else_goes_on_until_it_is_granted() -> Result<()> {
+    let assets = require_kubernetes!();
+    let directory = Scratch::new("forbidden")?;
+    let audit = Audit::new(&directory)?;
+    let options = ClusterOptions { apiserver_arguments: audit.arguments(), ..ClusterOptions::default() };
+    let site = Site::kept_short(&assets, options, some()).await?;
+    for object in [config("web", "1"), secret(), service(), deployment("web", 1)] {
+        apply(&site.space, object).await?;
+    }
+    site.place("web", PLACED, json!({"recreate": "Never"})).await?;
+    shows(&site.local, CONFIG, "web", "what is allowed", |_| true).await?;
+    shows(&site.local, SERVICE, "web", "what may be created and not be looked at", |_| true).await?;
+    shows(&site.local, DEPLOYMENT, "web", "what may be created and not be changed", |_| true).await?;
+    site.reported("secret.web", "Failed", Some("Forbidden")).await?;
+    site.reported("service.web", "Applied", None).await?;
+    shows(&site.space, REPORT, "service.web.east", "no health of what is not seen", |report| {
+        report["health"] == "Unknown"
+    })
+    .await?;
+
+    apply(&site.space, deployment("web", 3)).await?;
+    site.reported("deployment.apps.web", "Failed", Some("Forbidden")).await?;
+    let said = eventually(SOON, "all three kinds to be named", async || {
+        let said = forbidden(&site).await.ok()??;
+        ["Secret", "Service", "Deployment.apps"].iter().all(|kind| said.contains(kind)).then_some(said)
+    })
+    .await?;
+    ensure!(said.contains("cannot"), "{said}");
+    shows_cluster(
+        &site.root,
+        ("tideline.dev/v1alpha1", "SyncTarget"),
+        "east",
+        "a target that is not stale",
+        |target| target["status"]["conditions"][0]["status"] == "True",
+    )
+    .await?;
+    let local = site.local(DEPLOYMENT, "web").await?;
+    let warnings = eventually_ok(SOON, "a warning at the Deployment", async || {
+        let warnings = warnings(&site, &local, "Forbidden").await?;
+        ensure!(!warnings.is_empty(), "there is none");
+        Ok(warnings)
+    })
+    .await?;
+    ensure!(warnings.len() == 1 && warnings[0].data["type"] == "Warning", "{warnings:?}");
+    let described = site.cluster.kubectl().run(&["describe", "deployment", "web", "--namespace", "shop"]).await?;
+    ensure!(described.contains("Forbidden") && described.contains("tideline.dev/agent"), "{described}");
+    // What is well has none.
+    apply(&site.space, config("web", "2")).await?;
+    shows(&site.local, CONFIG, "web", "the change", |object| object["data"]["value"] == "2").await?;
+    let well = site.local(CONFIG, "web").await?;
+    ensure!(
+        site.locals(EVENT).list(&ListParams::default()).await?.items.iter().all(|event| {
+            event.data["involvedObject"]["name"] != "web" || event.data["involvedObject"]["kind"] != "ConfigMap"
+        }),
+        "{}",
+        value(&well)
+    );
+
+    let refused = audit.requests(USER)?.values().filter(|request| request.code == Some(403)).count();
+    ensure!(refused < 80, "{refused} requests were refused");
+    grant(&site.local, &json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])).await?;
+    eventually_ok(SOON * 3, "what was forbidden", async || site.local(SECRET, "web").await.map(drop)).await?;
+    eventually_ok(SOON * 3, "what could not be changed", async || {
+        let web = site.local(DEPLOYMENT, "web").await?;
+        ensure!(web.data["spec"]["replicas"] == 3, "{}", web.data["spec"]["replicas"]);
+        Ok(())
+    })
+    .await?;
+    for object in ["secret.web", "service.web", "deployment.apps.web", "configmap.web"] {
+        eventually_ok(SOON * 2, object, async || site.reported(object, "Applied", None).await).await?;
+    }
+    eventually_ok(SOON * 2, "nothing to be forbidden", async || {
+        let said = forbidden(&site).await?;
+        ensure!(said.is_none(), "{said:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_deleted_is_held_and_goes_when_it_may() -> Result<()> {
+    let assets = require_kubernetes!();
+    let rules = |verbs: &[&str]| {
+        json!([
+            rule("", "configmaps", verbs),
+            rule("", "namespaces", &["*"]),
+            rule("", "events", &["get", "create", "patch"])
+        ])
+    };
+    let keeps = ["get", "list", "watch", "create", "patch"];
+    let site = Site::kept_short(&assets, ClusterOptions::default(), rules(&keeps)).await?;
+    apply(&site.space, config("web", "1")).await?;
+    apply(&site.space, of_app("stays", config("stays", "1"))).await?;
+    site.place("web", &[("", "configmaps")], json!({})).await?;
+    site.place("stays", &[("", "configmaps")], json!({})).await?;
+    shows(&site.local, CONFIG, "web", "the object", |_| true).await?;
+    let web = site.local(CONFIG, "web").await?;
+    site.displace("web").await?;
+    site.reported("configmap.web", "DeletionHeld", Some("Forbidden")).await?;
+    eventually_ok(SOON, "a warning", async || {
+        let warnings = warnings(&site, &web, "Forbidden").await?;
+        ensure!(warnings.len() == 1, "{} warnings", warnings.len());
+        Ok(())
+    })
+    .await?;
+    apply(&site.space, of_app("stays", config("stays", "2"))).await?;
+    shows(&site.local, CONFIG, "stays", "all else", |object| object["data"]["value"] == "2").await?;
+    grant(&site.local, &rules(&["*"])).await?;
+    eventually_ok(SOON * 2, "what may go", async || gone(&site.local, CONFIG, "web").await).await
+}
