@@ -16,13 +16,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use futures::TryStreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{
     ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use serde_json::{from_value, json};
+use serde_json::{Value, from_value, json};
 use tideline_tests::eventually_ok;
 use tideline_tests::fleet::Hub;
 use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
@@ -55,11 +55,32 @@ struct Arguments {
     rate: u32,
 }
 
+/// What is changed.
+#[derive(Clone, Copy)]
+struct Kind {
+    group: &'static str,
+    name: &'static str,
+    /// Where the value is that is changed.
+    value: &'static str,
+}
+
+const KINDS: [Kind; 2] = [
+    Kind { group: "", name: "ConfigMap", value: "/data/value" },
+    Kind { group: "apps", name: "Deployment", value: "/spec/template/metadata/annotations/value" },
+];
+
 /// A change as the watcher saw it.
 struct Seen {
     name: String,
     value: String,
     at: Instant,
+}
+
+/// Milliseconds of changes of one kind.
+#[derive(Default)]
+struct Latencies {
+    through_hub: Vec<f64>,
+    direct: Vec<f64>,
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -78,41 +99,56 @@ async fn measure(Arguments { agents, changes, rate }: Arguments) -> Result<()> {
     light::connected(&hub.client("root").await?, agents).await?;
 
     let space = hub.client("default").await?;
-    create(&space, PLACED).await?;
+    create_namespace(&space).await?;
     place(&space).await?;
+    println!("latency of {changes} changes of each kind with {agents} agents, from the answer to the watch event");
+    for kind in KINDS {
+        let mut latencies = changes_of(kind, &space, &cluster, changes, rate).await?;
+        report(kind, &mut latencies);
+    }
+    light.check()
+}
+
+/// Makes changes of one kind, through the hub and directly in turn.
+async fn changes_of(kind: Kind, space: &Client, cluster: &Cluster, changes: usize, rate: u32) -> Result<Latencies> {
     let target = cluster.client();
-    eventually_ok(FIRST_MAX, "the first object", async || config_maps(&target).get(PLACED).await).await?;
-    config_maps(&target).create(&PostParams::default(), &config_map(DIRECT)).await?;
+    kind.api(space).create(&PostParams::default(), &kind.manifest(PLACED)?).await?;
+    eventually_ok(FIRST_MAX, "the first object", async || kind.api(&target).get(PLACED).await).await?;
+    kind.api(&target).create(&PostParams::default(), &kind.manifest(DIRECT)?).await?;
 
     // A connection of its own, so that the watcher waits for nobody.
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
-    let watcher = own_client(&cluster).await?;
-    let since = config_maps(&watcher).list(&ListParams::default()).await?.metadata.resource_version;
-    let watching = tokio::spawn(watch(watcher, since.context("a list has a version")?, sender));
-    let (mut through_hub, mut direct) = (Vec::new(), Vec::new());
+    let watcher = own_client(cluster).await?;
+    let since = kind.api(&watcher).list_metadata(&ListParams::default()).await?.metadata.resource_version;
+    let watching = tokio::spawn(watch(kind, watcher, since.context("a list has a version")?, sender));
+    let mut latencies = Latencies::default();
     let mut ticks = interval(Duration::from_secs(1) / (2 * rate.max(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for change in 0..WARM_UP + changes {
         ticks.tick().await;
-        let placed = latency(&config_maps(&space), PLACED, change, &mut events).await?;
+        let placed = latency(kind, space, PLACED, change, &mut events).await?;
         ticks.tick().await;
-        let alone = latency(&config_maps(&target), DIRECT, change, &mut events).await?;
+        let alone = latency(kind, &target, DIRECT, change, &mut events).await?;
         if change >= WARM_UP {
-            through_hub.push(placed);
-            direct.push(alone);
+            latencies.through_hub.push(placed);
+            latencies.direct.push(alone);
         }
     }
     watching.abort();
-    light.check()?;
-    report(agents, &mut through_hub, &mut direct);
-    Ok(())
+    Ok(latencies)
 }
 
 /// Makes one change, and returns the milliseconds from the answer to the event. Below zero if the event came first.
-async fn latency(api: &Api<ConfigMap>, name: &str, change: usize, events: &mut mpsc::Receiver<Seen>) -> Result<f64> {
+async fn latency(
+    kind: Kind,
+    client: &Client,
+    name: &str,
+    change: usize,
+    events: &mut mpsc::Receiver<Seen>,
+) -> Result<f64> {
     let value = change.to_string();
-    let patch = Patch::Merge(json!({"data": {"value": value}}));
-    api.patch(name, &PatchParams::default(), &patch).await.with_context(|| format!("changing {name}"))?;
+    let patch = Patch::Merge(kind.patch(&value));
+    kind.api(client).patch(name, &PatchParams::default(), &patch).await.with_context(|| format!("changing {name}"))?;
     let answered = Instant::now();
     let seen = timeout(CHANGE_MAX, async {
         loop {
@@ -129,15 +165,15 @@ async fn latency(api: &Api<ConfigMap>, name: &str, change: usize, events: &mut m
     Ok((late - early) * 1_000.0)
 }
 
-async fn watch(client: Client, mut version: String, events: mpsc::Sender<Seen>) -> Result<()> {
-    let api = config_maps(&client);
+async fn watch(kind: Kind, client: Client, mut version: String, events: mpsc::Sender<Seen>) -> Result<()> {
+    let api = kind.api(&client);
     loop {
         let mut stream = pin!(api.watch(&WatchParams::default(), &version).await?);
         while let Some(event) = stream.try_next().await? {
             let at = Instant::now();
             if let WatchEvent::Modified(object) = event {
                 version = object.metadata.resource_version.unwrap_or(version);
-                let value = object.data.and_then(|mut data| data.remove("value")).unwrap_or_default();
+                let value = object.data.pointer(kind.value).and_then(Value::as_str).unwrap_or_default().to_owned();
                 let name = object.metadata.name.unwrap_or_default();
                 events.send(Seen { name, value, at }).await.context("nobody waits for events")?;
             }
@@ -145,18 +181,17 @@ async fn watch(client: Client, mut version: String, events: mpsc::Sender<Seen>) 
     }
 }
 
-fn report(agents: usize, through_hub: &mut [f64], direct: &mut [f64]) {
+fn report(kind: Kind, Latencies { through_hub, direct }: &mut Latencies) {
     through_hub.sort_by(f64::total_cmp);
     direct.sort_by(f64::total_cmp);
-    println!("latency of {} changes with {agents} agents, from the answer to the watch event", through_hub.len());
     println!(
-        "{:<6} {:>14} {:>12} {:>16} {:>8} {:>8}",
-        "", "through hub ms", "direct ms", "difference ms", "goal ms", "of goal"
+        "{:<12} {:>14} {:>12} {:>16} {:>8} {:>8}",
+        kind.name, "through hub ms", "direct ms", "difference ms", "goal ms", "of goal"
     );
     for (name, percent, goal) in [("p50", 50, 60.0), ("p99", 99, 250.0)] {
         let (hub, direct) = (percentile(through_hub, percent), percentile(direct, percent));
         let difference = hub - direct;
-        println!("{name:<6} {hub:>14.1} {direct:>12.1} {difference:>16.1} {goal:>8.0} {:>7.2}x", difference / goal);
+        println!("{name:<12} {hub:>14.1} {direct:>12.1} {difference:>16.1} {goal:>8.0} {:>7.2}x", difference / goal);
     }
 }
 
@@ -172,21 +207,46 @@ async fn own_client(cluster: &Cluster) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-fn config_maps(client: &Client) -> Api<ConfigMap> {
-    Api::namespaced(client.clone(), NAMESPACE)
+impl Kind {
+    fn api(self, client: &Client) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(self.group, "v1", self.name));
+        Api::namespaced_with(client.clone(), NAMESPACE, &resource)
+    }
+
+    fn manifest(self, name: &str) -> Result<DynamicObject> {
+        let labels = json!({"app": name});
+        let mut manifest = match self.group {
+            "" => json!({"apiVersion": "v1"}),
+            group => json!({
+                "apiVersion": format!("{group}/v1"),
+                "spec": {
+                    // No Pods: what is measured is the way of the object, not its controllers.
+                    "replicas": 0,
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [{"name": "web", "image": "registry.example/web:1.0.0"}]},
+                    },
+                },
+            }),
+        };
+        manifest["kind"] = self.name.into();
+        manifest["metadata"] = json!({"name": name});
+        Ok(from_value(manifest)?)
+    }
+
+    /// What sets the value, as a merge patch.
+    fn patch(self, value: &str) -> Value {
+        self.value
+            .rsplit('/')
+            .filter(|field| !field.is_empty())
+            .fold(value.into(), |inner, field| json!({field: inner}))
+    }
 }
 
-fn config_map(name: &str) -> ConfigMap {
-    let mut object =
-        ConfigMap { data: Some(BTreeMap::from([("value".to_owned(), String::new())])), ..ConfigMap::default() };
-    object.metadata.name = Some(name.to_owned());
-    object
-}
-
-async fn create(space: &Client, name: &str) -> Result<()> {
+async fn create_namespace(space: &Client) -> Result<()> {
     let namespace: Namespace = from_value(json!({"metadata": {"name": NAMESPACE}}))?;
     Api::all(space.clone()).create(&PostParams::default(), &namespace).await?;
-    config_maps(space).create(&PostParams::default(), &config_map(name)).await?;
     Ok(())
 }
 
@@ -197,7 +257,10 @@ async fn place(space: &Client) -> Result<()> {
         "metadata": {"name": "bench"},
         "spec": {
             "targets": [{"matchLabels": {"bench": "real"}}],
-            "objects": [{"resources": ["configmaps"], "namespaces": [NAMESPACE]}],
+            "objects": [
+                {"resources": ["configmaps"], "namespaces": [NAMESPACE]},
+                {"apiGroup": "apps", "resources": ["deployments"], "namespaces": [NAMESPACE]},
+            ],
         },
     }))?;
     let kind = GroupVersionKind::gvk("tideline.dev", "v1alpha1", "Placement");
