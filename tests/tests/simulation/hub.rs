@@ -80,6 +80,8 @@ pub(crate) enum Demand {
 }
 
 pub(crate) struct Hub {
+    /// Sources that one change may unassign from targets.
+    allowance: u64,
     /// Of a process that ended nothing arrives at the next one.
     pub(crate) run: u64,
     pub(crate) up: bool,
@@ -150,8 +152,9 @@ fn config(run: u64) -> link::Config {
 }
 
 impl Hub {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(allowance: u64) -> Self {
         let mut hub = Self {
+            allowance,
             run: 0,
             up: false,
             disk: Disk::default(),
@@ -239,13 +242,24 @@ impl Hub {
         self.changes.extend(changes);
     }
 
+    /// Whether targets keep what nothing wants any more.
+    pub(crate) fn holds(&self) -> bool {
+        self.ledger.kept().next().is_some()
+    }
+
+    /// A person approves that all of it goes.
+    pub(crate) fn release(&mut self) {
+        let revisions: BTreeSet<Revision> = self.ledger.kept().map(|source| source.kept_at()).collect();
+        self.changes.extend(revisions.into_iter().map(Change::Release));
+    }
+
     /// Begins to write, if there is something to write and nothing is being written. True if so.
     pub(crate) fn begin_write(&mut self) -> bool {
         if self.writing.is_some() || !self.up {
             return false;
         }
         let changes = std::mem::take(&mut self.changes);
-        let batch = Some(self.ledger.plan(changes)).filter(|batch| !batch.is_empty());
+        let batch = Some(self.ledger.plan_within(changes, self.allowance)).filter(|batch| !batch.is_empty());
         let session = self.session.take();
         let answers = std::mem::take(&mut self.answers);
         if batch.is_none() && session.is_none() && answers.is_empty() {

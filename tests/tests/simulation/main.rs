@@ -28,8 +28,15 @@ use world::{Scenario, World};
 const UNFUSED: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
 /// Nothing goes that nobody approved.
 const SHUT: FuseLimits = FuseLimits { always: 0, percent: 0 };
-const PLAIN: Scenario =
-    Scenario { config_maps: 6, fuse: UNFUSED, rest: REST, restores: false, loses_journal: true, approves: false };
+const PLAIN: Scenario = Scenario {
+    config_maps: 6,
+    fuse: UNFUSED,
+    rest: REST,
+    restores: false,
+    loses_journal: true,
+    approves: false,
+    unassigns: u64::MAX,
+};
 
 /// Longer than every retry, of any of them, and than it takes until a patrol has been everywhere.
 const SETTLING: Duration = Duration::from_mins(22);
@@ -119,11 +126,12 @@ fn an_agent_that_lost_its_data_and_kept_its_identity_writes_nothing_again() {
     );
 }
 
-/// Some seeds have what is rare: a set that takes several commits, the fuse, or a long rest.
+/// Some seeds have what is rare: a set that takes several commits, a fuse at either end, or a long rest.
 fn scenario(seed: u64) -> Scenario {
     match seed % 20 {
         7 => Scenario { config_maps: 60, ..PLAIN },
         8 => Scenario { rest: LONG_REST, ..PLAIN },
+        9 => Scenario { unassigns: 2, ..PLAIN },
         0..=4 => Scenario { fuse: FuseLimits::default(), ..PLAIN },
         _ => PLAIN,
     }

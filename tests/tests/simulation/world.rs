@@ -39,6 +39,8 @@ pub(crate) struct Scenario {
     pub(crate) loses_journal: bool,
     /// Somebody approves removals that are held, now and then.
     pub(crate) approves: bool,
+    /// Sources that one change at the hub may unassign from targets before it waits for somebody.
+    pub(crate) unassigns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -184,7 +186,7 @@ impl World {
                 writes: 0,
                 patrol: None,
             },
-            hub: Hub::new(),
+            hub: Hub::new(scenario.unassigns),
             cluster: Cluster::default(),
             workload: Workload::new(scenario.config_maps),
             requests: BTreeMap::new(),

@@ -57,6 +57,9 @@ impl World {
         if self.hub.up {
             let changes = self.workload.changes(&self.hub.ledger);
             self.hub.change(changes);
+            if self.hub.holds() && self.random.chance(200) {
+                self.hub.release();
+            }
             self.hub_writes_if_needed();
         }
     }
