@@ -11,6 +11,9 @@ use tracing::{Instrument, error, error_span, info, warn};
 /// How long a run may take to end once it was asked to. Kubernetes kills after 30 s by default.
 const GRACE: Duration = Duration::from_secs(25);
 
+/// What the kernel sends to who writes beyond RLIMIT_FSIZE: this number everywhere but on MIPS and SPARC.
+const SIGXFSZ: i32 = 25;
+
 /// A task ended that should not have.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the task {task} ended: {why}")]
@@ -80,9 +83,12 @@ impl Shutdown {
         self.tracker.spawn(job);
     }
 
-    /// Ends the run at SIGINT or SIGTERM, and the process at the second.
+    /// Ends the run at SIGINT or SIGTERM, and the process at the second. A write beyond the largest file that is allowed
+    /// (RLIMIT_FSIZE) fails from now on, as one on a full disk does, and no longer ends the process.
     pub fn on_signals(&self) -> std::io::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
+        // It stays handled, whether or not anybody listens.
+        drop(signal(SignalKind::from_raw(SIGXFSZ))?);
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let run = self.clone();

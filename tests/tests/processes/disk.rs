@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok, met_or_skipped, require_binaries, test_name};
 
-use crate::harness::{Agent, Hub, SOON, get};
+use crate::harness::{Agent, Hub, SOON, Site, get};
 
 const MISSING: &str = "a file system of its own cannot be mounted; run as root";
 
@@ -159,4 +159,33 @@ async fn an_agent_whose_disk_is_read_only_observes_until_it_is_not() -> Result<(
     agent.says("the journal can be opened now").await?;
     agent.is_ready().await?;
     hub.delivers("after", &cluster).await
+}
+
+/// Sets the size of the largest file that a process may write.
+fn limit_files(process: u32, bytes: &str) -> Result<()> {
+    run("prlimit", &[format!("--pid={process}").as_ref(), format!("--fsize={bytes}").as_ref()])
+}
+
+#[tokio::test]
+async fn an_agent_that_may_not_write_large_files_lives_and_goes_on_when_it_may() -> Result<()> {
+    let binaries = require_binaries!();
+    let mut site = Site::start(&binaries).await?;
+    let Site { hub, cluster, agent, .. } = &mut site;
+    hub.place_config_maps().await?;
+    hub.delivers("before", cluster).await?;
+    let journal = fs::metadata(agent.data_dir().join("journal/db"))?.len();
+    // Below the journal, and above the log, which is to go on.
+    let limit = journal / 2;
+    ensure!((agent.process.log().len() as u64) < limit / 2, "the log is as large as the journal of {journal} bytes");
+    let allowed = "unlimited:unlimited";
+    limit_files(agent.process.id(), &format!("{limit}:unlimited"))?;
+    let mended = async {
+        agent.says("File too large").await?;
+        waits_for_its_journal(agent).await?;
+        limit_files(agent.process.id(), allowed)?;
+        agent.says("the journal takes writes again").await
+    };
+    tokio::try_join!(hub.delivers("later", cluster), mended)?;
+    agent.is_ready().await?;
+    hub.delivers("after", cluster).await
 }
