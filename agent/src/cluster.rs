@@ -4,6 +4,7 @@
 //! - [`Kinds`]: which kinds the API server serves, and how.
 //! - [`Watches`]: one list and watch per kind, scoped to our label, folded into [`Observed`](crate::core::Observed) as it
 //!   comes in; no object is kept.
+//! - [`Followers`]: one list and watch per kind of what was made of placed objects, as long as something asks for it.
 //! - [`Survey`]: one look at what there is of a kind under our label, for the patrol.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
 //! - [`Teller`]: Events on objects that go wrong, beside all else.
@@ -23,6 +24,7 @@ mod exempt;
 mod failure;
 mod fields;
 mod fold;
+mod follow;
 mod inspect;
 mod observe;
 mod pages;
@@ -34,6 +36,7 @@ mod tell;
 pub use connect::{Error, connect, facts};
 pub use discovery::Kinds;
 pub use execute::Executor;
+pub use follow::Followers;
 pub use observe::Watches;
 pub use survey::Survey;
 pub use tell::{Teller, Told};

@@ -20,6 +20,7 @@ use tideline_common::{
 };
 
 mod approve;
+mod associated;
 mod copies;
 mod denied;
 mod disk;
@@ -52,11 +53,12 @@ mod switch;
 mod work;
 
 pub use effect::{
-    AppliedRecord, ApplyTakeover, Effect, Effects, Enrolled, FreezeReason, Op, OpId, PersistId, Request, RequestId,
-    SurveyId, Timer, Write,
+    AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, Op, OpId, PersistId, Request,
+    RequestId, SurveyId, Timer, Write,
 };
 pub use event::{
-    Answer, Difference, Event, FieldConflict, LinkFailure, Observed, OpResult, Served, Sighting, SurveyFailure, Values,
+    Answer, Associate, Condition, Difference, Event, FieldConflict, FollowNews, LinkFailure, Observed, OpResult, Owner,
+    Served, Sighting, SurveyFailure, Values,
 };
 pub use fuse::FuseLimits;
 pub use notice::Notice;
@@ -66,6 +68,7 @@ pub(crate) use shared::Shared;
 
 use crate::namespaces::Namespaces;
 use approve::Approvals;
+use associated::Associates;
 use copies::Copies;
 use denied::Denied;
 use disk::Disk;
@@ -135,6 +138,7 @@ pub struct Core {
     shared: Shared,
     objects: Objects,
     copies: Copies,
+    associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
     kinds: Kinds,
     denied: Denied,
@@ -177,6 +181,7 @@ impl Core {
             shared: Shared::default(),
             objects: Objects::default(),
             copies: Copies::default(),
+            associates: Associates::default(),
             removals: BTreeMap::new(),
             kinds: Kinds::new(config.namespaces.clone()),
             denied: Denied::default(),
@@ -233,11 +238,13 @@ impl Core {
             Event::Timer(Timer::Report) => self.reports.due(now),
             Event::Timer(Timer::Retry) => self.retries_due(now),
             Event::Timer(Timer::Patrol) => self.patrol_due(now, out),
+            Event::Timer(Timer::Associated) => self.associated_due(),
             Event::Kind { kind, served } => self.kind_served(now, &kind, served),
             Event::Listed { kind, objects } => self.listed(now, &kind, objects),
             Event::Observed(observed) => self.observed(now, *observed),
             Event::Vanished { key, uid } => self.vanished(now, &key, &uid),
             Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
+            Event::Followed { kind, run, news } => self.followed(now, kind, run, news),
             Event::Sighted { survey, objects } => self.sighted(now, survey, &objects),
             Event::Surveyed { survey, result } => self.surveyed(now, survey, &result, out),
             Event::Stop => self.phase = Phase::Stopping,
@@ -280,6 +287,7 @@ impl Core {
         self.pump(now, out);
         self.disk.flush(now, out);
         self.tell_notices(out);
+        self.settle_associates(now, out);
         self.report(now, out);
         if let Some(watch) = self.kinds.take_change() {
             self.copies.watched(&watch);

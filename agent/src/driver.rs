@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use crate::cluster::{Executor, Kinds, Scope, Survey, Teller, Told, Watches};
+use crate::cluster::{Executor, Followers, Kinds, Scope, Survey, Teller, Told, Watches};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId};
 use crate::identity::{Keeper, TargetName};
@@ -95,6 +95,7 @@ pub(crate) struct Driver {
     watches: Watches,
     /// None where Events are not wanted.
     teller: Option<Arc<Teller>>,
+    followers: Followers,
     /// Held until the agent knows what to keep, and again when it is frozen.
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
@@ -148,6 +149,8 @@ impl Driver {
             let tell = teller.run(client, move |told| metrics.told(told));
             tasks.spawn(end.clone().run_until_cancelled_owned(tell));
         }
+        let ended = stop.child_token();
+        let followers = Followers::new(client.clone(), sender.clone(), namespaces.clone(), tasks.clone(), ended);
         let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
         let hub = identity.pin().hub;
         let superseded = identity.superseded();
@@ -167,6 +170,7 @@ impl Driver {
             health,
             watches,
             teller,
+            followers,
             unready,
             unwritable: None,
             events,
@@ -234,6 +238,7 @@ impl Driver {
         };
         // Everything lets go of the journal now.
         self.watches.set_none();
+        self.followers.set_none();
         self.end.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -300,6 +305,7 @@ impl Driver {
             | Event::Observed(_)
             | Event::Vanished { .. }
             | Event::WatchLost { .. }
+            | Event::Followed { .. }
             | Event::Sighted { .. }
             | Event::Surveyed { .. }
             | Event::Stop => {}
@@ -322,7 +328,11 @@ impl Driver {
             Effect::Watch(kinds) => {
                 let scope = self.scope();
                 self.watches.set(scope, kinds);
-                self.metrics.watching(self.watches.len());
+                self.metrics.watching(self.watches.len() + self.followers.len());
+            }
+            Effect::Follow(kinds) => {
+                self.followers.set(kinds);
+                self.metrics.watching(self.watches.len() + self.followers.len());
             }
             Effect::Relist(kinds) => self.watches.relist(&kinds),
             Effect::Survey { id, kind, version } => {
@@ -442,6 +452,7 @@ impl Driver {
         self.metrics.frozen();
         self.unready = Some(self.health.gate("frozen"));
         self.watches.set_none();
+        self.followers.set_none();
         self.metrics.watching(0);
         self.timers.clear();
         self.state = State::Frozen;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use tideline_common::GroupKind;
+use tideline_common::{AssociatedKind, GroupKind, Reason};
 use tracing::{debug, info, warn};
 
-use crate::core::{Answer, Event, LinkFailure, OpResult, PatrolTally, SurveyFailure};
+use crate::core::{Answer, Event, FollowNews, LinkFailure, OpResult, PatrolTally, SurveyFailure};
 
 /// Whether hub and cluster were well when last heard of.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Outlook {
     hub: Side,
     /// The kinds whose watches are lost, with what was said of each.
     lost: BTreeMap<GroupKind, String>,
+    /// The kinds of associated objects that cannot be followed, and why.
+    unfollowed: BTreeMap<AssociatedKind, Reason>,
     /// What the last patrol found.
     patrol: PatrolTally,
 }
@@ -60,6 +62,23 @@ impl Outlook {
                     warn!(%kind, %reason, "the view of the cluster is not complete; it is tried again: {message}");
                 }
             }
+            Event::Followed { kind, run: _, news } => match news {
+                FollowNews::Listed => {
+                    debug!(%kind, "listed");
+                    if self.unfollowed.remove(kind).is_some() {
+                        info!(%kind, "what was made of placed objects is counted again");
+                    }
+                }
+                FollowNews::Lost { reason, message } => {
+                    if self.unfollowed.insert(*kind, *reason) != Some(*reason) {
+                        warn!(
+                            %kind, %reason,
+                            "what was made of placed objects cannot be counted; it is tried again: {message}"
+                        );
+                    }
+                }
+                FollowNews::Listing | FollowNews::Seen(_) | FollowNews::Gone(_) => {}
+            },
             // One object's failure is in the report.
             Event::Executed { result: OpResult::Failed { reason, message, .. }, .. } => {
                 debug!(%reason, "an operation failed: {message}");

@@ -3,7 +3,8 @@
 //! In reading order: identities ([`HubId`], [`TargetId`], [`ObjectKey`], [`SourceRef`]), digests ([`Digest`],
 //! [`SetDigest`]), what is desired ([`Entry`], [`DesiredSet`], [`ApplyPolicy`]), who owns a local object ([`Mark`]),
 //! the messages between the two sides ([`wire::v1`]) and their signatures ([`signature`]), how well an object does
-//! ([`health`]), how that is summed up over targets ([`rollup`]), and the bounds of all of it ([`limits`]).
+//! ([`health`]) and what was made of it ([`associated`]), how that is summed up over targets ([`rollup`]), and the bounds of
+//! all of it ([`limits`]).
 //!
 //! No clock, no I/O, no async: time enters as [`Monotonic`].
 
@@ -17,12 +18,14 @@ mod reason;
 mod time;
 mod token;
 
+pub mod associated;
 pub mod health;
 pub mod limits;
 pub mod rollup;
 pub mod signature;
 pub mod wire;
 
+pub use associated::AssociatedKind;
 pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
 pub use ids::{Epoch, HubId, InvalidId, Revision, SessionNumber, SpaceName, TargetId, Uid, Version};

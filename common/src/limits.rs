@@ -28,6 +28,21 @@ pub const REPORT_PAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one object's returned status; a larger one is replaced by a reason. Two fit a page with room for the rest.
 pub const STATUS_BYTES_MAX: usize = 256 << 10;
 const _: () = assert!(STATUS_BYTES_MAX * 2 < REPORT_PAGE_BYTES_MAX);
+/// Examples named of what was made of one object, for each resource. More than a person reads at a glance.
+pub const ASSOCIATED_WORST_MAX: usize = 5;
+/// Reasons counted by name of what was made of one object, for each resource. Kubernetes itself has about twenty in all.
+pub const ASSOCIATED_REASONS_MAX: usize = 16;
+/// Bytes of one such reason; those of Kubernetes have at most 30.
+pub const ASSOCIATED_REASON_BYTES_MAX: usize = 64;
+/// Bytes of the counts of one object: four resources, each with so many reasons and examples of two names (of at most 253
+/// bytes each) and a reason, and half as much again for the names of fields.
+pub const ASSOCIATED_BYTES_MAX: usize = 4
+    * (ASSOCIATED_REASONS_MAX * ASSOCIATED_REASON_BYTES_MAX
+        + ASSOCIATED_WORST_MAX * (2 * 253 + ASSOCIATED_REASON_BYTES_MAX))
+    * 3
+    / 2;
+const _: () = assert!(ASSOCIATED_BYTES_MAX < REPORT_PAGE_BYTES_MAX / 16);
+
 /// Bytes of a message to a person in a report.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 10;
 

@@ -1,8 +1,9 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::associated::AssociatedKind;
 use crate::digest::{Digest, Hasher};
 
 mod gate;
@@ -214,6 +215,9 @@ pub struct ApplyPolicy {
     /// What it waits for before it is written anew. At most one for each Placement, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
+    /// What is to be counted of what is made of it at its target.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub associated: BTreeSet<AssociatedKind>,
 }
 
 impl ApplyPolicy {
@@ -238,12 +242,18 @@ impl ApplyPolicy {
             approve_deletions: self.approve_deletions.min(other.approve_deletions),
             fields: fields.into_iter().map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode }).collect(),
             gates: Gate::merge(&self.gates, &other.gates),
+            associated: &self.associated | &other.associated,
         }
     }
 
     /// Whether merging takes away what one of the two says. What both may have at once is no disagreement.
     pub fn disagrees_with(&self, other: &Self) -> bool {
-        let alone = |policy: &Self| Self { additions: Additions::default(), gates: Vec::new(), ..policy.clone() };
+        let alone = |policy: &Self| Self {
+            additions: Additions::default(),
+            gates: Vec::new(),
+            associated: BTreeSet::new(),
+            ..policy.clone()
+        };
         self.additions.disagrees_with(&other.additions) || alone(self) != alone(other)
     }
 
@@ -261,6 +271,7 @@ impl ApplyPolicy {
             approve_deletions,
             fields,
             gates,
+            associated,
         } = self;
         let mut hasher = Hasher::new("tideline/policy/v1");
         for text in [
@@ -287,6 +298,9 @@ impl ApplyPolicy {
             }
         }
         Gate::hash_all(gates, &mut hasher);
+        for kind in associated {
+            hasher.field(b"associated").field(kind.as_str().as_bytes());
+        }
         hasher.finish()
     }
 }

@@ -1,6 +1,6 @@
 //! The mergeable summary of reported state over targets.
 //!
-//! A [`Rollup`] maps each target to one [`Standing`]; counts are read off it. So merging is the union of maps where the
+//! A [`Rollup`] maps each target to what it said last: how the object stands, and what was made of it. Counts are read off it. So merging is the union of maps where the
 //! newer standing wins: associative, commutative, idempotent, and incremental equals recomputed by construction.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::associated::{AssociatedKind, Sum, Tally};
 use crate::health::Health;
 use crate::wire::v1::Progress;
 
@@ -111,12 +112,47 @@ impl AddAssign for Counts {
     }
 }
 
+/// What one target says of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Said {
+    /// None is silence.
+    pub standing: Option<Standing>,
+    /// What was made of it there.
+    pub made: BTreeMap<AssociatedKind, Tally>,
+}
+
+/// What was made of one object over targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MadeOver(pub BTreeMap<AssociatedKind, Sum>);
+
+impl MadeOver {
+    /// Adds what one target said. Each target is to be added once.
+    pub fn add<'a>(&mut self, made: impl IntoIterator<Item = (AssociatedKind, &'a Tally)>, freshness: Freshness) {
+        for (kind, tally) in made {
+            *self.0.entry(kind).or_default() += &tally.seen_as(freshness);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl AddAssign<&Self> for MadeOver {
+    fn add_assign(&mut self, Self(other): &Self) {
+        for (kind, sum) in other {
+            *self.0.entry(*kind).or_default() += sum;
+        }
+    }
+}
+
 /// What is known of one object over targets of type `T`.
 ///
-/// Each target's standing carries the order (session, sequence) of the report it is from.
+/// What each target says carries the order (session, sequence) of the report it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollup<T: Ord> {
-    targets: BTreeMap<T, (Option<Standing>, u64)>,
+    targets: BTreeMap<T, (Said, u64)>,
 }
 
 impl<T: Ord> Default for Rollup<T> {
@@ -127,26 +163,37 @@ impl<T: Ord> Default for Rollup<T> {
 
 impl<T: Ord + Clone> Rollup<T> {
     /// Sets what a target says; an older word than the one that stands is dropped.
-    pub fn set(&mut self, target: T, standing: Option<Standing>, order: u64) {
-        let slot = self.targets.entry(target).or_insert((None, 0));
+    pub fn set(&mut self, target: T, said: Said, order: u64) {
+        let slot = self.targets.entry(target).or_default();
         // Two words of one order are the same word; the tie is broken only so that merging commutes on any input.
-        if (order, standing) > (slot.1, slot.0) {
-            *slot = (standing, order);
+        if (order, &said) > (slot.1, &slot.0) {
+            *slot = (said, order);
         }
     }
 
     pub fn merge(&mut self, other: &Self) {
-        for (target, (standing, order)) in &other.targets {
-            self.set(target.clone(), *standing, *order);
+        for (target, (said, order)) in &other.targets {
+            self.set(target.clone(), said.clone(), *order);
         }
     }
 
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for (standing, _) in self.targets.values() {
-            counts += Counts::of(*standing);
+        for (said, _) in self.targets.values() {
+            counts += Counts::of(said.standing);
         }
         counts
+    }
+
+    /// What was made of it. A target that does not say how the object stands says nothing of that either.
+    pub fn made(&self) -> MadeOver {
+        let mut over = MadeOver::default();
+        for (Said { standing, made }, _) in self.targets.values() {
+            if let Some(standing) = standing {
+                over.add(made.iter().map(|(kind, tally)| (*kind, tally)), standing.fresh);
+            }
+        }
+        over
     }
 }
 

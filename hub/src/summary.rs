@@ -6,18 +6,20 @@
 
 mod exact;
 mod held;
+mod made;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tideline_common::rollup::{Counts, Freshness, Standing};
-use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedRequest, TargetCondition};
-use tideline_common::{Digest, ObjectKey, Reason, TargetId, Tombstone, Uid, Version};
+use tideline_common::rollup::{Counts, Freshness, MadeOver, Standing};
+use tideline_common::wire::v1::{Accepted, AssociatedReport, ObjectReport, Progress, ReportedRequest, TargetCondition};
+use tideline_common::{Digest, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid, Version};
 
 use held::is_held;
 
 pub use exact::exact_status;
 pub use held::Waiting;
+pub use made::waiting;
 
 /// Targets that a rollup names, worst first. More than a person reads at a glance.
 pub const WORST_MAX: usize = 5;
@@ -35,6 +37,9 @@ pub struct TargetReports {
     pub applied: Option<Version>,
     pub conditions: Vec<TargetCondition>,
     objects: BTreeMap<ObjectKey, Arc<ObjectReport>>,
+    /// What was made of objects, as this session says.
+    made: BTreeMap<ObjectKey, Arc<AssociatedReport>>,
+    session: SessionNumber,
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
@@ -57,6 +62,17 @@ impl Summary {
         known.applied = report.applied;
         known.conditions = report.conditions;
         let mut taken = Taken::default();
+        if known.session != report.session {
+            known.session = report.session;
+            known.made.clear();
+        }
+        for made in report.associated {
+            if made.made.is_empty() {
+                known.made.remove(&made.key);
+            } else {
+                known.made.insert(made.key.clone(), Arc::new(made));
+            }
+        }
         for object in report.objects {
             if known.objects.get(&object.key).is_some_and(|former| **former == object) {
                 continue;
@@ -67,6 +83,9 @@ impl Summary {
         for tombstone in report.removed {
             if known.objects.get(&tombstone.key).is_some_and(|object| object.source_uid == tombstone.source) {
                 known.remove(&tombstone.key);
+            }
+            if known.made.get(&tombstone.key).is_some_and(|made| made.source_uid == tombstone.source) {
+                known.made.remove(&tombstone.key);
             }
             taken.changed.push(tombstone.key.clone());
             taken.confirmed.push(tombstone);
@@ -85,6 +104,11 @@ impl Summary {
     /// What a target says of one object, if it speaks of this source.
     pub fn report(&self, target: TargetId, key: &ObjectKey, source: &Uid) -> Option<&Arc<ObjectReport>> {
         self.targets.get(&target)?.objects.get(key).filter(|report| report.source_uid == *source)
+    }
+
+    /// What a target says was made of one object, if it speaks of this source.
+    pub fn made(&self, target: TargetId, key: &ObjectKey, source: &Uid) -> Option<&Arc<AssociatedReport>> {
+        self.targets.get(&target)?.made.get(key).filter(|made| made.source_uid == *source)
     }
 }
 
@@ -138,6 +162,8 @@ pub struct Overview {
     pub counts: Counts,
     /// Targets where it does worst, at most [`WORST_MAX`].
     pub worst: Vec<Worst>,
+    /// What was made of it.
+    pub made: MadeOver,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,10 +192,14 @@ pub fn overview<'a>(
             current: input.is_some() && report.input == input,
             fresh: freshness,
         });
+        let made = report.and_then(|_| summary.made(target, key, source));
+        if let Some(made) = made {
+            overview.made.add(made.made.iter().map(|(kind, made)| (*kind, &made.tally)), freshness);
+        }
         let counts = Counts::of(standing);
         overview.counts += counts;
         if let Some((rank, reason)) = badness(&counts, report.and_then(|report| report.reason)) {
-            let message = report.map_or_else(String::new, |report| report.message.clone());
+            let message = report.map_or_else(String::new, |report| made::message(report, made.map(|made| &**made)));
             overview.name(Worst { target, key: key.clone(), reason, message, rank });
         }
     }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::engine::{Engine, ReportLine, SourceOutline, renamed};
 use crate::shared::Shared;
-use crate::summary::Worst;
+use crate::summary::{Worst, waiting};
 
 /// The group of everything that is computed.
 pub const GROUP: &str = "summary.tideline.dev";
@@ -71,30 +71,33 @@ impl VirtualResource for Resource {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let columns: &[(&str, &str, &str)] = match self.view {
+        let columns: &[(&str, &str, &str, i32)] = match self.view {
             View::Rollups => &[
-                ("Expected", ".counts.expected", "integer"),
-                ("Applied", ".counts.applied", "integer"),
-                ("Ready", ".counts.ready", "integer"),
-                ("Progressing", ".counts.progressing", "integer"),
-                ("Failed", ".counts.failed", "integer"),
-                ("Withheld", ".counts.withheld", "integer"),
-                ("Stale", ".counts.stale", "integer"),
-                ("Unknown", ".counts.unknown", "integer"),
+                ("Expected", ".counts.expected", "integer", 0),
+                ("Applied", ".counts.applied", "integer", 0),
+                ("Ready", ".counts.ready", "integer", 0),
+                ("Progressing", ".counts.progressing", "integer", 0),
+                ("Failed", ".counts.failed", "integer", 0),
+                ("Withheld", ".counts.withheld", "integer", 0),
+                ("Stale", ".counts.stale", "integer", 0),
+                ("Unknown", ".counts.unknown", "integer", 0),
+                ("Pods", ".associated.pods.total", "integer", 1),
+                ("Pods Ready", ".associated.pods.ready", "integer", 1),
             ],
             View::Reports => &[
-                ("Target", ".target.name", "string"),
-                ("Progress", ".progress", "string"),
-                ("Health", ".health", "string"),
-                ("Reason", ".reason", "string"),
-                ("Message", ".message", "string"),
+                ("Target", ".target.name", "string", 0),
+                ("Progress", ".progress", "string", 0),
+                ("Health", ".health", "string", 0),
+                ("Reason", ".reason", "string", 0),
+                ("Message", ".message", "string", 0),
+                ("Waiting", ".waiting", "string", 1),
             ],
         };
-        let column = |&(name, path, kind): &(&str, &str, &str)| Column {
+        let column = |&(name, path, kind, priority): &(&str, &str, &str, i32)| Column {
             name: name.to_owned(),
             path: path.to_owned(),
             kind: kind.to_owned(),
-            priority: 0,
+            priority,
         };
         columns.iter().map(column).collect()
     }
@@ -185,11 +188,16 @@ fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value)
     if destinations.iter().any(|at| at != key) {
         object["namespaces"] = destinations.iter().map(|at| json!(renamed(key, at).unwrap_or(own(key)))).collect();
     }
+    if !overview.made.is_empty() {
+        let mut made = overview.made.clone();
+        made.0.values_mut().for_each(|sum| sum.tally.bound_reasons());
+        object["associated"] = json!(made);
+    }
     ((key.namespace.to_string(), name), object)
 }
 
 fn report(line: &ReportLine) -> ((String, String), Value) {
-    let ReportLine { source, key, destination, target, target_name, leaving, report } = line;
+    let ReportLine { source, key, destination, target, target_name, leaving, report, made } = line;
     let name = format!("{}.{}", object_name(key), line.name());
     let mut object = json!({
         "metadata": metadata(key, &name),
@@ -221,6 +229,13 @@ fn report(line: &ReportLine) -> ((String, String), Value) {
         }
         if let Some(status) = &report.status {
             object["status"] = serde_json::from_str(status.get()).unwrap_or_default();
+        }
+    }
+    if let Some(made) = made {
+        object["associated"] = json!(made.made);
+        let waiting = waiting(made);
+        if !waiting.is_empty() {
+            object["waiting"] = json!(waiting);
         }
     }
     ((key.namespace.to_string(), name), object)

@@ -46,7 +46,7 @@ const PAGE_WHOLE: u32 = 100;
 const PAGE_METADATA: u32 = 500;
 /// Seconds that a watch lasts. The API server would end it after five to ten minutes anyway; a connection that died
 /// silently is noticed that much later.
-const WATCH_SECONDS: u32 = 290;
+pub(super) const WATCH_SECONDS: u32 = 290;
 /// Time between looks for a kind that is not served.
 const MISSING_EVERY: Duration = Duration::from_secs(30);
 /// Time between looks, and how many, after some definition changed: its kind is served a moment after it says so.
@@ -336,7 +336,8 @@ where
     }
 }
 
-fn map<K>(event: Watched<K>, fold: &impl Fn(K) -> Option<Observed>) -> Watched<Option<Observed>> {
+/// Folds whatever an event is about.
+pub(super) fn map<K, T>(event: Watched<K>, fold: &impl Fn(K) -> Option<T>) -> Watched<Option<T>> {
     match event {
         Watched::Init => Watched::Init,
         Watched::InitDone => Watched::InitDone,
@@ -346,7 +347,7 @@ fn map<K>(event: Watched<K>, fold: &impl Fn(K) -> Option<Observed>) -> Watched<O
     }
 }
 
-fn failure_of(error: &watcher::Error) -> Failure {
+pub(super) fn failure_of(error: &watcher::Error) -> Failure {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

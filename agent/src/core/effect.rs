@@ -12,7 +12,8 @@ use tideline_common::wire::v1::{
     Accepted, BodiesRequest, DesiredRequest, EnrolRequest, ObjectReport, ReportedRequest, SessionRequest,
 };
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, TargetId, Tombstone, Uid,
+    ApplyPolicy, AssociatedKind, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, TargetId,
+    Tombstone, Uid,
 };
 
 /// The effects of one step, in order. An effect may be executed before an earlier one completes, unless said otherwise.
@@ -46,12 +47,33 @@ pub enum Effect {
     Survey { id: SurveyId, kind: GroupKind, version: Arc<str> },
     /// Warns whoever looks at an object at the cluster. Nothing depends on it.
     Tell(Notice),
+    /// Watches exactly these from now on, whoever made them: [`Event::Followed`](super::Event::Followed).
+    Follow(BTreeMap<AssociatedKind, Follow>),
     /// A patrol has ended so.
     Patrolled(PatrolTally),
     /// Everything that had to be done before stopping is done.
     Stopped,
     /// This process must end: another holds its identity, or it was told to. Nothing at the cluster changes.
     Freeze(FreezeReason),
+}
+
+/// How a kind of associated objects is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follow {
+    pub depth: Depth,
+    /// In this namespace only, if everything that is asked for is in one.
+    pub namespace: Option<Arc<str>>,
+    /// Another number asks for another watch, which begins with a list.
+    pub run: u32,
+}
+
+/// How much has to be known of associated objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Whose they are: metadata.
+    Links,
+    /// How they do, too.
+    Whole,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +102,8 @@ pub enum Timer {
     Retry,
     /// The next step of the patrol.
     Patrol,
+    /// The next report of what was made of something, or the next list of that.
+    Associated,
 }
 
 /// One write to the journal.

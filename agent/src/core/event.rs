@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tideline_common::associated::Phase;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{
     BodiesAnswer, DesiredAnswer, EnrolAnswer, Refusal, ReportedAnswer, SessionAnswer, Terminal,
 };
-use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+use tideline_common::{AssociatedKind, Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
 
 use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
 
@@ -55,6 +56,13 @@ pub enum Event {
         kind: GroupKind,
         reason: Reason,
         message: String,
+    },
+    /// News of what was made of placed objects, from a watch of [`Effect::Follow`](super::Effect::Follow).
+    Followed {
+        kind: AssociatedKind,
+        /// The watch's [`Follow::run`](super::Follow).
+        run: u32,
+        news: FollowNews,
     },
     /// A page of a survey.
     Sighted {
@@ -141,6 +149,56 @@ pub struct Sighting {
     pub labelled: bool,
     pub deleting: bool,
     pub managed_elsewhere: bool,
+}
+
+/// What a watch of associated objects tells.
+#[derive(Clone, Debug)]
+pub enum FollowNews {
+    /// A complete list begins.
+    Listing,
+    /// Objects as they are now: some of a list, or one that changed.
+    Seen(Vec<Associate>),
+    Gone(Uid),
+    /// The list is complete: what it did not have is not there.
+    Listed,
+    /// Nothing follows from absence until the next list.
+    Lost {
+        reason: Reason,
+        message: String,
+    },
+}
+
+/// What is taken of an object that may have been made of something placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Associate {
+    pub uid: Uid,
+    pub namespace: String,
+    pub name: String,
+    /// Its controller.
+    pub owner: Option<Owner>,
+    /// The default where only its metadata was asked for.
+    pub condition: Condition,
+}
+
+/// Whose an object says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub kind: GroupKind,
+    pub name: String,
+    /// None where a label names the owner.
+    pub uid: Option<Uid>,
+}
+
+/// How such an object does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    pub phase: Phase,
+    pub ready: bool,
+    pub reason: Option<Box<str>>,
+    pub restarts: u32,
+    pub node: Option<Box<str>>,
+    pub endpoints: u32,
+    pub endpoints_ready: u32,
 }
 
 /// Why a kind could not be listed.

@@ -250,6 +250,7 @@ impl Core {
         object.live.status = observed.status.map_or(Status::None, Status::Known);
         object.translate_generation();
         self.tell_gates(key);
+        self.tell_associates(key);
         let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone()).or(source);
         if let Some((source, fact)) = source.zip(observed.terminal) {
             self.note_terminal(key, source, fact);
@@ -263,6 +264,7 @@ impl Core {
         if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
             object.unsee();
             self.tell_gates(key);
+            self.tell_associates(key);
             self.enqueue(key);
             self.reports.dirty(key, now);
             self.forget_if_empty(key);
@@ -282,6 +284,7 @@ impl Core {
                     object.unsee();
                 }
                 self.tell_gates(&key);
+                self.tell_associates(&key);
                 self.forget_if_empty(&key);
             }
         }

@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tideline_common::health::{Health, truncate};
-use tideline_common::limits::{MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX};
-use tideline_common::wire::v1::{Accepted, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition};
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombstone, Version};
+use tideline_common::limits::{
+    ASSOCIATED_BYTES_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
+};
+use tideline_common::wire::v1::{
+    Accepted, AssociatedReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition,
+};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombstone, Uid, Version};
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
@@ -24,6 +28,8 @@ const HEARTBEATS: u32 = 3;
 pub(super) struct Reports {
     dirty: BTreeSet<ObjectKey>,
     removed: BTreeSet<Tombstone>,
+    /// Of these there is news of what was made of them.
+    associated: BTreeSet<ObjectKey>,
     /// Since when something waits to be sent.
     since: Option<Monotonic>,
     flight: Option<Flight>,
@@ -44,6 +50,7 @@ struct Flight {
     id: RequestId,
     session: SessionNumber,
     objects: Vec<(ObjectKey, Told)>,
+    associated: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
     facts: Facts,
 }
@@ -66,6 +73,11 @@ impl Reports {
 
     pub(super) fn everything<'a>(&mut self, keys: impl Iterator<Item = &'a ObjectKey>, now: Monotonic) {
         self.dirty.extend(keys.cloned());
+        self.since.get_or_insert(now);
+    }
+
+    pub(super) fn associated(&mut self, key: &ObjectKey, now: Monotonic) {
+        self.associated.insert(key.clone());
         self.since.get_or_insert(now);
     }
 
@@ -93,6 +105,10 @@ impl Reports {
             object.live.status = Status::Dropped;
             self.dirty.insert(key.clone());
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.dirty.is_empty() && self.removed.is_empty() && self.associated.is_empty()
     }
 
     pub(super) fn due(&mut self, now: Monotonic) {
@@ -147,8 +163,9 @@ impl Core {
         }
         let page = self.report_page();
         let beat_due = heartbeat.is_none_or(|at| at <= now);
-        let news = !page.objects.is_empty() || !page.removed.is_empty() || self.reports.told.as_ref() != Some(&facts);
-        self.reports.since = (!self.reports.dirty.is_empty() || !self.reports.removed.is_empty()).then_some(now);
+        let silent = page.objects.is_empty() && page.associated.is_empty() && page.removed.is_empty();
+        let news = !silent || self.reports.told.as_ref() != Some(&facts);
+        self.reports.since = (!self.reports.is_empty()).then_some(now);
         if !news && !beat_due {
             if let Some(at) = heartbeat.filter(|_| self.reports.since.is_none()) {
                 self.reports.timer = Some(at);
@@ -160,8 +177,14 @@ impl Core {
         self.reports.seq += 1;
         self.reports.last_sent = Some(now);
         self.reports.applied = facts.applied;
-        self.reports.flight =
-            Some(Flight { id, session, objects: page.told, removed: page.removed.clone(), facts: facts.clone() });
+        self.reports.flight = Some(Flight {
+            id,
+            session,
+            objects: page.told,
+            associated: page.associated_told,
+            removed: page.removed.clone(),
+            facts: facts.clone(),
+        });
         let Facts { applied, in_sync, conditions } = facts;
         let request = ReportedRequest {
             session,
@@ -171,13 +194,16 @@ impl Core {
             in_sync,
             conditions,
             objects: page.objects,
+            associated: page.associated,
             removed: page.removed,
         };
         out.push(Effect::Send { id, request: Request::Reported(request) });
     }
 
     pub(super) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
-        let Some(Flight { id: _, session: _, objects, removed, facts }) = self.reports.flight.take() else { return };
+        let Some(Flight { id: _, session: _, objects, associated, removed, facts }) = self.reports.flight.take() else {
+            return;
+        };
         match result {
             Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
                 self.reports.failures = 0;
@@ -185,6 +211,9 @@ impl Core {
                 self.reports.told = Some(facts);
                 for (key, told) in objects {
                     self.acknowledged(&key, told);
+                }
+                for (key, source, digest) in associated {
+                    self.associated_told(key, source, Some(digest));
                 }
                 for tombstone in removed {
                     self.removal_acknowledged(now, &tombstone);
@@ -205,6 +234,10 @@ impl Core {
                     if let Some(object) = self.objects.get_mut(&key) {
                         object.told = None;
                     }
+                }
+                for (key, source, _) in associated {
+                    self.reports.associated(&key, now);
+                    self.associated_told(key, source, None);
                 }
                 for tombstone in removed {
                     if self.removals.contains_key(&tombstone) || !self.objects.contains_key(&tombstone.key) {
@@ -248,6 +281,7 @@ impl Core {
             self.fold_if_many();
         }
         self.reports.everything(keys.iter(), now);
+        self.repeat_associated(now);
         let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
         self.reports.removed.extend(done.map(|(tombstone, _)| tombstone.clone()));
         let kinds = self.kinds.with_status();
@@ -261,6 +295,12 @@ impl Core {
         conditions.extend(self.session.conditions());
         conditions.extend(self.gate_conditions());
         conditions.extend(self.copies.condition());
+        for condition in self.associated_conditions() {
+            match conditions.iter_mut().find(|known| known.reason == condition.reason) {
+                Some(known) => known.count += condition.count,
+                None => conditions.push(condition),
+            }
+        }
         if let Some(problem) = self.disk.problem() {
             let message = bounded(format!("the journal cannot be written: {problem}"));
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
@@ -285,7 +325,21 @@ impl Core {
         {
             self.add_report(key, &mut page);
         }
+        while page.associated.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REPORT_PAGE_BYTES_MAX - ASSOCIATED_BYTES_MAX
+            && let Some(key) = self.reports.associated.pop_first()
+        {
+            self.add_associated(key, &mut page);
+        }
         page
+    }
+
+    fn add_associated(&self, key: ObjectKey, page: &mut Page) {
+        if let Some((report, digest)) = self.associated_report(&key) {
+            page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+            page.associated_told.push((key, report.source_uid.clone(), digest));
+            page.associated.push(report);
+        }
     }
 
     fn add_report(&mut self, key: ObjectKey, page: &mut Page) {
@@ -376,11 +430,7 @@ impl Core {
     }
 
     /// What is said of an object that is not assigned.
-    fn leaving(
-        &self,
-        key: &ObjectKey,
-        object: &Object,
-    ) -> Option<(tideline_common::Uid, Progress, Option<Reason>, String)> {
+    fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
             let (tombstone, removal) = removals.find(|(_, removal)| removal.state != RemovalState::Done)?;
@@ -424,6 +474,8 @@ const _: () = assert!(REPORT_PAGE_OBJECTS_MAX * REMOVED_BYTES < REPORT_PAGE_BYTE
 struct Page {
     objects: Vec<ObjectReport>,
     told: Vec<(ObjectKey, Told)>,
+    associated: Vec<AssociatedReport>,
+    associated_told: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
     bytes: usize,
 }

@@ -103,6 +103,9 @@ impl Core {
     fn stands(&mut self, now: Monotonic, entry: &Entry, policy: &ApplyPolicy, write: Write, observed: Observed) {
         let key = &entry.key;
         let record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
+        if write.origin == Origin::Adopted {
+            self.associates_adopted(key);
+        }
         self.see(key, observed);
         if let Some(object) = self.objects.get_mut(key) {
             object.doubted = false;

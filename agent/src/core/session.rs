@@ -309,6 +309,7 @@ impl Core {
         self.session.settings = poll;
         self.session.wait_max = POLL_WAIT_SECONDS_MAX;
         self.reports.new_session();
+        self.repeat_associated(now);
         match self.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
                 self.flawed(Flaw::Older);

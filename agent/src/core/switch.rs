@@ -82,12 +82,14 @@ impl Core {
         self.join_gates(&entry);
         self.desired.insert(entry);
         self.tell_gates(&key);
+        self.tell_associates(&key);
         unnamed
     }
 
     fn drop_entry(&mut self, key: &ObjectKey) -> Option<Digest> {
         let unnamed = self.drop_entry_before(key);
         self.desired.remove(key);
+        self.tell_associates(key);
         self.dequeue(key);
         if let Some(object) = self.objects.get_mut(key) {
             object.outcome = super::observe::Outcome::default();

@@ -4,6 +4,7 @@ use super::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Gate,
     Prune, PruneAdopted, Recreate, Takeover,
 };
+use crate::associated::AssociatedKind;
 
 fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
     prop::sample::select(all)
@@ -28,7 +29,7 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
         one_of(PruneAdopted::ALL),
         one_of(DriftPolicy::ALL),
         one_of(ApproveDeletions::ALL),
-        (fields, gates),
+        (fields, gates, prop::collection::btree_set(one_of(&AssociatedKind::ALL), 0..3)),
     )
         .prop_map(
             |(
@@ -41,7 +42,7 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
                 prune_adopted,
                 drift,
                 approve_deletions,
-                (fields, gates),
+                (fields, gates, associated),
             )| ApplyPolicy {
                 additions,
                 mode,
@@ -54,6 +55,7 @@ fn policy() -> impl Strategy<Value = ApplyPolicy> {
                 approve_deletions,
                 fields,
                 gates,
+                associated,
             },
         )
 }

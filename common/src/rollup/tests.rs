@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
-use super::{Counts, Freshness, Rollup, Standing};
+use super::{Counts, Freshness, MadeOver, Rollup, Said, Standing};
+use crate::associated::AssociatedKind;
+use crate::associated::tests::tally;
 use crate::health::Health;
 use crate::wire::v1::Progress;
 
@@ -25,13 +27,23 @@ fn standing() -> impl Strategy<Value = Standing> {
 }
 
 fn rollup() -> impl Strategy<Value = Rollup<u8>> {
-    prop::collection::vec((0u8..8, prop::option::of(standing()), 0u64..4), 0..12).prop_map(|words| {
+    of_targets(0..8)
+}
+
+fn of_targets(targets: std::ops::Range<u8>) -> impl Strategy<Value = Rollup<u8>> {
+    prop::collection::vec((targets, said(), 0u64..4), 0..12).prop_map(|words| {
         let mut rollup = Rollup::default();
-        for (target, standing, order) in words {
-            rollup.set(target, standing, order);
+        for (target, said, order) in words {
+            rollup.set(target, said, order);
         }
         rollup
     })
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let kind = prop::sample::select(&AssociatedKind::ALL[..]);
+    let made = prop::collection::btree_map(kind, tally(), 0..3);
+    (prop::option::of(standing()), made).prop_map(|(standing, made)| Said { standing, made })
 }
 
 fn merged(left: &Rollup<u8>, right: &Rollup<u8>) -> Rollup<u8> {
@@ -46,6 +58,23 @@ proptest! {
         prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
         prop_assert_eq!(merged(&a, &b), merged(&b, &a));
         prop_assert_eq!(merged(&a, &a), a);
+    }
+
+    #[test]
+    fn what_was_made_at_parts_of_the_targets_adds_up_to_what_was_made_at_all(a in of_targets(0..4), b in of_targets(4..8)) {
+        let mut sum = a.made();
+        sum += &b.made();
+        prop_assert_eq!(sum, merged(&a, &b).made());
+    }
+
+    #[test]
+    fn what_was_made_at_a_target_is_counted_once_however_often_it_is_said(a in rollup(), b in rollup()) {
+        let whole = merged(&a, &b);
+        let again = merged(&merged(&b, &whole), &a);
+        prop_assert_eq!(again.made(), whole.made());
+        let total: Vec<u64> = whole.made().0.values().map(|sum| sum.targets).collect();
+        prop_assert!(total.iter().all(|targets| *targets <= whole.counts().reported), "{:?}", total);
+        prop_assert!(MadeOver::default().is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::associated::{AssociatedKind, Made};
 use crate::desired::{Entry, Tombstone};
 use crate::digest::Digest;
 use crate::health::Health;
@@ -302,6 +303,9 @@ pub struct ReportedRequest {
     pub conditions: Vec<TargetCondition>,
     #[serde(default)]
     pub objects: Vec<ObjectReport>,
+    /// What was made of objects. Apart from them, because it changes apart from them, and more often.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub associated: Vec<AssociatedReport>,
     /// Removals done: the local object is gone, or is no longer ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<Tombstone>,
@@ -386,6 +390,19 @@ impl PartialEq for ObjectReport {
             && self.terminal == other.terminal
             && text(self) == text(other)
     }
+}
+
+/// What was made of one object at one target, by its latest state. It is said in every session anew: what was said in an
+/// earlier one does not stand any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssociatedReport {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    pub source_uid: Uid,
+    /// What is asked for and known. Without any, it is not asked for any more.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub made: BTreeMap<AssociatedKind, Made>,
 }
 
 /// A signed "no". Unsigned ones come from something between hub and agent and say nothing about the agent's standing.

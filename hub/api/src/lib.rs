@@ -30,9 +30,9 @@ pub use deletion_approval::{ApprovedDeletion, DeletionApproval, DeletionApproval
 pub use enrolment_token::{EnrolmentToken, EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
 pub use location::{Location, LocationSpec, LocationStatus};
 pub use placement::{
-    ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, NamespaceMapping,
-    ObjectClause, Ordering, Placement, PlacementSpec, PlacementStatus, Problem, Prune, Recreate, StatusPolicy,
-    StatusReturn, Takeover, WhenStale,
+    ApplyMode, ApplyPolicy, ApproveDeletions, AssociatedResource, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy,
+    NamespaceMapping, ObjectClause, Ordering, Placement, PlacementSpec, PlacementStatus, Problem, Prune, Recreate,
+    StatusPolicy, StatusReturn, Takeover, WhenStale,
 };
 pub use selector::{Requirement, Selector, SelectorError};
 pub use space::{

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
@@ -237,10 +237,35 @@ pub struct StatusPolicy {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::names")]
     pub collectors: Vec<String>,
-    /// Resources made from the placed objects at the targets that are counted as well, such as replicasets and pods.
+    /// Resources made from the placed objects at the targets that are counted as well: by phase and reason, in rollups and
+    /// reports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::names")]
-    pub associated: Vec<String>,
+    #[schemars(extend("maxItems" = AssociatedResource::COUNT, "x-kubernetes-list-type" = "set"))]
+    pub associated: Vec<AssociatedResource>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AssociatedResource {
+    ReplicaSets,
+    Pods,
+    Jobs,
+    EndpointSlices,
+}
+
+impl AssociatedResource {
+    const COUNT: usize = 4;
+}
+
+impl From<AssociatedResource> for common::AssociatedKind {
+    fn from(resource: AssociatedResource) -> Self {
+        match resource {
+            AssociatedResource::ReplicaSets => Self::ReplicaSets,
+            AssociatedResource::Pods => Self::Pods,
+            AssociatedResource::Jobs => Self::Jobs,
+            AssociatedResource::EndpointSlices => Self::EndpointSlices,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -369,6 +394,8 @@ impl From<ApplyPolicy> for common::ApplyPolicy {
                 .collect(),
             // It is the Placement as a whole that has one.
             gates: Vec::new(),
+            // It is not about how the objects are kept.
+            associated: BTreeSet::new(),
         };
         unordered.merge(&unordered)
     }

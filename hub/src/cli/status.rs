@@ -8,8 +8,9 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tideline_api::{SyncTarget, SyncTargetPhase, decode};
-use tideline_common::SpaceName;
-use tideline_common::rollup::Counts;
+use tideline_common::associated::{Sum, Tally};
+use tideline_common::rollup::{Counts, MadeOver};
+use tideline_common::{AssociatedKind, SpaceName};
 use tideline_hub::held_unassignments::{self, HeldUnassignment};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::virtual_resources::GROUP;
@@ -71,6 +72,9 @@ struct Rollup {
     counts: Counts,
     #[serde(default)]
     worst: Vec<Worst>,
+    /// What was made of it.
+    #[serde(default)]
+    associated: MadeOver,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -191,6 +195,9 @@ impl Status {
         } else {
             text.push_str(&self.rollup_table().to_string());
         }
+        if self.rollups.iter().any(|(rollup, _)| !rollup.associated.is_empty()) {
+            let _infallible = write!(text, "\n{}", self.associated_table());
+        }
         let hints = self.hints();
         if !hints.is_empty() {
             text.push('\n');
@@ -261,6 +268,30 @@ impl Status {
         table
     }
 
+    /// What was made of placed objects, where a Placement asks for that.
+    fn associated_table(&self) -> Table {
+        let mut table = Table::new(&[
+            "KIND",
+            "NAMESPACE",
+            "NAME",
+            "MADE",
+            "TARGETS",
+            "TOTAL",
+            "READY",
+            "PHASES",
+            "RESTARTS",
+            "WAITING",
+        ]);
+        for (Rollup { source, associated, .. }, _) in &self.rollups {
+            for (kind, sum) in &associated.0 {
+                let namespace = if source.namespace.is_empty() { "-" } else { &source.namespace };
+                let names = [source.kind(), namespace.to_owned(), source.name.clone()];
+                table.row(names.into_iter().chain(made_cells(*kind, sum)));
+            }
+        }
+        table
+    }
+
     /// What a person should look at, one line each.
     fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
@@ -308,6 +339,25 @@ impl Status {
         }
         hints
     }
+}
+
+fn made_cells(kind: AssociatedKind, Sum { targets, tally }: &Sum) -> [String; 7] {
+    let Tally { total, ready, phases, reasons: _, restarts, endpoints, endpoints_ready } = tally;
+    let counted = phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
+    let mut phases = counted.collect::<Vec<_>>().join(", ");
+    if *endpoints > 0 {
+        phases = format!("{endpoints_ready} of {endpoints} endpoints ready");
+    }
+    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    [
+        kind.to_string(),
+        targets.to_string(),
+        total.to_string(),
+        ready.to_string(),
+        or_dash(phases),
+        restarts.to_string(),
+        or_dash(table::printable(&tally.why())),
+    ]
 }
 
 impl TargetLine {

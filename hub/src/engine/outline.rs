@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde_json::Value;
-use tideline_common::wire::v1::{ObjectReport, Progress};
+use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress};
 use tideline_common::{EntryState, GroupKind, ObjectKey, SourceRef, SpaceName, TargetId, Uid};
 
 use super::Engine;
@@ -37,6 +37,8 @@ pub struct ReportLine {
     /// It is to be removed there, and the target has not confirmed that.
     pub leaving: bool,
     pub report: Option<Arc<ObjectReport>>,
+    /// What was made of it there.
+    pub made: Option<Arc<AssociatedReport>>,
 }
 
 /// One source: its claims, if it is assigned anywhere, and what of it targets have not confirmed to be gone.
@@ -194,7 +196,7 @@ impl Engine {
                 // What was said while it was assigned does not hold any more.
                 let removing =
                     |report: &Arc<ObjectReport>| matches!(report.progress, Progress::Deleting | Progress::DeletionHeld);
-                ReportLine { leaving: true, report: line.report.filter(removing), ..line }
+                ReportLine { leaving: true, report: line.report.filter(removing), made: None, ..line }
             })
         });
         let placed = whole.views.iter().flat_map(|view| {
@@ -212,6 +214,7 @@ impl Engine {
             target_name: self.targets.name(target),
             leaving: false,
             report: self.summary.report(target, key, &source.uid).cloned(),
+            made: self.summary.made(target, key, &source.uid).cloned(),
         }
     }
 }

@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 
-use tideline_api::{Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError};
+use tideline_api::{
+    Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError, StatusPolicy,
+};
 use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, Gate, GroupKind, Impersonation, ObjectKey};
 
 use super::{GroupResource, NamespaceMapping};
@@ -153,7 +155,7 @@ impl Clause {
             object_selectors,
             names,
             apply,
-            status: _,
+            status: StatusPolicy { r#return: _, when_stale: _, collectors: _, associated },
         } = clause;
         let invalid =
             |field| move |(selector, source)| RuleError::ClauseSelector { clause: nth, field, nth: selector, source };
@@ -171,7 +173,11 @@ impl Clause {
             namespace_selectors: selectors(namespace_selectors).map_err(invalid("namespaceSelectors"))?,
             object_selectors: selectors(object_selectors).map_err(invalid("objectSelectors"))?,
             names: names.iter().cloned().collect(),
-            policy: ApplyPolicy { additions: additions.clone(), ..apply.clone().into() },
+            policy: ApplyPolicy {
+                additions: additions.clone(),
+                associated: associated.iter().map(|resource| (*resource).into()).collect(),
+                ..apply.clone().into()
+            },
         })
     }
 

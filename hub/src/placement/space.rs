@@ -443,5 +443,6 @@ pub(super) fn implied_policy() -> ApplyPolicy {
         approve_deletions: ApproveDeletions::Ask,
         fields: Vec::new(),
         gates: Vec::new(),
+        associated: std::collections::BTreeSet::new(),
     }
 }

@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tideline_common::associated::{Made, Tally};
 use tideline_common::health::Health;
 use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{ObjectReport, Progress, ReportedRequest};
-use tideline_common::{Digest, GroupKind, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid};
+use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress, ReportedRequest};
+use tideline_common::{AssociatedKind, Digest, GroupKind, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid};
 
 use super::{Expectation, Overview, Summary, exact_status, overview};
 
@@ -45,6 +46,7 @@ fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedReque
         in_sync: true,
         conditions: Vec::new(),
         objects,
+        associated: Vec::new(),
         removed,
     }
 }
@@ -65,7 +67,7 @@ fn silence_is_unknown_and_an_old_input_is_not_ready() {
     let mut summary = Summary::default();
     summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v2")], Vec::new()));
     summary.take(target(2), request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new()));
-    let Overview { counts, worst } = sum(&summary, &[Freshness::Fresh; 3], "v2");
+    let Overview { counts, worst, made: _ } = sum(&summary, &[Freshness::Fresh; 3], "v2");
     assert_eq!((counts.expected, counts.reported, counts.applied, counts.ready), (3, 2, 1, 1));
     assert_eq!((counts.progressing, counts.unknown), (1, 1));
     let worst: Vec<_> = worst.into_iter().map(|worst| (worst.target, worst.reason)).collect();
@@ -105,10 +107,59 @@ fn removal_that_is_held_is_counted_and_named_until_it_is_confirmed() {
         ..report(Progress::DeletionHeld, Health::Ready, "v1")
     };
     summary.take(target(1), request(vec![held], Vec::new()));
-    let Overview { counts, worst } = leaving(&summary);
+    let Overview { counts, worst, made: _ } = leaving(&summary);
     assert_eq!((counts.expected, counts.deleting, counts.withheld), (0, 2, 0));
     let worst: Vec<_> = worst.iter().map(|worst| (worst.target, worst.reason, worst.message.as_str())).collect();
     assert_eq!(worst, [(target(1), Reason::NotEmpty, "it holds a PersistentVolumeClaim")]);
+}
+
+fn pods(source: &str, total: u64, reason: &str) -> AssociatedReport {
+    let reasons = [(reason.to_owned(), total)].into();
+    let tally = Tally { total, ready: 1, reasons, restarts: 2, ..Tally::default() };
+    let made = [(AssociatedKind::Pods, Made { tally, worst: Vec::new() })].into();
+    AssociatedReport { key: key(), source_uid: uid(source), made }
+}
+
+#[test]
+fn what_was_made_is_summed_over_the_targets_and_says_why_one_is_not_well() {
+    let mut summary = Summary::default();
+    let unready =
+        || ObjectReport { message: "1 of 3".to_owned(), ..report(Progress::Applied, Health::Progressing, "v1") };
+    for n in 1..=3 {
+        let associated = vec![pods("source", n.into(), "CrashLoopBackOff")];
+        summary.take(target(n), ReportedRequest { associated, ..request(vec![unready()], Vec::new()) });
+    }
+    let Overview { made, worst, .. } = sum(&summary, &[Freshness::Fresh, Freshness::Fresh, Freshness::Stale], "v1");
+    let sum = &made.0[&AssociatedKind::Pods];
+    assert_eq!((sum.targets, sum.tally.total, sum.tally.ready, sum.tally.restarts), (3, 6, 2, 6));
+    assert_eq!(sum.tally.reasons["CrashLoopBackOff"], 6);
+    let messages: Vec<_> = worst.iter().map(|worst| worst.message.as_str()).collect();
+    assert_eq!(messages[1..], ["1 of 3; pods: 1 CrashLoopBackOff", "1 of 3; pods: 2 CrashLoopBackOff"]);
+}
+
+#[test]
+fn what_was_made_stands_while_it_is_asked_for_and_only_in_its_session() {
+    let mut summary = Summary::default();
+    let saying = |associated: Vec<AssociatedReport>| ReportedRequest { associated, ..request(Vec::new(), Vec::new()) };
+    let total = |summary: &Summary| {
+        summary.made(target(1), &key(), &uid("source")).map(|made| made.made[&AssociatedKind::Pods].tally.total)
+    };
+    summary.take(target(1), saying(vec![pods("source", 3, "Why")]));
+    summary.take(target(1), saying(Vec::new()));
+    assert_eq!(total(&summary), Some(3));
+    assert_eq!(summary.made(target(1), &key(), &uid("other")), None);
+    let nothing = AssociatedReport { made: std::collections::BTreeMap::new(), ..pods("source", 0, "") };
+    summary.take(target(1), saying(vec![nothing]));
+    assert_eq!(total(&summary), None);
+
+    summary.take(target(1), saying(vec![pods("source", 3, "Why")]));
+    let stone = Tombstone { key: key(), source: uid("source") };
+    summary.take(target(1), request(Vec::new(), vec![stone]));
+    assert_eq!(total(&summary), None, "it was removed");
+
+    summary.take(target(1), saying(vec![pods("source", 3, "Why")]));
+    summary.take(target(1), ReportedRequest { session: SessionNumber(2), ..saying(Vec::new()) });
+    assert_eq!(total(&summary), None, "another session began");
 }
 
 #[test]

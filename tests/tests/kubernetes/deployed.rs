@@ -18,6 +18,7 @@ use crate::objects::{
     CONFIG, SOON, THING, api, api_cluster, apply, config, definition, deployment, gone, gone_cluster, shows,
     shows_cluster, thing,
 };
+use crate::site::REPORT;
 
 pub(crate) const ACCOUNT: &str = "tideline-agent";
 pub(crate) const USER: &str = "system:serviceaccount:tideline-agent:tideline-agent";
@@ -35,6 +36,7 @@ pub(crate) async fn as_account(cluster: &Cluster) -> Result<Value> {
 }
 
 fn everything(mode: &Value) -> Value {
+    let counted = json!({"associated": ["replicasets", "pods", "jobs", "endpointslices"]});
     json!({
         "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement",
         "metadata": {"name": "everything"},
@@ -42,7 +44,7 @@ fn everything(mode: &Value) -> Value {
             "targets": [{}],
             "objects": [
                 {"apiGroup": "", "resources": ["configmaps", "namespaces"], "apply": mode},
-                {"apiGroup": "apps", "resources": ["deployments"], "apply": mode},
+                {"apiGroup": "apps", "resources": ["deployments"], "apply": mode, "status": counted},
                 {"apiGroup": "apiextensions.k8s.io", "resources": ["customresourcedefinitions"], "apply": mode},
                 {"apiGroup": "test.example", "resources": ["things"], "apply": mode},
                 {"apiGroup": "rbac.authorization.k8s.io", "resources": ["roles", "rolebindings"], "apply": mode},
@@ -73,6 +75,8 @@ async fn work(hub: &Hub, local: &Client) -> Result<()> {
     shows(local, CONFIG, "web", "the ConfigMap", |object| object["data"]["value"] == "1").await?;
     shows(local, THING, "one", "the custom object", |_| true).await?;
     shows(local, ("rbac.authorization.k8s.io/v1", "Role"), "reader", "the Role", |_| true).await?;
+    shows(&space, REPORT, "deployment.apps.web.east", "its Pod", |report| report["associated"]["pods"]["total"] == 1)
+        .await?;
 
     apply(&space, config("web", "2")).await?;
     shows(local, CONFIG, "web", "the change", |object| object["data"]["value"] == "2").await?;

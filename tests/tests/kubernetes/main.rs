@@ -2,6 +2,7 @@
 
 mod agent_cluster;
 mod approvals;
+mod associated;
 mod deployed;
 mod forbidden;
 mod harness;

@@ -154,7 +154,11 @@ impl Watchless {
                         self.timers.insert(timer, self.start + Duration::from_millis(at.as_millis()));
                     }
                     Effect::Patrolled(tally) => self.patrols.push(tally),
-                    Effect::Send { .. } | Effect::Watch(_) | Effect::Relist(_) | Effect::Tell(_) => {}
+                    Effect::Send { .. }
+                    | Effect::Watch(_)
+                    | Effect::Relist(_)
+                    | Effect::Tell(_)
+                    | Effect::Follow(_) => {}
                     Effect::Stopped | Effect::Freeze(_) => panic!("nobody asked for it"),
                 }
             }

@@ -2,8 +2,9 @@
 
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{ObjectReport, Progress};
-use tideline_common::{ApplyMode, ApplyPolicy, DriftPolicy, Entry, ObjectKey, Ownership, Reason};
+use tideline_common::{ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, ObjectKey, Ownership, Reason};
 
+use crate::cluster::is_deployment;
 use crate::ids::{TARGET, parse};
 use crate::world::World;
 
@@ -81,6 +82,7 @@ impl World {
                     let free = entry.implied || policy.mode == ApplyMode::CreateOnly;
                     assert!(free || report.input == Some(entry.input), "{key}: {report:?}");
                     self.check_status(key, report);
+                    self.check_associated(entry, policy);
                 }
                 Standing::Otherwise(how) => {
                     // It was created, and what became of it since is the target's affair.
@@ -103,6 +105,26 @@ impl World {
         let local = &self.cluster.objects[key];
         let expected = local.observed(key).status.map(|_| local.status_text());
         assert_eq!(status, expected, "the status of {key} is not what the hub was told");
+    }
+
+    /// What was made of it is counted where that is asked for, and what others made is not.
+    fn check_associated(&self, entry: &Entry, policy: &ApplyPolicy) {
+        let key = &entry.key;
+        let made = self.hub.summary.made(parse(TARGET), key, &entry.source.uid);
+        let told = |kind| made.and_then(|made| Some(made.made.get(&kind)?.tally.clone()));
+        if policy.associated.is_empty() || !is_deployment(&key.kind) {
+            assert!(made.is_none_or(|made| made.made.values().all(|made| made.tally.total == 0)), "{key}: {made:?}");
+            return;
+        }
+        let local = &self.cluster.objects[key];
+        if !local.label || self.cluster.ownership(key) != Some(Ownership::Ours) {
+            // It is not looked at.
+            return;
+        }
+        let pods = told(AssociatedKind::Pods).unwrap_or_else(|| panic!("the Pods of {key} are not counted: {made:?}"));
+        let expected = (local.pods(), local.pods() * local.status);
+        assert_eq!((pods.total, pods.restarts), expected, "the Pods of {key}");
+        assert_eq!(told(AssociatedKind::ReplicaSets).map(|sets| sets.total), Some(1), "the ReplicaSets of {key}");
     }
 
     /// What is not assigned is gone, or it is said why not.

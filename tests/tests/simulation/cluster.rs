@@ -69,7 +69,7 @@ impl Cluster {
         if *kind == widget() && !self.objects.iter().any(|(key, local)| defined(key, local)) {
             return Served::No;
         }
-        Served::Yes { namespaced: !is_namespace(kind) && !is_definition(kind), status: has_generation(kind) }
+        Served::Yes { namespaced: !is_namespace(kind) && !is_definition(kind), status: is_deployment(kind) }
     }
 
     /// Everything of a kind that carries our label.
@@ -317,7 +317,7 @@ impl Cluster {
     fn put(&mut self, key: &ObjectKey, mut local: Local) -> OpResult {
         self.versions += 1;
         local.version = self.versions;
-        if has_generation(&key.kind) && local.observed_generation != local.generation {
+        if is_deployment(&key.kind) && local.observed_generation != local.generation {
             self.chores.push(Chore::Observe(key.clone()));
         }
         let observed = Box::new(local.observed(key));
@@ -334,17 +334,23 @@ impl Cluster {
     }
 }
 
-fn has_generation(kind: &GroupKind) -> bool {
+/// They have generations, a status, and Pods.
+pub(crate) fn is_deployment(kind: &GroupKind) -> bool {
     kind.is("apps", "Deployment")
 }
 
 impl Local {
+    /// How many Pods controllers made of it.
+    pub(crate) fn pods(&self) -> u64 {
+        self.status % 4
+    }
+
     pub(crate) fn status_text(&self) -> String {
         format!("{{\"n\":{}}}", self.status)
     }
 
     pub(crate) fn observed(&self, key: &ObjectKey) -> Observed {
-        let has_generation = has_generation(&key.kind);
+        let has_generation = is_deployment(&key.kind);
         let status = has_generation.then(|| RawValue::from_string(self.status_text()).expect("it is JSON").into());
         Observed {
             key: key.clone(),

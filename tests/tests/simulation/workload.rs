@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tideline_common::{ApplyMode, ApplyPolicy, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover};
+use tideline_common::{
+    ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover,
+};
 use tideline_hub::ledger::Ledger;
 use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
 
@@ -77,10 +79,12 @@ impl Workload {
         let default = Arc::new(ApplyPolicy::default());
         let gate = Gate { placement: "retail/shop".to_owned(), deadline_seconds: 60 };
         let gated = Arc::new(ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() });
+        let associated = [AssociatedKind::ReplicaSets, AssociatedKind::Pods].into();
+        let counted = Arc::new(ApplyPolicy { associated, ..ApplyPolicy::default() });
         let policies = vec![
             Arc::clone(&default),
             Arc::clone(&default),
-            Arc::clone(&default),
+            counted,
             Arc::clone(&default),
             Arc::new(ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() }),
             Arc::new(ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() }),

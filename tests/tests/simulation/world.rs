@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tideline_agent::core::{
-    Core, Event, FuseLimits, LinkFailure, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId, Timer, Write,
+    Core, Event, FollowNews, FuseLimits, LinkFailure, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId,
+    Timer, Write,
 };
-use tideline_common::{GroupKind, Monotonic, ObjectKey, Uid};
+use tideline_common::{AssociatedKind, GroupKind, Monotonic, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
 use crate::cluster::{Chore, Cluster};
@@ -17,8 +18,10 @@ use crate::journal::Journal;
 use crate::random::Random;
 use crate::wire::{Packet, Reply};
 use crate::workload::Workload;
+use associates::Following;
 
 mod agent;
+mod associates;
 mod hub;
 mod mishaps;
 mod watches;
@@ -89,6 +92,18 @@ enum Happening {
         kind: GroupKind,
         stream: u64,
     },
+    /// A watch of what was made of objects tells something.
+    Followed {
+        run: u64,
+        kind: AssociatedKind,
+        follow: u32,
+        news: FollowNews,
+    },
+    Refollow {
+        run: u64,
+        kind: AssociatedKind,
+        follow: u32,
+    },
     /// A list of a kind is made.
     Survey {
         run: u64,
@@ -125,6 +140,7 @@ struct Agent {
     requests: BTreeMap<RequestId, u64>,
     timers: BTreeMap<Timer, Monotonic>,
     streams: BTreeMap<GroupKind, Stream>,
+    following: BTreeMap<AssociatedKind, Following>,
     writes: u64,
     /// What the last patrol found.
     patrol: Option<PatrolTally>,
@@ -183,6 +199,7 @@ impl World {
                 requests: BTreeMap::new(),
                 timers: BTreeMap::new(),
                 streams: BTreeMap::new(),
+                following: BTreeMap::new(),
                 writes: 0,
                 patrol: None,
             },
@@ -340,6 +357,11 @@ impl World {
                 }
             }
             Happening::Relist { run, kind, stream } if run == self.agent.run => self.relist(&kind, stream),
+            Happening::Followed { run, kind, follow, news } if run == self.agent.run => {
+                self.note(|| format!("watch of {kind}: {news:?}"));
+                self.agent_steps(Event::Followed { kind, run: follow, news });
+            }
+            Happening::Refollow { run, kind, follow } if run == self.agent.run => self.refollow(kind, follow),
             Happening::Survey { run, id, kind } if run == self.agent.run => self.survey(id, &kind),
             Happening::AgentStarts => self.agent_starts(),
             Happening::HubStarts => self.hub_starts(),
@@ -362,6 +384,8 @@ impl World {
             | Happening::Ends { .. }
             | Happening::Watch { .. }
             | Happening::Relist { .. }
+            | Happening::Followed { .. }
+            | Happening::Refollow { .. }
             | Happening::Survey { .. }
             | Happening::HubWrites { .. }
             | Happening::HubTimer { .. } => {}

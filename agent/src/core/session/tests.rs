@@ -90,6 +90,7 @@ impl Script {
             Effect::Watch(kinds) => format!("Watch {}", kinds.len()),
             Effect::Relist(kinds) => format!("Relist {}", kinds.len()),
             Effect::Survey { kind, .. } => format!("Survey {kind}"),
+            Effect::Follow(kinds) => format!("Follow {}", kinds.len()),
             Effect::Patrolled(_) => "Patrolled".to_owned(),
             Effect::Tell(notice) => format!("Tell {}", notice.reason),
             Effect::Stopped => "Stopped".to_owned(),

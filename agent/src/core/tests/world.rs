@@ -310,6 +310,7 @@ impl World {
                 }
                 Effect::Patrolled(tally) => self.patrols.push(tally),
                 Effect::Tell(_) => {}
+                Effect::Follow(follow) => assert!(follow.is_empty(), "nobody asks for it"),
                 Effect::Send { .. } | Effect::Persist { .. } | Effect::Survey { .. } => self.pending.push(effect),
             }
         }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
+use crate::associated::{AssociatedKind, Example, Made, Phase, Tally};
 use crate::{Additions, ApplyPolicy, EntryState, FieldMode, FieldPolicy, GroupKind, SourceRef};
 
 /// Writing gives the golden file, and reading the golden file gives the message.
@@ -157,6 +158,8 @@ fn policies_are_stable() {
         ..ApplyPolicy::default()
     };
     golden("policy-additions", &policy);
+    let associated = [AssociatedKind::Pods, AssociatedKind::ReplicaSets].into();
+    golden("policy-associated", &ApplyPolicy { associated, ..ApplyPolicy::default() });
 }
 
 #[test]
@@ -208,10 +211,58 @@ fn reported_is_stable() {
                 terminal: None,
                 status: Some(Arc::from(status)),
             }],
+            associated: Vec::new(),
             removed: vec![Tombstone { key: key("old"), source: uid() }],
         },
     );
     golden("reported-answer", &ReportedAnswer { seq: 12, memory: 7 });
+}
+
+#[test]
+fn what_was_made_of_objects_is_stable() {
+    let pods = Tally {
+        total: 3,
+        ready: 1,
+        phases: [(Phase::Running, 2), (Phase::Pending, 1)].into(),
+        reasons: [("CrashLoopBackOff".to_owned(), 1), ("Unschedulable".to_owned(), 1)].into(),
+        restarts: 17,
+        ..Tally::default()
+    };
+    let worst = Example {
+        name: "web-7d4b9c-x2x2x".to_owned(),
+        phase: Phase::Running,
+        reason: Some("CrashLoopBackOff".to_owned()),
+        restarts: 17,
+        node: Some("node-1".to_owned()),
+    };
+    let slices = Tally {
+        total: 1,
+        ready: 1,
+        phases: [(Phase::Running, 1)].into(),
+        endpoints: 3,
+        endpoints_ready: 2,
+        ..Tally::default()
+    };
+    let made = [
+        (AssociatedKind::Pods, Made { tally: pods, worst: vec![worst] }),
+        (AssociatedKind::EndpointSlices, Made { tally: slices, worst: Vec::new() }),
+    ];
+    let report = AssociatedReport { key: key("web"), source_uid: uid(), made: made.into() };
+    let nothing = AssociatedReport { key: key("api"), source_uid: uid(), made: BTreeMap::new() };
+    golden(
+        "reported-request-associated",
+        &ReportedRequest {
+            session: SessionNumber(7),
+            seq: 13,
+            accepted: None,
+            applied: None,
+            in_sync: true,
+            conditions: Vec::new(),
+            objects: Vec::new(),
+            associated: vec![report, nothing],
+            removed: Vec::new(),
+        },
+    );
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn every_value_reaches_the_wire_under_its_own_name() {
         approve_deletions: common::ApproveDeletions::InAdvance,
         fields: Vec::new(),
         gates: Vec::new(),
+        associated: BTreeSet::new(),
     };
     assert_eq!(wire, expected);
 }

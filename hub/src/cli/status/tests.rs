@@ -97,6 +97,35 @@ fn what_is_stale_or_failed_is_said_below() {
 }
 
 #[test]
+fn what_was_made_is_shown_where_it_was_asked_for() {
+    let mut sent = deployment(&json!({"expected": 2, "reported": 2, "applied": 2, "progressing": 2}), &json!([]));
+    sent["associated"] = json!({
+        "pods": {
+            "targets": 2, "total": 6, "ready": 3, "phases": {"Pending": 2, "Running": 4}, "restarts": 17,
+            "reasons": {"CrashLoopBackOff": 1, "Unschedulable": 2},
+        },
+        "endpointslices": {"targets": 2, "total": 2, "ready": 2, "phases": {"Running": 2}, "endpoints": 4, "endpointsReady": 3},
+        "leases": {"targets": 2},
+    });
+    check(
+        vec![ready("store-0001")],
+        vec![sent],
+        &expect![[r#"
+        TARGET       PHASE   AGENT   KUBERNETES   LAST CONTACT
+        store-0001   Ready   0.1.0   v1.35.4      12s ago
+
+        KIND              NAMESPACE   NAME         EXPECTED   APPLIED   READY   PROGRESSING   FAILED   WITHHELD   DELETING   STALE   UNKNOWN
+        Deployment.apps   shop        storefront   2          2         0       2             0        0          0          0       0
+
+        KIND              NAMESPACE   NAME         MADE             TARGETS   TOTAL   READY   PHASES                   RESTARTS   WAITING
+        Deployment.apps   shop        storefront   pods             2         6       3       2 Pending, 4 Running     17         2 Unschedulable, 1 CrashLoopBackOff
+        Deployment.apps   shop        storefront   endpointslices   2         2       2       3 of 4 endpoints ready   0          -
+        Deployment.apps   shop        storefront   unknown          2         0       0       -                        0          -
+    "#]],
+    );
+}
+
+#[test]
 fn a_long_tail_of_trouble_is_counted() {
     let targets = (0..13).map(|n| target(&format!("store-{n:02}"), &json!({"phase": "Stale"}))).collect();
     check(

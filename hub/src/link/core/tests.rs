@@ -149,6 +149,7 @@ impl Script {
             in_sync,
             conditions: Vec::new(),
             objects: Vec::new(),
+            associated: Vec::new(),
             removed: Vec::new(),
         })))
     }

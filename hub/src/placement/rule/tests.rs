@@ -3,6 +3,7 @@ use std::error::Error as _;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tideline_api::Placement;
+use tideline_common::AssociatedKind;
 
 use super::*;
 
@@ -31,6 +32,14 @@ fn a_rule_that_cannot_hold_is_refused_with_its_place() {
         &json!({"additions": {"labels": {"tideline.dev/agent": "me"}}}),
         &expect!["spec.additions: tideline.dev/agent is for the agent alone to set"],
     );
+}
+
+#[test]
+fn what_is_to_be_counted_is_part_of_its_clauses_policy() {
+    let associated = json!(["pods", "replicasets", "pods"]);
+    let rule = read(&json!({"objects": [{"status": {"associated": associated}}, {}]})).expect("it is a rule");
+    let asked: Vec<Vec<_>> = rule.objects.iter().map(|clause| clause.policy.associated.iter().collect()).collect();
+    assert_eq!(asked, [vec![&AssociatedKind::ReplicaSets, &AssociatedKind::Pods], vec![]]);
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl World {
                 self.schedule(after, Happening::Survey { run, id, kind });
             }
             Effect::Tell(notice) => self.note(|| format!("agent: {notice:?}")),
+            Effect::Follow(follow) => self.follow(follow),
             Effect::Patrolled(tally) => {
                 self.note(|| format!("agent: {tally:?}"));
                 self.agent.patrol = Some(tally);

@@ -187,6 +187,7 @@ impl World {
     }
 
     pub(super) fn lose_watch(&mut self) {
+        self.lose_follow();
         let kinds: Vec<_> = self.agent.streams.keys().cloned().collect();
         if kinds.is_empty() {
             return;
@@ -224,6 +225,7 @@ impl World {
         self.agent.requests.clear();
         self.agent.timers.clear();
         self.agent.streams.clear();
+        self.agent.following.clear();
         self.agent.patrol = None;
         let after = self.random.within(ABSENCE);
         self.schedule(after, Happening::AgentStarts);

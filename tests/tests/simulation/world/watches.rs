@@ -71,6 +71,7 @@ impl World {
     }
 
     pub(super) fn cluster_changed(&mut self) {
+        self.associates_changed();
         for chore in std::mem::take(&mut self.cluster.chores) {
             let slow = if matches!(chore, Chore::Finalize(_)) { 20_000 } else { 2_000 };
             let after = 50 + self.random.below(slow);
