@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ObjectReport};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Decommission, DecommissionReport, EnrolRequest, ObjectReport};
 use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionNumber, TargetId, Tombstone,
 };
@@ -22,6 +22,7 @@ use tideline_common::{
 mod approve;
 mod associated;
 mod copies;
+mod decommission;
 mod denied;
 mod disk;
 mod drift;
@@ -119,6 +120,9 @@ pub struct Loaded {
     pub bodies: BTreeSet<Digest>,
     pub applied: Vec<(ObjectKey, AppliedRecord)>,
     pub removing: Vec<Tombstone>,
+    /// The deletions of the last hour before this run, or of longer ago: those of [`Write::Passed`].
+    pub passed: Vec<(u64, Tombstone)>,
+    pub decommission: Decommission,
     /// What [`Write::Unsent`] left.
     pub unsent: Vec<ObjectReport>,
 }
@@ -152,6 +156,9 @@ pub struct Core {
     disk: Disk,
     /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
     believe_marks: bool,
+    decommission: Decommission,
+    /// What the edges were told of it.
+    told_decommission: Option<DecommissionReport>,
     phase: Phase,
 }
 
@@ -166,8 +173,20 @@ enum Phase {
 
 impl Core {
     pub fn new(config: Config, loaded: Loaded) -> Self {
-        let Loaded { enrolled, session, floor, accepted, entries, policies, bodies, applied, removing, unsent } =
-            loaded;
+        let Loaded {
+            enrolled,
+            session,
+            floor,
+            accepted,
+            entries,
+            policies,
+            bodies,
+            applied,
+            removing,
+            passed,
+            decommission,
+            unsent,
+        } = loaded;
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
             jitter: Jitter::new(config.seed),
@@ -193,6 +212,8 @@ impl Core {
             reports: Reports::default(),
             notices: Notices::default(),
             disk: Disk::default(),
+            decommission,
+            told_decommission: None,
             phase: Phase::Running,
             config,
         };
@@ -216,6 +237,7 @@ impl Core {
         for tombstone in removing {
             core.put_removal(tombstone, None, Cause::Told);
         }
+        core.fuse.resume(passed, |tombstone| core.removals.contains_key(tombstone));
         core
     }
 
@@ -264,6 +286,8 @@ impl Core {
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
         self.drop_bodies();
+        self.fuse.started(now);
+        self.retire_all();
         self.reports.everything(self.objects.keys(), now);
         self.session_start(out);
     }
@@ -274,6 +298,7 @@ impl Core {
                 disk::Then::Recorded(key) => self.recorded(now, &key),
                 disk::Then::Switched(change) => self.switched(now, *change, out),
                 disk::Then::Enrolled => self.open_session(out),
+                disk::Then::Passed(tombstone, wave) => self.passed(&tombstone, wave),
             }
         }
         self.fetch_more(out);
@@ -285,6 +310,8 @@ impl Core {
             return;
         }
         self.pump(now, out);
+        self.tell_decommission(out);
+        self.forget_passed(now);
         self.disk.flush(now, out);
         self.tell_notices(out);
         self.settle_associates(now, out);

@@ -348,6 +348,7 @@ impl Driver {
                 self.metrics.patrolled(&tally);
                 self.outlook.patrolled(&tally);
             }
+            Effect::Decommissioned(report) => self.outlook.decommissioned(&report),
             Effect::Stopped => self.state = State::Stopped,
             Effect::Freeze(reason) => self.freeze(&reason),
         }
@@ -390,6 +391,9 @@ impl Driver {
             | Write::Forgotten { .. }
             | Write::Removing(_)
             | Write::Removed(_)
+            | Write::Passed { .. }
+            | Write::Lapsed { .. }
+            | Write::Decommission(_)
             | Write::Unsent(_)
             | Write::Sent { .. }
             | Write::DropBodies(_) => None,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{AssociatedKind, GroupKind, Reason};
 use tracing::{debug, info, warn};
 
@@ -96,6 +97,21 @@ impl Outlook {
             | Event::Vanished { .. }
             | Event::Sighted { .. }
             | Event::Surveyed { .. } => {}
+        }
+    }
+
+    /// The cluster goes out of service, or is.
+    #[expect(clippy::unused_self, reason = "what a person reads is said in one place")]
+    pub(crate) fn decommissioned(&self, report: &DecommissionReport) {
+        match (report.how, report.left) {
+            (Decommission::No, _) => info!("the cluster is in service again"),
+            (Decommission::Remove, 0) => {
+                info!("decommissioned: all that was placed here is removed; the agent is idle");
+            }
+            (Decommission::Keep | Decommission::Unknown, 0) => {
+                info!("decommissioned: all that was placed here is let go of, and stays; the agent is idle");
+            }
+            (how, left) => info!(?how, left, "the cluster goes out of service"),
         }
     }
 

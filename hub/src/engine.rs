@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tideline_common::limits::BODY_BATCH_BYTES_MAX;
 use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted, Refusal, RefusalKind, ReportedRequest};
+use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted, Decommission, Refusal, RefusalKind, ReportedRequest};
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, TargetId};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -155,15 +155,21 @@ impl Engine {
 
     /// What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
     fn plan(&mut self, now: Monotonic) -> Batch {
-        let allowance = self.fuse.allowance(now, self.ledger.assigned());
-        let allowance = allowance.saturating_sub(self.index.leaving());
+        let (allowance, said) = (self.fuse.allowance(now, self.ledger.assigned()), self.decommissioning());
+        let allowance = allowance.saturating_sub(self.index.leaving()).saturating_add(said);
         let batch = self.ledger.plan_within(std::mem::take(&mut self.changes), allowance);
-        self.fuse.count(now, batch.unassigned() + batch.kept());
+        self.fuse.count(now, (batch.unassigned() + batch.kept()).saturating_sub(said));
         if batch.kept() > 0 {
             let (assignments, of) = (batch.kept(), self.ledger.assigned());
             warn!(assignments, of, "one change unassigns too much to go without asking: it waits for an approval");
         }
         batch
+    }
+
+    /// Assignments to targets that go out of service: that all of them go was said by whoever took them out.
+    fn decommissioning(&self) -> u64 {
+        let leaving = self.targets.iter().filter(|(_, outline)| outline.record.decommission != Decommission::No);
+        leaving.filter_map(|(target, _)| self.ledger.target(target)).map(|view| view.len() as u64).sum()
     }
 
     /// What was taken is persisted: makes it visible, and answers who waits for it.
@@ -231,9 +237,9 @@ impl Engine {
             self.changes.push(Change::Register(id));
         }
         if let Some(record) = record {
-            let cluster = record.cluster.clone();
+            let (cluster, decommission) = (record.cluster.clone(), record.decommission);
             let session = self.targets.seen(id, record);
-            self.step(now, link::Event::TargetKnown { target: id, cluster, session });
+            self.step(now, link::Event::TargetKnown { target: id, cluster, session, decommission });
         }
         self.dirty_targets.insert(id);
         self.version += 1;
@@ -409,8 +415,10 @@ impl Engine {
 
     fn report(&mut self, target: TargetId, report: ReportedRequest) {
         let told = |summary: &Summary| {
-            let told =
-                |known: &TargetReports| (known.accepted, known.applied, known.conditions.clone(), known.waiting());
+            let told = |known: &TargetReports| {
+                let leaving = known.decommission.map(|report| (report, known.held().count()));
+                (known.accepted, known.applied, known.conditions.clone(), known.waiting(), leaving)
+            };
             summary.target(target).map(told)
         };
         let former = told(&self.summary);

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tideline_api::{DeletionApproval, Location, Placement, Selector, Space, SyncTarget, UnassignmentApproval, decode};
 use tideline_common::signature::VerifyingKey;
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{Monotonic, ObjectKey, Revision, SpaceName, TargetId, Uid};
 use tideline_runtime::exit;
 use tideline_runtime::health::ReadinessGate;
@@ -148,13 +149,20 @@ impl Ingest {
             .get(AGENT_KEY_ANNOTATION)
             .and_then(|text| STANDARD.decode(text).ok())
             .and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
+        let decommission = match target.spec.decommission {
+            None => Decommission::No,
+            Some(tideline_api::Decommission::Keep) => Decommission::Keep,
+            Some(tideline_api::Decommission::Remove) => Decommission::Remove,
+        };
         let record = key.map(|key| TargetRecord {
             name,
             key,
             cluster: annotations.get(CLUSTER_ANNOTATION).and_then(|uid| uid.parse::<Uid>().ok()),
+            decommission,
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
-        let placed = Target { id, labels, unschedulable: target.spec.unschedulable };
+        let decommissioned = decommission != Decommission::No;
+        let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommissioned };
         self.shared.ingest(|engine, now| engine.target_seen(now, placed, record));
     }
 

@@ -12,6 +12,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tideline_api::PlacementStatus;
 use tideline_common::rollup::Freshness;
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{FIELD_MANAGER_HUB, Reason, SpaceName, TargetId};
 use tideline_runtime::{Backoff, exit};
 use tokio::time::Instant;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::engine::{Engine, SourceSeen, status_digest};
+use crate::ledger::TargetView;
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
 
@@ -360,8 +362,42 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     if let Some(waiting) = waiting {
         status["heldDeletions"] = json!(waiting.total());
     }
-    status["conditions"] = std::iter::once(ready).chain(problems).chain(held).collect();
+    let decommissioned = decommissioned(engine, target, outline.record.decommission, freshness);
+    status["conditions"] = std::iter::once(ready).chain(decommissioned).chain(problems).chain(held).collect();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
+}
+
+/// The condition of a target that goes out of service: how far it is, and whether it has.
+fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshness: Freshness) -> Option<Value> {
+    let (doing, done, end) = match how {
+        Decommission::No => return None,
+        Decommission::Remove => ("Removing", "Removed", "all that was placed there is removed"),
+        Decommission::Keep | Decommission::Unknown => {
+            ("LettingGo", "Kept", "all that was placed there stays, and is not managed any more")
+        }
+    };
+    let view = engine.ledger.target(target);
+    let assigned = view.as_ref().map_or(0, TargetView::len);
+    let removing = view.map_or(0, |view| view.tombstones().count());
+    let reports = engine.summary.target(target);
+    let told = reports.and_then(|reports| reports.decommission).filter(|report| report.how == how);
+    if assigned + removing == 0 && told.is_some_and(|report| report.left == 0) {
+        let message = format!("{end}; the SyncTarget may be deleted");
+        return Some(json!({"type": "Decommissioned", "status": "True", "reason": done, "message": message}));
+    }
+    let left =
+        told.map_or(assigned + removing, |report| usize::try_from(report.left).unwrap_or(usize::MAX).max(removing));
+    let held = reports.map_or(0, |reports| reports.held().count());
+    let mut message = format!("{left} objects are left");
+    if let Some(one) = reports.and_then(|reports| reports.held().next()) {
+        let reason = one.reason.unwrap_or(Reason::Unknown);
+        message = format!("{message}, {held} of them held, such as {}: {reason} {}", one.key, one.message);
+    }
+    if freshness != Freshness::Fresh {
+        message = format!("{message}; its agent has not been heard, and goes on when it can");
+    }
+    let message = cut(message.trim_end(), CONDITION_MESSAGE_MAX);
+    Some(json!({"type": "Decommissioned", "status": "False", "reason": doing, "message": message}))
 }
 
 /// Whether trying again is of no use: the object or its status subresource is not there, or the space refuses the

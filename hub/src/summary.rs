@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::rollup::{Counts, Freshness, MadeOver, Standing};
-use tideline_common::wire::v1::{Accepted, AssociatedReport, ObjectReport, Progress, ReportedRequest, TargetCondition};
+use tideline_common::wire::v1::{
+    Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedRequest, TargetCondition,
+};
 use tideline_common::{Digest, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid, Version};
 
 use held::is_held;
@@ -36,6 +38,8 @@ pub struct TargetReports {
     pub accepted: Option<Accepted>,
     pub applied: Option<Version>,
     pub conditions: Vec<TargetCondition>,
+    /// How far it has gone out of service.
+    pub decommission: Option<DecommissionReport>,
     objects: BTreeMap<ObjectKey, Arc<ObjectReport>>,
     /// What was made of objects, as this session says.
     made: BTreeMap<ObjectKey, Arc<AssociatedReport>>,
@@ -61,6 +65,7 @@ impl Summary {
         known.accepted = report.accepted;
         known.applied = report.applied;
         known.conditions = report.conditions;
+        known.decommission = report.decommission;
         let mut taken = Taken::default();
         if known.session != report.session {
             known.session = report.session;

@@ -384,6 +384,11 @@ impl Target<'_> {
         call(&self.executor.client, call_).await
     }
 
+    /// That a namespace is not there is said in the words in which it is said of what would be in it.
+    fn is_namespace_gone(&self, refused: &Refused) -> bool {
+        inspect::is_namespace(&self.key.kind) && is_missing(refused)
+    }
+
     /// Reads the object as it is folded; None if it is not there.
     async fn read(&self) -> Result<Option<Object>, Stopped> {
         self.read_as(Want::to_fold(&self.resource)).await
@@ -397,7 +402,7 @@ impl Target<'_> {
         let get = Call::get(self.path.clone(), want).impersonating(self.impersonate);
         match call(&self.executor.client, get).await {
             Ok(object) => Ok(Some(object)),
-            Err(refused) if refused.is_object_missing() => Ok(None),
+            Err(refused) if refused.is_object_missing() || self.is_namespace_gone(&refused) => Ok(None),
             Err(refused) => Err(self.judge(refused)),
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
-use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
 use tideline_common::{ApproveDeletions, Digest, Monotonic, ObjectKey, Ownership, Tombstone, Uid};
 
 use super::Core;
@@ -76,14 +76,18 @@ impl Core {
         true
     }
 
-    /// Begins the removal of what nothing says was unassigned, if it was approved.
-    pub(super) fn take_up_approved(&mut self, key: &ObjectKey) {
-        if self.approvals.open.is_empty() || self.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
+    /// Begins the removal of what nothing says was unassigned, if it was approved, or if nothing is to be left.
+    pub(super) fn take_up(&mut self, key: &ObjectKey) {
+        let retired = self.decommission != Decommission::No;
+        let asked = retired || !self.approvals.open.is_empty();
+        if !asked || self.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
             return;
         }
         let Some(source) = self.left_over(key) else { return };
         let removal = Tombstone { key: key.clone(), source };
-        if self.approvals.open.contains_key(&removal) {
+        if retired {
+            self.retire(removal);
+        } else if self.approvals.open.contains_key(&removal) {
             self.put_removal(removal, None, Cause::Approved);
         }
     }
@@ -121,7 +125,7 @@ impl Core {
 
     /// Who has said that this may be deleted, however many go with it.
     pub(super) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Leave {
-        if self.is_approved_in_advance(removal) {
+        if self.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
             Leave::InAdvance
         } else if self.approvals.covers(now, removal) {
             Leave::Approved

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tideline_common::{Monotonic, ObjectKey};
+use tideline_common::{Monotonic, ObjectKey, Tombstone};
 
 use super::effect::{Effect, Effects, PersistId, Write};
 use super::gather::Change;
@@ -21,6 +21,8 @@ pub(super) enum Then {
     Recorded(ObjectKey),
     Switched(Box<Change>),
     Enrolled,
+    /// The fuse let this removal through, of this wave.
+    Passed(Tombstone, i32),
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +62,11 @@ impl Disk {
 
     pub(super) fn is_idle(&self) -> bool {
         self.writing.is_none() && self.waiting.writes.is_empty()
+    }
+
+    /// Whether something is to be written anyway.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.waiting.writes.is_empty()
     }
 
     pub(super) fn next_retry(&self) -> Option<Monotonic> {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::notice::Notice;
 use super::patrol::PatrolTally;
 use tideline_common::wire::v1::{
-    Accepted, BodiesRequest, DesiredRequest, EnrolRequest, ObjectReport, ReportedRequest, SessionRequest,
+    Accepted, BodiesRequest, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
+    ReportedRequest, SessionRequest,
 };
 use tideline_common::{
     ApplyPolicy, AssociatedKind, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, TargetId,
@@ -51,6 +52,8 @@ pub enum Effect {
     Follow(BTreeMap<AssociatedKind, Follow>),
     /// A patrol has ended so.
     Patrolled(PatrolTally),
+    /// So far the cluster has gone out of service; or it is in service again.
+    Decommissioned(DecommissionReport),
     /// Everything that had to be done before stopping is done.
     Stopped,
     /// This process must end: another holds its identity, or it was told to. Nothing at the cluster changes.
@@ -134,6 +137,17 @@ pub enum Write {
     /// A removal that is authorised and under way; survives restarts until it is done.
     Removing(Tombstone),
     Removed(Tombstone),
+    /// The fuse has let a deletion through, which counts for an hour. On disk before it is made use of.
+    Passed {
+        number: u64,
+        tombstone: Tombstone,
+    },
+    /// The hour of that deletion is over.
+    Lapsed {
+        number: u64,
+    },
+    /// The cluster goes out of service, or is in service again.
+    Decommission(Decommission),
     /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may
     /// be gone by now). Every other report is made anew after a restart. Replaces the key's former one.
     Unsent(Box<ObjectReport>),

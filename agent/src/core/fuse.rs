@@ -34,21 +34,72 @@ pub(super) enum Leave {
     InAdvance,
 }
 
+/// What the fuse says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passage {
+    Free,
+    /// Let through just now, under this number: free when that is on disk.
+    Once(u64),
+    /// Let through, and not on disk yet.
+    Saving,
+    Held,
+}
+
 #[derive(Debug)]
 pub(super) struct Fuse {
     limits: FuseLimits,
     /// Deletions let through, oldest first; none older than the window. Never more than were managed.
-    passed: VecDeque<(Monotonic, Tombstone)>,
+    passed: VecDeque<Passed>,
     /// Those of them that are not done: a deletion that is tried again passes again.
     known: BTreeSet<Tombstone>,
+    /// Those of them that are not on disk yet.
+    unsaved: BTreeSet<Tombstone>,
     /// Removals that were asked for and have not been let through, all of which count: a large removal is held whole,
     /// not once its first part is gone.
     waiting: BTreeSet<Tombstone>,
+    last: u64,
+    /// Numbers whose hour is over, and which the journal still has.
+    lapsed: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Passed {
+    number: u64,
+    at: Monotonic,
+    tombstone: Tombstone,
 }
 
 impl Fuse {
     pub(super) fn new(limits: FuseLimits) -> Self {
-        Self { limits, passed: VecDeque::new(), known: BTreeSet::new(), waiting: BTreeSet::new() }
+        Self {
+            limits,
+            passed: VecDeque::new(),
+            known: BTreeSet::new(),
+            unsaved: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            last: 0,
+            lapsed: Vec::new(),
+        }
+    }
+
+    /// Takes up what an earlier run let through. `open` are those that are not done.
+    pub(super) fn resume(&mut self, passed: Vec<(u64, Tombstone)>, open: impl Fn(&Tombstone) -> bool) {
+        for (number, tombstone) in passed {
+            self.last = self.last.max(number);
+            if open(&tombstone) {
+                self.waiting.remove(&tombstone);
+                self.known.insert(tombstone.clone());
+            }
+            self.passed.push_back(Passed { number, at: Monotonic::START, tombstone });
+        }
+    }
+
+    /// The run begins. How long it was away nobody knows: a clock that can be set is no witness. So whatever passed before
+    /// counts as if it had just been.
+    pub(super) fn started(&mut self, now: Monotonic) {
+        for passed in &mut self.passed {
+            passed.at = now;
+        }
     }
 
     pub(super) fn ask(&mut self, tombstone: Tombstone) {
@@ -60,22 +111,28 @@ impl Fuse {
     pub(super) fn withdraw(&mut self, tombstone: &Tombstone) {
         self.waiting.remove(tombstone);
         self.known.remove(tombstone);
+        self.unsaved.remove(tombstone);
+    }
+
+    pub(super) fn is_saving(&self, tombstone: &Tombstone) -> bool {
+        self.unsaved.contains(tombstone)
+    }
+
+    /// It is on disk that this was let through.
+    pub(super) fn saved(&mut self, tombstone: &Tombstone) {
+        self.unsaved.remove(tombstone);
     }
 
     /// Lets a deletion through, or not. `managed` are the objects that stand, those about to go included.
-    pub(super) fn pass(&mut self, now: Monotonic, tombstone: &Tombstone, managed: usize, leave: Leave) -> bool {
-        while self.passed.front().is_some_and(|(at, _)| now.since(*at) >= WINDOW) {
-            if let Some((_, passed)) = self.passed.pop_front() {
-                self.known.remove(&passed);
-            }
-        }
+    pub(super) fn pass(&mut self, now: Monotonic, tombstone: &Tombstone, managed: usize, leave: Leave) -> Passage {
+        self.lapse(now);
         if self.known.contains(tombstone) {
-            return true;
+            return if self.unsaved.contains(tombstone) { Passage::Saving } else { Passage::Free };
         }
         let pass = match leave {
             Leave::InAdvance => {
                 self.withdraw(tombstone);
-                return true;
+                return Passage::Free;
             }
             Leave::Approved => true,
             Leave::None => {
@@ -85,12 +142,31 @@ impl Fuse {
                 removals <= self.limits.always.max(share)
             }
         };
-        if pass {
-            self.waiting.remove(tombstone);
-            self.passed.push_back((now, tombstone.clone()));
-            self.known.insert(tombstone.clone());
+        if !pass {
+            return Passage::Held;
         }
-        pass
+        self.last += 1;
+        self.waiting.remove(tombstone);
+        self.passed.push_back(Passed { number: self.last, at: now, tombstone: tombstone.clone() });
+        self.known.insert(tombstone.clone());
+        self.unsaved.insert(tombstone.clone());
+        Passage::Once(self.last)
+    }
+
+    /// Takes the numbers that the journal need not have any more.
+    pub(super) fn take_lapsed(&mut self, now: Monotonic) -> Vec<u64> {
+        self.lapse(now);
+        std::mem::take(&mut self.lapsed)
+    }
+
+    fn lapse(&mut self, now: Monotonic) {
+        while let Some(Passed { number, tombstone, .. }) =
+            self.passed.pop_front_if(|passed| now.since(passed.at) >= WINDOW)
+        {
+            self.known.remove(&tombstone);
+            self.unsaved.remove(&tombstone);
+            self.lapsed.push(number);
+        }
     }
 }
 

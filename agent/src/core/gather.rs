@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
-use tideline_common::wire::v1::{Accepted, DesiredPage, TerminalFact};
+use tideline_common::wire::v1::{Accepted, Decommission, DesiredPage, TerminalFact};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Version};
 
 /// A set that is complete and whose digest was verified, as the difference from the accepted one.
@@ -20,6 +20,7 @@ pub(super) struct Change {
     /// Every removal that is authorised: told by a tombstone, or by absence within one epoch.
     pub(super) tombstones: BTreeSet<Tombstone>,
     pub(super) terminal: Vec<TerminalFact>,
+    pub(super) decommission: Decommission,
 }
 
 /// What to ask next.
@@ -72,6 +73,8 @@ pub(super) struct Gather {
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     tombstones: BTreeSet<Tombstone>,
     terminal: Vec<TerminalFact>,
+    /// As the last page has it.
+    decommission: Decommission,
     walk: Walk,
 }
 
@@ -133,6 +136,7 @@ impl Gather {
             policies: BTreeMap::new(),
             tombstones: BTreeSet::new(),
             terminal: Vec::new(),
+            decommission: Decommission::No,
             walk: Walk { since, whole: true, after: None, first: None, latest: None },
         }
     }
@@ -220,7 +224,8 @@ impl Gather {
     }
 
     fn take(&mut self, page: DesiredPage, held: &Held<'_>) {
-        let DesiredPage { snapshot, entries, tombstones, policies, terminal, .. } = page;
+        let DesiredPage { snapshot, entries, tombstones, policies, terminal, decommission, .. } = page;
+        self.decommission = decommission;
         if !snapshot {
             // Nothing is assigned there any more, whichever source this set still has there: one between the two may
             // have come and gone unseen.
@@ -262,8 +267,11 @@ impl Gather {
         if self.len as u64 != at.total || self.digest.digest() != at.digest {
             return Step::Again(Flaw::Incomplete);
         }
-        let accepted = Accepted { version: at.version, digest: at.digest };
-        if self.onto == Some(accepted) && self.tombstones.is_empty() {
+        let (accepted, decommission) = (Accepted { version: at.version, digest: at.digest }, self.decommission);
+        if decommission != Decommission::No && self.len > 0 {
+            return Step::Again(Flaw::OutOfPlace);
+        }
+        if self.onto == Some(accepted) && self.tombstones.is_empty() && decommission == held.decommission {
             return Step::NothingNew;
         }
         let mut put = Vec::new();
@@ -294,7 +302,7 @@ impl Gather {
                 .extend(absent.map(|entry| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() }));
         }
         let terminal = std::mem::take(&mut self.terminal);
-        Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal }))
+        Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal, decommission }))
     }
 }
 
@@ -304,6 +312,7 @@ pub(super) struct Held<'a> {
     pub(super) accepted: Option<Accepted>,
     /// The newest set that was ever accepted; newer than `accepted` where that was lost.
     pub(super) floor: Option<Accepted>,
+    pub(super) decommission: Decommission,
     pub(super) desired: &'a DesiredSet,
     pub(super) policies: &'a BTreeMap<Digest, Arc<ApplyPolicy>>,
 }

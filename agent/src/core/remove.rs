@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{
     ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted,
     Reason, Recreate, Uid,
@@ -63,6 +64,8 @@ pub(super) struct Evidence<'a> {
     pub(super) seen: Option<&'a Seen>,
     pub(super) view: View,
     pub(super) inspection: Option<Inspection>,
+    /// Whether the cluster goes out of service.
+    pub(super) decommission: Decommission,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,12 @@ impl Authorised {
             How::Delete => Op::Delete { key, version, uid, impersonate },
             How::Orphan => Op::Orphan { key, version, uid, impersonate },
         }
+    }
+
+    /// Makes use of it another time.
+    pub(super) fn later(self) -> Verdict {
+        let Self { .. } = self;
+        Verdict::Wait
     }
 
     /// Forgoes the right.
@@ -177,7 +186,7 @@ fn handover(evidence: Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 /// It is ours and of the source that is gone. What becomes of it is what was said while it was assigned: by its mark and
 /// by the journal, whichever is less destructive.
 fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
-    let Evidence { key, policy, seen, inspection, .. } = evidence;
+    let Evidence { key, policy, seen, inspection, decommission, .. } = evidence;
     if seen.is_some_and(|seen| seen.deleting) {
         return Verdict::Hold(Reason::Finalizing);
     }
@@ -188,8 +197,11 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
     let spared = record.is_some_and(|record| record.implied || record.letting_go);
-    let delete =
-        !spared && prune == Some(Prune::Delete) && (!adopted || prune_adopted == Some(PruneAdopted::AsCreated));
+    let keeps = matches!(decommission, Decommission::Keep | Decommission::Unknown);
+    let delete = !keeps
+        && !spared
+        && prune == Some(Prune::Delete)
+        && (!adopted || prune_adopted == Some(PruneAdopted::AsCreated));
     let key = key.clone();
     if !delete {
         return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });

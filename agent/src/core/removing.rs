@@ -7,7 +7,9 @@ use std::time::Duration;
 use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::Core;
-use super::effect::{AppliedRecord, Effects, Op};
+use super::disk::Then;
+use super::effect::{AppliedRecord, Effects, Op, Write};
+use super::fuse::Passage;
 use super::plan::Me;
 use super::remove::{Evidence, Ground, Inspection, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
@@ -78,7 +80,8 @@ impl Core {
             return;
         }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
-        if object.flight.is_some() || removal.state == RemovalState::Done {
+        // What passed the fuse is taken up again when that is on disk.
+        if object.flight.is_some() || removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
         }
         let record = object.record.as_ref();
@@ -92,6 +95,7 @@ impl Core {
             seen: object.seen.as_ref(),
             view: self.kinds.view(key),
             inspection,
+            decommission: self.decommission,
         });
         let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
         let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
@@ -136,10 +140,14 @@ impl Core {
         match verdict {
             Verdict::Delete(authorised) => {
                 let managed = self.objects.len();
-                if self.fuse.pass(now, tombstone, managed, self.leave(now, tombstone)) {
-                    Verdict::Delete(authorised)
-                } else {
-                    authorised.held(Reason::FuseHeld)
+                match self.fuse.pass(now, tombstone, managed, self.leave(now, tombstone)) {
+                    Passage::Free => Verdict::Delete(authorised),
+                    Passage::Once(number) => {
+                        self.keep_passed(number, tombstone);
+                        authorised.later()
+                    }
+                    Passage::Saving => authorised.later(),
+                    Passage::Held => authorised.held(Reason::FuseHeld),
                 }
             }
             Verdict::Orphan(authorised) => {
@@ -147,6 +155,30 @@ impl Core {
                 Verdict::Orphan(authorised)
             }
             Verdict::Inspect | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => verdict,
+        }
+    }
+
+    /// Has the journal know what passed before it is made use of: a restart must not begin the hour anew.
+    fn keep_passed(&mut self, number: u64, tombstone: &Tombstone) {
+        let Some(wave) = self.removals.get(tombstone).map(|removal| removal.wave) else { return };
+        // It is under way, so that no lower wave begins.
+        self.work.hold_wave(wave);
+        self.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
+        self.disk.then(Then::Passed(tombstone.clone(), wave));
+    }
+
+    pub(super) fn passed(&mut self, tombstone: &Tombstone, wave: i32) {
+        self.work.release_wave(wave);
+        self.fuse.saved(tombstone);
+        self.resume_removals(&tombstone.key);
+    }
+
+    /// Drops from the journal what counts no more, when it is written anyway.
+    pub(super) fn forget_passed(&mut self, now: Monotonic) {
+        if self.disk.is_asked() {
+            for number in self.fuse.take_lapsed(now) {
+                self.disk.write(Write::Lapsed { number });
+            }
         }
     }
 

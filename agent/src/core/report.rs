@@ -9,7 +9,8 @@ use tideline_common::limits::{
     ASSOCIATED_BYTES_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
 };
 use tideline_common::wire::v1::{
-    Accepted, AssociatedReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition,
+    Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest,
+    TargetCondition,
 };
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombstone, Uid, Version};
 
@@ -61,6 +62,7 @@ struct Facts {
     applied: Option<Version>,
     in_sync: bool,
     conditions: Vec<TargetCondition>,
+    decommission: Option<DecommissionReport>,
 }
 
 impl Reports {
@@ -185,7 +187,7 @@ impl Core {
             removed: page.removed.clone(),
             facts: facts.clone(),
         });
-        let Facts { applied, in_sync, conditions } = facts;
+        let Facts { applied, in_sync, conditions, decommission } = facts;
         let request = ReportedRequest {
             session,
             seq: self.reports.seq,
@@ -196,6 +198,7 @@ impl Core {
             objects: page.objects,
             associated: page.associated,
             removed: page.removed,
+            decommission,
         };
         out.push(Effect::Send { id, request: Request::Reported(request) });
     }
@@ -307,7 +310,8 @@ impl Core {
         }
         let tried = self.work.all_tried() && !self.gates.hold_any();
         let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
-        Facts { applied, in_sync: self.kinds.in_sync(), conditions }
+        let (in_sync, decommission) = (self.kinds.in_sync(), self.decommissioned());
+        Facts { applied, in_sync, conditions, decommission }
     }
 
     /// Takes as many changed objects as one message holds.
@@ -453,6 +457,7 @@ impl Core {
             seen,
             view: self.kinds.view(key),
             inspection: None,
+            decommission: self.decommission,
         });
         match verdict {
             Verdict::Hold(reason) => Some((source, Progress::DeletionHeld, Some(reason), String::new())),

@@ -191,7 +191,8 @@ impl Core {
         self.session.link =
             if gather.may_wait() { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
         let approved = Some(self.approvals.held());
-        let request = DesiredRequest { session, since, digest, after, wait_seconds, approved };
+        let decommission = Some(self.decommission);
+        let request = DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission };
         out.push(Effect::Send { id, request: Request::Desired(request) });
     }
 
@@ -335,8 +336,13 @@ impl Core {
         out: &mut Effects,
     ) {
         self.polled_well();
-        let held =
-            Held { accepted: self.accepted, floor: self.floor(), desired: &self.desired, policies: &self.policies };
+        let held = Held {
+            accepted: self.accepted,
+            floor: self.floor(),
+            decommission: self.decommission,
+            desired: &self.desired,
+            policies: &self.policies,
+        };
         let step = match answer {
             DesiredAnswer::NothingNew => gather.nothing_new(&held),
             DesiredAnswer::Page(mut page) => {

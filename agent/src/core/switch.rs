@@ -15,7 +15,7 @@ use super::remove::{Cause, Removal, RemovalState, wave_of};
 impl Core {
     /// Writes the new set and everything that must survive with it, all or nothing.
     pub(super) fn begin_switch(&mut self, change: Box<Change>) {
-        let Change { accepted, put, remove, policies, tombstones, terminal } = &*change;
+        let Change { accepted, put, remove, policies, tombstones, terminal, decommission } = &*change;
         self.disk.write(Write::Accept {
             accepted: *accepted,
             put: put.clone(),
@@ -27,6 +27,9 @@ impl Core {
                 self.disk.write(Write::Removing(tombstone.clone()));
             }
         }
+        if *decommission != self.decommission {
+            self.disk.write(Write::Decommission(*decommission));
+        }
         for TerminalFact { key, source_uid, fact } in terminal {
             self.note_terminal(key, source_uid.clone(), *fact);
         }
@@ -35,7 +38,7 @@ impl Core {
 
     /// The set is on disk: from now on it is the one that is kept.
     pub(super) fn switched(&mut self, now: Monotonic, change: Change, out: &mut Effects) {
-        let Change { accepted, put, remove, policies, tombstones, terminal: _ } = change;
+        let Change { accepted, put, remove, policies, tombstones, terminal: _, decommission } = change;
         self.policies.extend(policies);
         self.accepted = Some(accepted);
         let mut waves = Vec::with_capacity(tombstones.len());
@@ -59,6 +62,7 @@ impl Core {
             self.enqueue(&key);
             self.reports.dirty(&key, now);
         }
+        self.decommission(decommission);
         self.drop_inputs(unnamed);
         self.poll(now, out);
     }

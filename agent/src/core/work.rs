@@ -124,6 +124,15 @@ impl Work {
         Some(flight)
     }
 
+    /// A removal of this wave waits for the disk.
+    pub(super) fn hold_wave(&mut self, wave: i32) {
+        *self.removing.entry(wave).or_default() += 1;
+    }
+
+    pub(super) fn release_wave(&mut self, wave: i32) {
+        count_down(&mut self.removing, wave);
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.flights.is_empty()
     }
@@ -188,7 +197,7 @@ impl Core {
             object.queued = Some(entry.wave);
             self.work.ready.insert((entry.wave, key.clone()));
         }
-        self.take_up_approved(key);
+        self.take_up(key);
         self.enqueue_removals(key);
     }
 

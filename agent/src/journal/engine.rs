@@ -58,6 +58,8 @@ tables!(
     Policies = "policies",
     Applied = "applied",
     Removing = "removing",
+    /// What the fuse let through within the hour.
+    Passed = "passed",
     Unsent = "unsent",
     /// The parts of a set that is being switched to.
     Staged = "staged",

@@ -8,7 +8,7 @@ use tideline_common::{ApplyPolicy, Digest, Entry, ObjectKey, SetDigest};
 use super::Error;
 use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
-use super::record::{self, ACCEPTED_KEY, ENROLLED_KEY, FORMER_SCHEMA, SCHEMA, SCHEMA_KEY};
+use super::record::{self, ACCEPTED_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, SCHEMA, SCHEMA_KEY};
 use super::stage;
 use crate::core::{AppliedRecord, Loaded, Shared};
 
@@ -30,8 +30,12 @@ pub(super) struct Contents {
 pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Contents, Error> {
     check_schema(engine, path, existed)?;
     stage::finish(engine)?;
-    let mut loaded =
-        Loaded { enrolled: meta(engine, ENROLLED_KEY)?, accepted: meta(engine, ACCEPTED_KEY)?, ..Loaded::default() };
+    let mut loaded = Loaded {
+        enrolled: meta(engine, ENROLLED_KEY)?,
+        accepted: meta(engine, ACCEPTED_KEY)?,
+        decommission: meta(engine, DECOMMISSION_KEY)?.unwrap_or_default(),
+        ..Loaded::default()
+    };
     let (mut read, mut bodies, mut next_body) = (0, 0, 0);
     let mut count = |key: &[u8], value: &[u8]| read += (key.len() + value.len()) as u64;
     let mut shared = Shared::default();
@@ -52,6 +56,13 @@ pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Conten
     engine.scan(Table::Removing, |key, value| {
         count(key, value);
         loaded.removing.push(record::read(Table::Removing, key, value)?);
+        Ok(())
+    })?;
+    engine.scan(Table::Passed, |key, value| {
+        count(key, value);
+        let number =
+            <[u8; 8]>::try_from(key).map_err(|_| Error::Damaged("a deletion's key is no number".to_owned()))?;
+        loaded.passed.push((u64::from_be_bytes(number), record::read(Table::Passed, key, value)?));
         Ok(())
     })?;
     engine.scan(Table::Unsent, |key, value| {

@@ -23,6 +23,7 @@ pub(super) const FORMER_SCHEMA: &str = "1";
 pub(super) const SCHEMA_KEY: &[u8] = b"schema";
 pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
 pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
+pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -41,6 +42,9 @@ pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Chang
         Write::Forgotten { key } => out.push(take(Table::Applied, object_key(key))),
         Write::Removing(tombstone) => out.push(put(Table::Removing, tombstone_key(tombstone), tombstone)),
         Write::Removed(tombstone) => out.push(take(Table::Removing, tombstone_key(tombstone))),
+        Write::Passed { number, tombstone } => out.push(put(Table::Passed, number.to_be_bytes().to_vec(), tombstone)),
+        Write::Lapsed { number } => out.push(take(Table::Passed, number.to_be_bytes().to_vec())),
+        Write::Decommission(how) => out.push(put(Table::Meta, DECOMMISSION_KEY.to_vec(), how)),
         Write::Unsent(report) => out.push(put(Table::Unsent, object_key(&report.key), report)),
         Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),
         Write::DropBodies(inputs) => {

@@ -271,6 +271,7 @@ impl Slot {
             | Table::Policies
             | Table::Applied
             | Table::Removing
+            | Table::Passed
             | Table::Unsent
             | Table::Staged
             | Table::Bodies => bytes,

@@ -137,11 +137,14 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
     match write {
         Write::Body { .. } => true,
         Write::Applied { .. } => matches!(next, Some(Write::Applied { .. })),
+        Write::Passed { .. } => matches!(next, Some(Write::Passed { .. })),
         Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
         | Write::Removing(_)
         | Write::Removed(_)
+        | Write::Lapsed { .. }
+        | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Sent { .. }
         | Write::DropBodies(_) => false,

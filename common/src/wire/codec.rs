@@ -26,7 +26,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::v1::{ApprovedHeld, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use super::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::ids::{SessionNumber, Version};
 use crate::limits::LINK_MESSAGE_BYTES_MAX;
 use crate::object::ObjectKey;
@@ -99,7 +99,7 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Writes the query of a desired request, without the question mark.
 pub fn desired_query(request: &DesiredRequest) -> String {
-    let DesiredRequest { session, since, digest, after, wait_seconds, approved } = request;
+    let DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission } = request;
     let mut query = format!("session={session}");
     let mut put = |name: &str, value: &dyn Display| {
         write!(query, "&{name}={value}").expect("a String takes any text");
@@ -122,6 +122,9 @@ pub fn desired_query(request: &DesiredRequest) -> String {
         Some(ApprovedHeld { list: None, count }) => put("approved", count),
         None => {}
     }
+    if let Some(decommission) = decommission {
+        put("decommission", &decommission.as_str());
+    }
     query
 }
 
@@ -131,7 +134,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
         return Err(Error::QueryTooLong);
     }
     let (mut session, mut since, mut digest, mut after) = (None, None, None, None);
-    let (mut wait, mut approved) = (None, None);
+    let (mut wait, mut approved, mut decommission) = (None, None, None);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "session" => set(&mut session, "session", parse(value).map(SessionNumber), value)?,
@@ -140,6 +143,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
             "after" => set(&mut after, "after", parse_key(value), value)?,
             "wait" => set(&mut wait, "wait", parse(value), value)?,
             "approved" => set(&mut approved, "approved", parse_approved(value), value)?,
+            "decommission" => set(&mut decommission, "decommission", Ok(parse_decommission(value)), value)?,
             _ => {}
         }
     }
@@ -150,6 +154,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
         after,
         wait_seconds: wait.unwrap_or(0),
         approved,
+        decommission,
     })
 }
 
@@ -172,6 +177,11 @@ fn parse_approved(text: &str) -> Result<ApprovedHeld, String> {
         None => (text, None),
     };
     Ok(ApprovedHeld { list, count: parse(count)? })
+}
+
+fn parse_decommission(text: &str) -> Decommission {
+    let known = [Decommission::No, Decommission::Keep, Decommission::Remove];
+    known.into_iter().find(|known| known.as_str() == text).unwrap_or(Decommission::Unknown)
 }
 
 fn parse_key(text: &str) -> Result<ObjectKey, String> {

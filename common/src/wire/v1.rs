@@ -116,7 +116,8 @@ pub struct PollSettings {
 }
 
 /// Asks for what changed. In the query: `session`, `since` and `digest` (absent: everything), `after` (a page's cursor),
-/// `wait` in seconds, `approved` (what is held of the removals that a person approved).
+/// `wait` in seconds, `approved` (what is held of the removals that a person approved),
+/// `decommission` (whether the agent was told to go out of service).
 ///
 /// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set (snapshot) or
 /// changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
@@ -139,6 +140,45 @@ pub struct DesiredRequest {
     /// What the agent holds of the removals that were approved. Absent from agents that know of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<ApprovedHeld>,
+    /// What the agent was told and keeps. Absent from agents that know of no decommissioning: they would remove what is to
+    /// be kept, so they are told of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decommission: Option<Decommission>,
+}
+
+/// Whether a cluster is in service, and if not, what becomes of all that was placed there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Decommission {
+    /// It is in service.
+    #[default]
+    No,
+    /// It is let go of, and stays.
+    Keep,
+    /// It is removed, in the order and within the bounds of other removals, except that no fuse holds them.
+    Remove,
+    /// What a newer hub says; read as [`Decommission::Keep`], which destroys nothing.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Decommission {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::No => "No",
+            Self::Keep => "Keep",
+            Self::Remove => "Remove",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// How far a cluster has gone out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecommissionReport {
+    pub how: Decommission,
+    /// Removals that are not done, or that the hub has not acknowledged.
+    pub left: u64,
 }
 
 /// How much of a list of approved removals an agent has been given.
@@ -216,6 +256,9 @@ pub struct DesiredPage {
     /// The cursor of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<ObjectKey>,
+    /// Said with the empty set of a cluster that goes out of service, and with no other.
+    #[serde(default, skip_serializing_if = "is_in_service")]
+    pub decommission: Decommission,
 }
 
 /// Something that happened once and must not happen again.
@@ -309,6 +352,9 @@ pub struct ReportedRequest {
     /// Removals done: the local object is gone, or is no longer ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<Tombstone>,
+    /// Of a cluster that goes out of service, or has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decommission: Option<DecommissionReport>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -457,6 +503,11 @@ impl RefusalKind {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_first(session: &SessionNumber) -> bool {
     *session == SessionNumber::default()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_in_service(decommission: &Decommission) -> bool {
+    *decommission == Decommission::No
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -27,6 +27,7 @@ use crate::schema;
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired.revision", priority = 1),
     printcolumn(name = "Applied", type_ = "integer", json_path = ".status.applied.revision", priority = 1),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.heldDeletions", priority = 1),
+    printcolumn(name = "Decommission", type_ = "string", json_path = ".spec.decommission", priority = 1),
     printcolumn(name = "Unschedulable", type_ = "boolean", json_path = ".spec.unschedulable", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -61,7 +62,8 @@ pub enum PollProfile {
     Metered,
 }
 
-/// What becomes of placed objects when a cluster is no longer managed.
+/// What becomes of placed objects when a cluster is no longer managed. Keep: they stay, without our marks. Remove: they are
+/// removed, however many, except what is not ours and what holds that. The condition Decommissioned says how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Decommission {
     Keep,

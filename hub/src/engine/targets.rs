@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::signature::VerifyingKey;
-use tideline_common::wire::v1::ClusterFacts;
+use tideline_common::wire::v1::{ClusterFacts, Decommission};
 use tideline_common::{Reason, SessionNumber, TargetId, Uid};
 
 use crate::placement::Target;
@@ -15,6 +15,8 @@ pub struct TargetRecord {
     pub key: VerifyingKey,
     /// The cluster it enrolled from.
     pub cluster: Option<Uid>,
+    /// Whether it goes out of service.
+    pub decommission: Decommission,
 }
 
 /// What is known of one target besides its set and its reports.

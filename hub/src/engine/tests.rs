@@ -36,7 +36,7 @@ impl Hub {
         let mut hub = Self { engine, now: Monotonic::START };
         let id = "00000000-0000-4000-8000-000000000000".parse().unwrap();
         let labels = [("tier".to_owned(), "shop".to_owned())].into();
-        hub.engine.target_seen(hub.now, Target { id, labels, unschedulable: false }, None);
+        hub.engine.target_seen(hub.now, Target { id, labels, unschedulable: false, decommissioned: false }, None);
         hub.engine.targets_listed(hub.now);
         let (space, config_maps) = (space(), config_maps());
         let namespaces = GroupResource::new("", "namespaces");

@@ -21,9 +21,9 @@ use tideline_common::limits::{
 };
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
-    Accepted, ApprovedHeld, ApprovedPage, BodiesRequest, BodyWanted, ClusterFacts, DesiredAnswer, DesiredPage,
-    DesiredRequest, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, SessionRequest,
-    TerminalFact,
+    Accepted, ApprovedHeld, ApprovedPage, BodiesRequest, BodyWanted, ClusterFacts, Decommission, DesiredAnswer,
+    DesiredPage, DesiredRequest, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer,
+    SessionRequest, TerminalFact,
 };
 use tideline_common::{
     ApplyPolicy, Digest, Entry, Epoch, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid, Version,
@@ -83,11 +83,13 @@ pub enum Request {
 
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A target is known to the inventory, with the cluster it enrolled from and the last session number it was given.
+    /// A target is known to the inventory, with the cluster it enrolled from, the last session number it was given, and
+    /// whether it goes out of service. Only the last may change.
     TargetKnown {
         target: TargetId,
         cluster: Option<Uid>,
         session: SessionNumber,
+        decommission: Decommission,
     },
     /// Its SyncTarget is gone.
     TargetGone(TargetId),
@@ -206,6 +208,7 @@ struct Waiting {
     /// What the agent has.
     since: Version,
     approved: Option<ApprovedHeld>,
+    decommission: Option<Decommission>,
 }
 
 #[derive(Debug)]
@@ -220,6 +223,7 @@ struct Target {
     /// When it was last fresh, or when the hub began to wait for it.
     fresh_at: Monotonic,
     freshness: Freshness,
+    decommission: Decommission,
 }
 
 /// The hub's link core. See the module.
@@ -241,7 +245,10 @@ impl Core {
     /// Takes one event and appends what must happen next; never blocks, reads no clock.
     pub fn step(&mut self, now: Monotonic, sets: &impl Sets, event: Event, out: &mut Effects) {
         match event {
-            Event::TargetKnown { target, cluster, session } => self.on_known(now, target, cluster, session),
+            Event::TargetKnown { target, cluster, session, decommission } => {
+                self.on_known(now, target, cluster, session, decommission);
+                self.answer_waiting(sets, target, out);
+            }
             Event::TargetGone(target) => self.on_gone(target, out),
             Event::Requested { id, target, request } => self.on_request(now, sets, id, target, request, out),
             Event::Abandoned { target, id } => self.on_abandoned(target, id),
@@ -276,8 +283,16 @@ impl Core {
         self.targets.get(&target).map(|target| target.freshness)
     }
 
-    fn on_known(&mut self, now: Monotonic, id: TargetId, cluster: Option<Uid>, session: SessionNumber) {
+    fn on_known(
+        &mut self,
+        now: Monotonic,
+        id: TargetId,
+        cluster: Option<Uid>,
+        session: SessionNumber,
+        decommission: Decommission,
+    ) {
         if let Some(target) = self.targets.get_mut(&id) {
+            target.decommission = decommission;
             target.cluster = target.cluster.take().or(cluster);
             return;
         }
@@ -289,6 +304,7 @@ impl Core {
             memory: self.config.memory,
             fresh_at: now,
             freshness: Freshness::Unheard,
+            decommission,
         };
         self.targets.insert(id, target);
         self.deadlines.insert((now + self.stale_after(), id));
@@ -450,6 +466,11 @@ impl Core {
             out.push(respond_desired(id, DesiredAnswer::Approved(page)));
             return;
         }
+        let how = self.targets.get(&key).map(|target| target.decommission).unwrap_or_default();
+        if let Some(refusal) = leaving(id, how, request.decommission, present) {
+            out.push(refusal);
+            return;
+        }
         // Who is gathering holds no whole set to name; that it was told of a revision that is not known here is proof as well.
         let told = request.since.filter(|since| *since > present.version).map(|_| present.digest);
         if let (Some(version), Some(digest)) = (request.since, request.digest.or(told)) {
@@ -461,17 +482,19 @@ impl Core {
                 out.push(respond_desired(id, DesiredAnswer::SnapshotRequired { epoch }));
                 return;
             }
-            if version == present.version && request.after.is_none() {
+            let told = request.decommission.unwrap_or_default() == how;
+            if version == present.version && request.after.is_none() && told {
                 if request.wait_seconds == 0 {
                     out.push(respond_desired(id, DesiredAnswer::NothingNew));
                 } else {
                     let until = now + wait(request.wait_seconds);
-                    self.wait(Waiting { id, until, since: version, approved: request.approved }, key, out);
+                    let (approved, decommission) = (request.approved, request.decommission);
+                    self.wait(Waiting { id, until, since: version, approved, decommission }, key, out);
                 }
                 return;
             }
         }
-        out.push(respond_desired(id, answer_desired(sets, key, request.since, request.after.as_ref(), present)));
+        out.push(respond_desired(id, answer_desired(sets, key, request.since, request.after.as_ref(), (present, how))));
     }
 
     fn wait(&mut self, waiting: Waiting, key: TargetId, out: &mut Effects) {
@@ -488,9 +511,14 @@ impl Core {
     fn answer_waiting(&mut self, sets: &impl Sets, key: TargetId, out: &mut Effects) {
         let Some(target) = self.targets.get_mut(&key) else { return };
         let Some(present) = sets.info(key) else { return };
-        let Some(waiting) = target.waiting.take_if(|waiting| waiting.since != present.version) else { return };
+        let how = target.decommission;
+        let news = |waiting: &mut Waiting| {
+            let told = waiting.decommission.unwrap_or_default() == how;
+            (waiting.since != present.version || !told) && may_be_told(how, waiting.decommission, present)
+        };
+        let Some(waiting) = target.waiting.take_if(news) else { return };
         self.polls.remove(&(waiting.until, key));
-        out.push(respond_desired(waiting.id, answer_desired(sets, key, Some(waiting.since), None, present)));
+        out.push(respond_desired(waiting.id, answer_desired(sets, key, Some(waiting.since), None, (present, how))));
     }
 
     /// Sends a waiting agent what was approved since it asked, or is not any more.
@@ -574,12 +602,35 @@ impl Core {
     }
 }
 
+/// When an agent is to ask again whose set is being emptied: that takes the settle time.
+const EMPTYING_SECONDS: u64 = 2;
+/// The same for one that must be updated first.
+const TOO_OLD_SECONDS: u64 = 60;
+
 const TARGET_GONE: &str = "the SyncTarget of this agent was deleted; enrol again, or stop the agent";
 
 /// An agent holds what this hub never gave: a later revision of the same epoch, a later epoch, or the same version with
 /// another content.
 fn proves_lost_history(proven: Accepted, present: SetInfo) -> bool {
     proven.version > present.version || (proven.version == present.version && proven.digest != present.digest)
+}
+
+/// Whether an agent may see the present set. That of a target that goes out of service is shown when it is empty, with the
+/// reason, and to who knows what to do then: an agent that saw it shrink without would delete what is to be kept.
+fn may_be_told(how: Decommission, asked: Option<Decommission>, present: SetInfo) -> bool {
+    how == Decommission::No || (asked.is_some() && present.entries == 0)
+}
+
+fn leaving(id: RequestId, how: Decommission, asked: Option<Decommission>, present: SetInfo) -> Option<Effect> {
+    if may_be_told(how, asked, present) {
+        return None;
+    }
+    let (message, seconds) = match asked {
+        Some(_) => ("this target goes out of service; its set is being taken back", EMPTYING_SECONDS),
+        None => ("this target goes out of service, which its agent is too old for: update the agent", TOO_OLD_SECONDS),
+    };
+    let (message, retry_after_seconds) = (message.to_owned(), Some(seconds));
+    Some(Effect::Respond { id, answer: Err(Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds }) })
 }
 
 fn wait(seconds: u64) -> Duration {
@@ -591,7 +642,7 @@ fn answer_desired(
     target: TargetId,
     since: Option<Version>,
     after: Option<&ObjectKey>,
-    present: SetInfo,
+    (present, decommission): (SetInfo, Decommission),
 ) -> DesiredAnswer {
     let epoch = present.version.epoch;
     if since.is_some_and(|since| since.epoch != epoch) {
@@ -612,6 +663,7 @@ fn answer_desired(
         policies,
         terminal,
         next,
+        decommission,
     })
 }
 

@@ -16,6 +16,14 @@ pub struct Target {
     pub labels: Labels,
     /// Gets nothing new; what it has stays.
     pub unschedulable: bool,
+    /// Goes out of service: no rule selects it, whatever its labels.
+    pub decommissioned: bool,
+}
+
+impl Target {
+    fn is_selected_by(&self, selector: &Selector) -> bool {
+        !self.decommissioned && selector.matches(&self.labels)
+    }
 }
 
 /// The targets and Locations of the root space.
@@ -89,7 +97,7 @@ impl Inventory {
             self.schedulable.insert(index);
         }
         for location in self.locations.values_mut() {
-            let selected = location.selector.as_ref().is_some_and(|selector| selector.matches(&target.labels));
+            let selected = location.selector.as_ref().is_some_and(|selector| target.is_selected_by(selector));
             set(&mut location.targets, index, selected);
         }
         self.targets.insert(index, target);
@@ -134,7 +142,7 @@ impl Inventory {
     }
 
     fn selected(&self, by: &[Selector]) -> RoaringBitmap {
-        let selected = |target: &Target| by.iter().any(|selector| selector.matches(&target.labels));
+        let selected = |target: &Target| by.iter().any(|selector| target.is_selected_by(selector));
         self.targets.iter().filter(|(_, target)| selected(target)).map(|(index, _)| *index).collect()
     }
 }
@@ -162,9 +170,9 @@ impl Reach {
     pub(super) fn refresh(&mut self, rule: &ReachRule, inventory: &Inventory, news: &News) -> RoaringBitmap {
         if self.fresh {
             for index in &news.targets {
-                let labels = inventory.targets.get(&index).map(|target| &target.labels);
+                let target = inventory.targets.get(&index);
                 let selected =
-                    labels.is_some_and(|labels| rule.targets.iter().any(|selector| selector.matches(labels)));
+                    target.is_some_and(|target| rule.targets.iter().any(|selector| target.is_selected_by(selector)));
                 set(&mut self.direct, index, selected);
             }
         } else {

@@ -123,11 +123,17 @@ impl World {
     }
 
     fn target(&mut self, nth: u32, with: &str) {
-        self.index.apply_target(nth, Target { id: target_id(nth), labels: labels(with), unschedulable: false });
+        self.index.apply_target(
+            nth,
+            Target { id: target_id(nth), labels: labels(with), unschedulable: false, decommissioned: false },
+        );
     }
 
     fn unschedulable(&mut self, nth: u32, with: &str) {
-        self.index.apply_target(nth, Target { id: target_id(nth), labels: labels(with), unschedulable: true });
+        self.index.apply_target(
+            nth,
+            Target { id: target_id(nth), labels: labels(with), unschedulable: true, decommissioned: false },
+        );
     }
 
     fn location(&mut self, name: &str, with: &str, instances: &str) {

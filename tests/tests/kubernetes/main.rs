@@ -3,6 +3,7 @@
 mod agent_cluster;
 mod approvals;
 mod associated;
+mod decommission;
 mod deployed;
 mod forbidden;
 mod harness;

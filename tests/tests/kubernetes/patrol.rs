@@ -158,7 +158,8 @@ impl Watchless {
                     | Effect::Watch(_)
                     | Effect::Relist(_)
                     | Effect::Tell(_)
-                    | Effect::Follow(_) => {}
+                    | Effect::Follow(_)
+                    | Effect::Decommissioned(_) => {}
                     Effect::Stopped | Effect::Freeze(_) => panic!("nobody asked for it"),
                 }
             }

@@ -1,7 +1,7 @@
 //! What must hold at rest.
 
 use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{ObjectReport, Progress};
+use tideline_common::wire::v1::{Decommission, DecommissionReport, ObjectReport, Progress};
 use tideline_common::{ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, ObjectKey, Ownership, Reason};
 
 use crate::cluster::is_deployment;
@@ -145,6 +145,13 @@ impl World {
             }
             assert!(held(&tombstone.key), "the removal of {} is neither done nor held", tombstone.key);
         }
+    }
+
+    /// The hub knows how far it is, and that is all there is to say.
+    pub(crate) fn check_decommissioned(&self, how: Decommission) {
+        let told = self.hub.summary.target(parse(TARGET)).and_then(|reports| reports.decommission);
+        let left = self.hub.tombstones();
+        assert_eq!(told, Some(DecommissionReport { how, left: left.len() as u64 }), "{left:?}");
     }
 
     /// Invariant 5: what was accepted stands, without anybody to ask.

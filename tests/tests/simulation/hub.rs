@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, PollSettings};
+use tideline_common::wire::v1::{
+    ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, PollSettings,
+};
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid,
 };
@@ -23,6 +25,7 @@ const BODIES: usize = 100;
 /// What outlives the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
+    pub(crate) decommission: Decommission,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
     session: SessionNumber,
     /// By number: what a person approved, and until when.
@@ -209,8 +212,17 @@ impl Hub {
         self.history.follow(&self.ledger);
         for (target, cluster) in [(TARGET, Some(parse(CLUSTER))), (OTHER_TARGET, None)] {
             let session = if target == TARGET { self.disk.session } else { SessionNumber::default() };
-            self.step(now, link::Event::TargetKnown { target: parse(target), cluster, session }, out);
+            let decommission = if target == TARGET { self.disk.decommission } else { Decommission::No };
+            let known = link::Event::TargetKnown { target: parse(target), cluster, session, decommission };
+            self.step(now, known, out);
         }
+    }
+
+    /// The target goes out of service, or is in service again.
+    pub(crate) fn decommission(&mut self, now: Monotonic, how: Decommission, out: &mut Vec<Demand>) {
+        self.disk.decommission = how;
+        let (target, cluster, session) = (parse(TARGET), Some(parse(CLUSTER)), self.disk.session);
+        self.step(now, link::Event::TargetKnown { target, cluster, session, decommission: how }, out);
     }
 
     fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {

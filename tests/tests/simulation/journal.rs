@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, Write};
-use tideline_common::wire::v1::{Accepted, ObjectReport};
+use tideline_common::wire::v1::{Accepted, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionNumber, Tombstone};
 
 /// What the agent's disk holds.
@@ -17,6 +17,8 @@ pub(crate) struct Journal {
     pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
     applied: BTreeMap<ObjectKey, AppliedRecord>,
     removing: BTreeSet<Tombstone>,
+    passed: BTreeMap<u64, Tombstone>,
+    pub(crate) decommission: Decommission,
     unsent: BTreeMap<ObjectKey, ObjectReport>,
 }
 
@@ -50,6 +52,13 @@ impl Journal {
                 Write::Removed(tombstone) => {
                     self.removing.remove(&tombstone);
                 }
+                Write::Passed { number, tombstone } => {
+                    self.passed.insert(number, tombstone);
+                }
+                Write::Lapsed { number } => {
+                    self.passed.remove(&number);
+                }
+                Write::Decommission(how) => self.decommission = how,
                 Write::Unsent(report) => {
                     self.unsent.insert(report.key.clone(), *report);
                 }
@@ -92,6 +101,8 @@ impl Journal {
             bodies: self.bodies.keys().copied().collect(),
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
             removing: self.removing.iter().cloned().collect(),
+            passed: self.passed.clone().into_iter().collect(),
+            decommission: self.decommission,
             unsent: self.unsent.values().cloned().collect(),
         }
     }

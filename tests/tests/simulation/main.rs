@@ -126,6 +126,25 @@ fn an_agent_that_lost_its_data_and_kept_its_identity_writes_nothing_again() {
     );
 }
 
+#[test]
+fn a_cluster_out_of_service_is_emptied_or_let_go_of_and_its_agent_is_idle() {
+    each_seed(
+        400,
+        |seed| Scenario { fuse: FuseLimits::default(), loses_journal: seed % 3 == 0, ..PLAIN },
+        |world| {
+            world.rage(12);
+            let how = world.decommission();
+            world.rage(10);
+            world.heal();
+            world.sleep(SETTLING);
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_decommissioned(how);
+            world.check_at_rest(true);
+        },
+    );
+}
+
 /// Some seeds have what is rare: a set that takes several commits, a fuse at either end, or a long rest.
 fn scenario(seed: u64) -> Scenario {
     match seed % 20 {

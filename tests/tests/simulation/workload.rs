@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover,
 };
@@ -61,6 +62,8 @@ pub(crate) struct Workload {
     policies: Vec<Arc<ApplyPolicy>>,
     /// Never given twice, by any line of history.
     last: u64,
+    /// The cluster is out of service, and gets nothing.
+    pub(crate) retired: bool,
 }
 
 impl Workload {
@@ -102,7 +105,7 @@ impl Workload {
             keys.push(key("", "Namespace", "", name));
         }
         let namespaces = [("shop".into(), true), ("yard".into(), false)].into();
-        Self { sources: BTreeMap::new(), namespaces, places, keys, policies, last: 0 }
+        Self { sources: BTreeMap::new(), namespaces, places, keys, policies, last: 0, retired: false }
     }
 
     /// The spaces are set back with the hub; numbers given since are not given again.
@@ -187,11 +190,11 @@ impl Workload {
     pub(crate) fn changes(&self, ledger: &Ledger) -> Vec<Change> {
         let index = |target| ledger.index_of(parse(target)).expect("targets are registered");
         let (only, both) = ([index(TARGET)], [index(TARGET), index(OTHER_TARGET)]);
+        let retired: RoaringBitmap = if self.retired { only.iter().collect() } else { RoaringBitmap::new() };
         let mut assignments: Vec<Assignment> = Vec::new();
         for ((space, key), source) in &self.sources {
-            let targets: roaring::RoaringBitmap =
-                if source.both { both.iter().collect() } else { only.iter().collect() };
-            assignments.push(assignment(space, key, source, false, &targets));
+            let targets: RoaringBitmap = if source.both { both.iter().collect() } else { only.iter().collect() };
+            assignments.push(assignment(space, key, source, false, &(targets - &retired)));
         }
         for (namespace, placed) in &self.namespaces {
             let inside = self.sources.iter().any(|((_, key), source)| {
@@ -202,12 +205,19 @@ impl Workload {
                 let place = key("", "Namespace", "", namespace);
                 let policy = Arc::clone(&self.policies[0]);
                 let source = Source { uid: 0, generation: 0, text: 0, policy, both: false, at: Reach::Same };
-                let mut made = assignment(&SpaceName::root(), &place, &source, !placed, &both.iter().collect());
+                let mut made = assignment(
+                    &SpaceName::root(),
+                    &place,
+                    &source,
+                    !placed,
+                    &(both.iter().collect::<RoaringBitmap>() - &retired),
+                );
                 made.source.uid = parse(&format!("source-{namespace}"));
                 made.id.uid = made.source.uid.clone();
                 assignments.push(made);
             }
         }
+        assignments.retain(|assignment| assignment.variants.iter().any(|variant| !variant.targets.is_empty()));
         let gone = ledger.sources().map(|source| source.id().clone());
         let gone = gone.filter(|id| !assignments.iter().any(|assignment| assignment.id == *id)).map(Change::Remove);
         let mut changes: Vec<Change> = gone.collect();
@@ -221,7 +231,7 @@ fn assignment(
     key: &ObjectKey,
     source: &Source,
     implied: bool,
-    targets: &roaring::RoaringBitmap,
+    targets: &RoaringBitmap,
 ) -> Assignment {
     let uid = parse(&format!("source-{}", source.uid));
     let resource = key.kind.kind.to_lowercase() + "s";

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 use tideline_common::Version;
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::{Accepted, Decommission};
 
 const TEXT: &str = "{\"kind\":\"ConfigMap\"}";
 
@@ -20,6 +20,7 @@ fn fetch(count: usize) -> Fetch {
         policies: BTreeMap::new(),
         tombstones: BTreeSet::new(),
         terminal: Vec::new(),
+        decommission: Decommission::No,
     };
     let wanted = |n| BodyWanted { key: key("", "ConfigMap", &format!("c{n}")), input: input(n), offset: 0 };
     Fetch::new(Box::new(change), (0..count).map(wanted).collect())

@@ -7,12 +7,16 @@ fn tombstones(count: usize) -> Vec<Tombstone> {
     (0..count).map(|i| Tombstone { key: key("", "ConfigMap", &format!("c{i}")), source: uid("s1") }).collect()
 }
 
+fn lets(fuse: &mut Fuse, now: Monotonic, tombstone: &Tombstone, managed: usize, leave: Leave) -> bool {
+    fuse.pass(now, tombstone, managed, leave) != Passage::Held
+}
+
 /// How many of so many removals, asked for at once, pass.
 fn passed(fuse: &mut Fuse, now: Monotonic, removals: &[Tombstone], managed: usize) -> usize {
     for tombstone in removals {
         fuse.ask(tombstone.clone());
     }
-    removals.iter().filter(|tombstone| fuse.pass(now, tombstone, managed, Leave::None)).count()
+    removals.iter().filter(|tombstone| lets(fuse, now, tombstone, managed, Leave::None)).count()
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn what_is_approved_passes_and_what_comes_after_it_is_held() {
     let all = tombstones(503);
     let (shown, new) = all.split_at(500);
     assert_eq!(passed(&mut fuse, Monotonic::START, shown, 600), 0);
-    let approved = shown.iter().filter(|tombstone| fuse.pass(Monotonic::START, tombstone, 600, Leave::Approved));
+    let approved = shown.iter().filter(|tombstone| lets(&mut fuse, Monotonic::START, tombstone, 600, Leave::Approved));
     assert_eq!(approved.count(), 500);
     assert_eq!(passed(&mut fuse, Monotonic::START, new, 100), 0);
     assert_eq!(passed(&mut fuse, Monotonic::START + WINDOW, new, 100), 3);
@@ -76,12 +80,92 @@ fn what_was_approved_in_advance_passes_and_leaves_all_else_its_share() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(510);
     let (placed_so, others) = all.split_at(500);
-    let pass = |tombstone: &&Tombstone| fuse.pass(Monotonic::START, tombstone, 510, Leave::InAdvance);
+    let pass = |tombstone: &&Tombstone| lets(&mut fuse, Monotonic::START, tombstone, 510, Leave::InAdvance);
     assert_eq!(placed_so.iter().filter(pass).count(), 500);
     assert_eq!(passed(&mut fuse, Monotonic::START, others, 10), 10);
 }
 
+/// What the journal has of a fuse, to be taken up by the next run.
+fn journal(fuse: &Fuse) -> Vec<(u64, Tombstone)> {
+    fuse.passed.iter().map(|passed| (passed.number, passed.tombstone.clone())).collect()
+}
+
+#[test]
+fn what_passed_before_a_restart_counts_for_an_hour_after_it() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let all = tombstones(20);
+    let (first, second) = all.split_at(10);
+    assert_eq!(passed(&mut fuse, Monotonic::START, first, 30), 10);
+    let mut resumed = Fuse::new(FuseLimits::default());
+    resumed.resume(journal(&fuse), |_| false);
+    // The clock of a run begins anew, or goes on: neither says how long ago it was.
+    let start = Monotonic::START + Duration::from_hours(7);
+    resumed.started(start);
+    assert_eq!(passed(&mut resumed, start, second, 20), 0);
+    assert_eq!(passed(&mut resumed, start + WINDOW, second, 20), 10);
+    assert_eq!(resumed.take_lapsed(start + WINDOW), (1..=10).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_passed_before_a_restart_and_is_not_done_passes_again_and_counts_once() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let all = tombstones(10);
+    assert_eq!(passed(&mut fuse, Monotonic::START, &all, 10), 10);
+    let mut resumed = Fuse::new(FuseLimits::default());
+    for tombstone in &all[5..] {
+        resumed.ask(tombstone.clone());
+    }
+    resumed.resume(journal(&fuse), |tombstone| all[5..].contains(tombstone));
+    resumed.started(Monotonic::START);
+    for tombstone in &all[5..] {
+        assert_eq!(resumed.pass(Monotonic::START, tombstone, 5, Leave::None), Passage::Free);
+    }
+    assert_eq!(resumed.passed.len(), 10);
+}
+
+#[test]
+fn what_passes_is_free_when_that_is_on_disk() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let one = &tombstones(1)[0];
+    let pass = |fuse: &mut Fuse| fuse.pass(Monotonic::START, one, 9, Leave::None);
+    assert_eq!(pass(&mut fuse), Passage::Once(1));
+    assert_eq!(pass(&mut fuse), Passage::Saving);
+    fuse.saved(one);
+    assert_eq!(pass(&mut fuse), Passage::Free);
+}
+
 proptest! {
+    /// However often the agent is restarted, no more passes within an hour than without.
+    #[test]
+    fn restarts_free_nothing(
+        limits in (0_usize..12, 0_usize..50),
+        steps in prop::collection::vec((0_usize..40, 0_u64..45, any::<bool>()), 1..80),
+    ) {
+        let limits = FuseLimits { always: limits.0, percent: limits.1 };
+        let (mut with, mut without) = (Fuse::new(limits), Fuse::new(limits));
+        let all = tombstones(40);
+        let mut now = Monotonic::START;
+        for (nth, seconds, restart) in steps {
+            now = now + Duration::from_secs(seconds);
+            if restart {
+                let kept = journal(&with);
+                let waiting = with.waiting.clone();
+                with = Fuse::new(limits);
+                for tombstone in waiting {
+                    with.ask(tombstone);
+                }
+                with.resume(kept, |_| true);
+                with.started(now);
+            }
+            let pass = |fuse: &mut Fuse| {
+                let managed = 60 - fuse.passed.len();
+                lets(fuse, now, &all[nth], managed, Leave::None)
+            };
+            let (passes, otherwise) = (pass(&mut with), pass(&mut without));
+            prop_assert!(otherwise || !passes);
+        }
+    }
+
     /// Whatever is approved, and when in the hour: what is not approved is let through just where it would be if nothing
     /// were.
     #[test]
@@ -101,7 +185,7 @@ proptest! {
                 fuse.ask(all[nth].clone());
                 // What was let through is gone.
                 let managed = managed - fuse.passed.len();
-                fuse.pass(now, &all[nth], managed, leave)
+                lets(fuse, now, &all[nth], managed, leave)
             };
             let otherwise = pass(&mut without, Leave::None);
             if approved.contains(&nth) {

@@ -20,11 +20,19 @@ impl Agent {
         };
         for _ in 0..1_000 {
             let Question { since, digest, after } = gather.question();
-            let request =
-                DesiredRequest { session: SessionNumber(1), since, digest, after, wait_seconds: 0, approved: None };
+            let request = DesiredRequest {
+                session: SessionNumber(1),
+                since,
+                digest,
+                after,
+                wait_seconds: 0,
+                approved: None,
+                decommission: None,
+            };
             let held = Held {
                 accepted: self.accepted,
                 floor: self.accepted,
+                decommission: Decommission::No,
                 desired: &self.desired,
                 policies: &self.policies,
             };
@@ -99,7 +107,13 @@ fn a_removed_entry_is_authorised_by_absence_within_its_epoch_only() {
     let accepted = Accepted { version: Version { revision: Revision(4), ..version(1) }, digest: held_set.digest() };
     let known = policies();
     let removed = |epoch| {
-        let held = Held { accepted: Some(accepted), floor: Some(accepted), desired: &held_set, policies: &known };
+        let held = Held {
+            accepted: Some(accepted),
+            floor: Some(accepted),
+            decommission: Decommission::No,
+            desired: &held_set,
+            policies: &known,
+        };
         match Gather::everything().page(snapshot(version(epoch), &[]), &held) {
             Step::Complete(change) => (change.remove.len(), change.tombstones.len()),
             other => panic!("{other:?}"),
@@ -115,7 +129,13 @@ fn what_is_older_or_of_another_history_is_refused() {
     let set = DesiredSet::default();
     let version = |epoch, revision| Version { epoch: Epoch(epoch), revision: Revision(revision) };
     let accepted = Accepted { version: version(2, 5), digest: set.digest() };
-    let held = Held { accepted: Some(accepted), floor: Some(accepted), desired: &set, policies: &known };
+    let held = Held {
+        accepted: Some(accepted),
+        floor: Some(accepted),
+        decommission: Decommission::No,
+        desired: &set,
+        policies: &known,
+    };
     let other = Arc::new(entry(&key("", "ConfigMap", "a"), 1, 1));
     let answer = |version, entries: &[Arc<Entry>]| match Gather::everything().page(snapshot(version, entries), &held) {
         Step::Refuse(flaw) | Step::Again(flaw) => Some(flaw),
@@ -130,7 +150,7 @@ fn what_is_older_or_of_another_history_is_refused() {
 #[test]
 fn a_set_that_is_not_what_its_digest_says_is_asked_for_again() {
     let (set, known) = (DesiredSet::default(), policies());
-    let held = Held { accepted: None, floor: None, desired: &set, policies: &known };
+    let held = Held { accepted: None, floor: None, decommission: Decommission::No, desired: &set, policies: &known };
     let all = [1, 2].map(|n| Arc::new(entry(&key("", "ConfigMap", &format!("c{n}")), 1, 1)));
     let mut page = snapshot(Version::default(), &all);
     page.entries.pop();
@@ -149,5 +169,6 @@ fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {
         policies: BTreeMap::new(),
         terminal: Vec::new(),
         next: None,
+        decommission: Decommission::No,
     }
 }

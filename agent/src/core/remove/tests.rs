@@ -20,6 +20,7 @@ struct Case {
     seen: Option<Seen>,
     view: View,
     inspection: Option<Inspection>,
+    decommission: Decommission,
 }
 
 impl Case {
@@ -50,6 +51,7 @@ impl Case {
             seen: Some(seen),
             view: View::Current,
             inspection: None,
+            decommission: Decommission::No,
         }
     }
 
@@ -64,6 +66,7 @@ impl Case {
             seen: self.seen.as_ref(),
             view: self.view,
             inspection: self.inspection,
+            decommission: self.decommission,
         })
     }
 
@@ -290,6 +293,7 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         seen: case.seen.as_ref(),
         view: View::Current,
         inspection: None,
+        decommission: Decommission::No,
     });
     assert_eq!(verdict, Verdict::Hold(Reason::HistoryLost));
 }

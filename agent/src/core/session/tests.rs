@@ -93,6 +93,7 @@ impl Script {
             Effect::Follow(kinds) => format!("Follow {}", kinds.len()),
             Effect::Patrolled(_) => "Patrolled".to_owned(),
             Effect::Tell(notice) => format!("Tell {}", notice.reason),
+            Effect::Decommissioned(report) => format!("{report:?}"),
             Effect::Stopped => "Stopped".to_owned(),
             Effect::Freeze(reason) => format!("{reason:?}"),
         }
@@ -258,6 +259,7 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
         policies: BTreeMap::new(),
         terminal: Vec::new(),
         next: None,
+        decommission: tideline_common::wire::v1::Decommission::No,
     };
     script.answer(2, Answer::Desired(DesiredAnswer::Page(page)));
     script.after(60).event("timer", Event::Timer(Timer::Link));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{
-    ApprovedPage, BodiesAnswer, BodiesRequest, Body, DesiredAnswer, DesiredPage, DesiredRequest, EnrolAnswer,
-    ObjectReport, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
+    ApprovedPage, BodiesAnswer, BodiesRequest, Body, Decommission, DesiredAnswer, DesiredPage, DesiredRequest,
+    EnrolAnswer, ObjectReport, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version,
@@ -33,11 +33,20 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) approved: Vec<Tombstone>,
     /// How long the agent is told that it may make use of that.
     pub(in crate::core) approved_seconds: u64,
+    decommission: Decommission,
 }
 
 impl Hub {
     pub(in crate::core) fn with_pages_of(page: usize) -> Self {
         Self { page, epoch: 1, approved_seconds: 86_400, ..Self::default() }
+    }
+
+    /// Takes the cluster out of service: the set is empty from now on, and says why.
+    pub(in crate::core) fn decommission(&mut self, how: Decommission) {
+        for key in self.desired.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.remove(&key);
+        }
+        self.decommission = how;
     }
 
     pub(in crate::core) fn put(&mut self, key: &ObjectKey, source: u64, input: u64) {
@@ -131,7 +140,10 @@ impl Hub {
             return DesiredAnswer::Approved(page);
         }
         let at = self.version();
-        if request.since == Some(at) && request.digest == Some(self.desired.digest()) {
+        if request.decommission == Some(self.decommission)
+            && request.since == Some(at)
+            && request.digest == Some(self.desired.digest())
+        {
             return DesiredAnswer::NothingNew;
         }
         if request.since.is_some_and(|since| since > at || since.epoch != at.epoch) {
@@ -159,6 +171,7 @@ impl Hub {
             policies: self.policies(),
             terminal: Vec::new(),
             next,
+            decommission: self.decommission,
         })
     }
 

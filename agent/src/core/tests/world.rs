@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Progress};
+use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, Progress};
 use tideline_common::{Monotonic, ObjectKey};
 
 use super::super::{
@@ -34,6 +34,7 @@ pub(in crate::core) struct World {
     pub(in crate::core) ops: u64,
     pub(in crate::core) patrols: Vec<PatrolTally>,
     persists: u64,
+    pub(in crate::core) decommissioned: Option<DecommissionReport>,
 }
 
 /// The fuse has tests of its own.
@@ -85,6 +86,7 @@ impl World {
             ops: 0,
             patrols: Vec::new(),
             persists: 0,
+            decommissioned: None,
         };
         world.step(Event::Started);
         world
@@ -308,6 +310,7 @@ impl World {
                     self.check_op(op);
                     self.pending.push(effect);
                 }
+                Effect::Decommissioned(report) => self.decommissioned = Some(report),
                 Effect::Patrolled(tally) => self.patrols.push(tally),
                 Effect::Tell(_) => {}
                 Effect::Follow(follow) => assert!(follow.is_empty(), "nobody asks for it"),
@@ -400,6 +403,9 @@ impl World {
                     journal.removing.retain(|other| *other != tombstone);
                     journal.removing.push(tombstone);
                 }
+                Write::Passed { number, tombstone } => journal.passed.push((number, tombstone)),
+                Write::Lapsed { number } => journal.passed.retain(|(other, _)| *other != number),
+                Write::Decommission(how) => journal.decommission = how,
                 Write::Removed(tombstone) => journal.removing.retain(|other| *other != tombstone),
                 Write::Unsent(report) => {
                     journal.unsent.retain(|other| other.key != report.key);

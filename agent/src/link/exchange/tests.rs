@@ -162,6 +162,7 @@ fn a_poll_has_its_parameters_in_the_query_and_no_content() -> Result<(), codec::
         after: None,
         wait_seconds: 45,
         approved: None,
+        decommission: None,
     };
     let outgoing = Outgoing::new(&Request::Desired(request))?;
     assert_eq!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Error, decode, desired_query, encode, parse_desired_query};
 use crate::limits::LINK_MESSAGE_BYTES_MAX;
-use crate::wire::v1::{ApprovedHeld, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use crate::wire::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionNumber, Version};
 
 fn full() -> DesiredRequest {
@@ -19,6 +19,7 @@ fn full() -> DesiredRequest {
         after: Some(ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")),
         wait_seconds: 45,
         approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 12 }),
+        decommission: Some(Decommission::Keep),
     }
 }
 
@@ -73,7 +74,7 @@ fn a_cut_message_is_refused() -> Result<(), Error> {
 #[test]
 fn the_query_is_written_without_characters_to_escape() {
     let query = desired_query(&full());
-    expect!["session=7&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139"]
+    expect!["session=7&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep"]
         .assert_eq(&query);
     assert!(query.bytes().all(|b| b.is_ascii_alphanumeric() || b"=&-_.".contains(&b)), "{query}");
 }
@@ -87,6 +88,7 @@ fn a_bare_query_asks_for_everything_at_once() {
         after: None,
         wait_seconds: 0,
         approved: None,
+        decommission: None,
     };
     assert_eq!(desired_query(&bare), "session=3");
     assert_eq!(parse_desired_query("session=3&later=1").ok(), Some(bare));
@@ -131,6 +133,7 @@ proptest! {
         after in proptest::option::of(("[a-z.]{0,9}", "[A-Z][a-z]{1,9}", ".{0,9}", ".{1,30}")),
         wait_seconds: u64,
         approved: Option<(Option<[u8; 32]>, u64)>,
+        decommission in proptest::option::of(0..3_usize),
     ) {
         let request = DesiredRequest {
             session: SessionNumber(session),
@@ -141,6 +144,7 @@ proptest! {
             }),
             wait_seconds,
             approved: approved.map(|(list, count)| ApprovedHeld { list: list.map(Digest::from_bytes), count }),
+            decommission: decommission.map(|nth| [Decommission::No, Decommission::Keep, Decommission::Remove][nth]),
         };
         prop_assert_eq!(parse_desired_query(&desired_query(&request)).ok(), Some(request));
     }

@@ -99,6 +99,7 @@ fn desired_is_stable() {
             after: Some(key("api")),
             wait_seconds: 45,
             approved: None,
+            decommission: None,
         },
     );
     golden("desired-nothing-new", &DesiredAnswer::NothingNew);
@@ -117,6 +118,7 @@ fn desired_is_stable() {
             policies: [(policy.digest(), policy)].into(),
             terminal: vec![TerminalFact { key: key("web"), source_uid: uid(), fact: Terminal::Finished }],
             next: Some(key("web")),
+            decommission: Decommission::No,
         }),
     );
 }
@@ -132,6 +134,7 @@ fn approvals_are_stable() {
             after: None,
             wait_seconds: 0,
             approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 1 }),
+            decommission: None,
         },
     );
     golden(
@@ -147,6 +150,52 @@ fn approvals_are_stable() {
     );
     let none = ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
     golden("desired-approved-none", &DesiredAnswer::Approved(none));
+}
+
+#[test]
+fn decommissioning_is_stable() {
+    golden(
+        "desired-request-decommission",
+        &DesiredRequest {
+            session: SessionNumber(7),
+            since: None,
+            digest: None,
+            after: None,
+            wait_seconds: 0,
+            approved: None,
+            decommission: Some(Decommission::No),
+        },
+    );
+    golden(
+        "desired-page-decommission",
+        &DesiredAnswer::Page(DesiredPage {
+            at: version(72),
+            digest: Digest::of(b"empty"),
+            total: 0,
+            snapshot: false,
+            entries: Vec::new(),
+            tombstones: vec![Tombstone { key: key("old"), source: uid() }],
+            policies: BTreeMap::new(),
+            terminal: Vec::new(),
+            next: None,
+            decommission: Decommission::Remove,
+        }),
+    );
+    golden(
+        "reported-request-decommission",
+        &ReportedRequest {
+            session: SessionNumber(7),
+            seq: 12,
+            accepted: Some(accepted()),
+            applied: Some(version(72)),
+            in_sync: true,
+            conditions: Vec::new(),
+            objects: Vec::new(),
+            associated: Vec::new(),
+            removed: Vec::new(),
+            decommission: Some(DecommissionReport { how: Decommission::Keep, left: 3 }),
+        },
+    );
 }
 
 #[test]
@@ -213,6 +262,7 @@ fn reported_is_stable() {
             }],
             associated: Vec::new(),
             removed: vec![Tombstone { key: key("old"), source: uid() }],
+            decommission: None,
         },
     );
     golden("reported-answer", &ReportedAnswer { seq: 12, memory: 7 });
@@ -261,6 +311,7 @@ fn what_was_made_of_objects_is_stable() {
             objects: Vec::new(),
             associated: vec![report, nothing],
             removed: Vec::new(),
+            decommission: None,
         },
     );
 }

@@ -97,7 +97,12 @@ impl Script {
     fn new() -> Self {
         let sets = OneSet { epoch: 1, ..OneSet::default() };
         let mut script = Self { core: Core::new(Config::default()), sets, now: 0, requests: 0 };
-        script.event(Event::TargetKnown { target: target(), cluster: None, session: SessionNumber(4) });
+        script.event(Event::TargetKnown {
+            target: target(),
+            cluster: None,
+            session: SessionNumber(4),
+            decommission: Decommission::No,
+        });
         script
     }
 
@@ -137,6 +142,7 @@ impl Script {
             after: None,
             wait_seconds,
             approved: None,
+            decommission: None,
         }))
     }
 
@@ -151,6 +157,7 @@ impl Script {
             objects: Vec::new(),
             associated: Vec::new(),
             removed: Vec::new(),
+            decommission: None,
         })))
     }
 
@@ -425,6 +432,7 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
             after: None,
             wait_seconds,
             approved: Some(held),
+            decommission: None,
         }))
     };
     let none = ApprovedHeld::default();

@@ -1,7 +1,7 @@
 //! The agent's process: what its edges do.
 
 use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult};
-use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
+use tideline_common::wire::v1::{ClusterFacts, Decommission, EnrolRequest};
 use tideline_common::{Monotonic, Reason};
 
 use super::{Happening, World};
@@ -92,6 +92,7 @@ impl World {
                 self.note(|| format!("agent: {tally:?}"));
                 self.agent.patrol = Some(tally);
             }
+            Effect::Decommissioned(report) => self.note(|| format!("agent: {report:?}")),
             Effect::Stopped => panic!("nobody asked it to stop"),
             Effect::Freeze(reason) => panic!("the only agent freezes: {reason:?}"),
         }
@@ -146,6 +147,8 @@ impl World {
     /// Nothing is removed that the accepted set assigns.
     pub(super) fn check_removal_is_authorised(&self, op: &Op) {
         if let Op::Delete { key, .. } | Op::Orphan { key, .. } = op {
+            let keeps = self.agent.journal.decommission == Decommission::Keep;
+            assert!(!keeps || matches!(op, Op::Orphan { .. }), "{key} is deleted, though all is to be kept");
             assert!(!self.agent.journal.entries.contains_key(key), "{key} is removed though the accepted set has it");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_agent::core::Event;
-use tideline_common::wire::v1::ObjectReport;
+use tideline_common::wire::v1::{Decommission, ObjectReport};
 use tideline_common::{Reason, Tombstone};
 use tideline_hub::summary::TargetReports;
 
@@ -41,6 +41,24 @@ impl World {
             }
             _ => self.back_up_or_restore(),
         }
+    }
+
+    /// The cluster goes out of service.
+    pub(crate) fn decommission(&mut self) -> Decommission {
+        let how = if self.random.chance(500) { Decommission::Keep } else { Decommission::Remove };
+        self.note(|| format!("the cluster goes out of service: {how:?}"));
+        self.workload.retired = true;
+        let (now, mut demands) = (self.monotonic(), Vec::new());
+        if self.hub.up {
+            self.hub.decommission(now, how, &mut demands);
+            let changes = self.workload.changes(&self.hub.ledger);
+            self.hub.change(changes);
+            self.satisfy(demands);
+            self.hub_writes_if_needed();
+        } else {
+            self.hub.disk.decommission = how;
+        }
+        how
     }
 
     /// The agent goes on elsewhere, with its identity and nothing else.
