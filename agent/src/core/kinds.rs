@@ -40,7 +40,7 @@ pub(super) struct Kinds {
 
 #[derive(Debug, Default)]
 struct Kind {
-    /// Entries, records and removals of this kind.
+    /// Entries, records and removals of this kind, and what the hub was told of that nothing explains.
     references: usize,
     version: Arc<str>,
     served: Option<Served>,

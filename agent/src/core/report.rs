@@ -2,6 +2,7 @@
 //! by its digests, so that nothing is said twice.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::health::{Health, truncate};
@@ -353,7 +354,7 @@ impl Core {
             return;
         }
         let Some(mut report) = self.object_report(&key, &object) else {
-            if let Some(source) = self.objects.get_mut(&key).and_then(|object| object.unexplained.take()) {
+            if let Some(source) = self.explain(&key, None) {
                 self.reports.vanished(Tombstone { key, source });
             }
             return;
@@ -362,9 +363,7 @@ impl Core {
         let unexplained = (!explained).then(|| report.source_uid.clone());
         // It stands there again, if it was ever gone.
         self.reports.forget_removed(&Tombstone { key: key.clone(), source: report.source_uid.clone() });
-        if let Some(object) = self.objects.get_mut(&key) {
-            object.unexplained = unexplained;
-        }
+        self.explain(&key, unexplained);
         let Some(object) = self.objects.get(&key) else { return };
         let facts = short(&serde_json::to_vec(&report).unwrap_or_default());
         let mut told = Told { facts, status: None };
@@ -400,6 +399,19 @@ impl Core {
         page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
         page.objects.push(report);
         page.told.push((key, told));
+    }
+
+    /// Notes what the hub is told of an object that nothing explains, if anything, and returns what it was told before. As
+    /// long as it believes that something stands there, the kind is watched for its end, whoever else needs it.
+    fn explain(&mut self, key: &ObjectKey, unexplained: Option<Uid>) -> Option<Uid> {
+        let object = self.objects.get_mut(key)?;
+        let former = std::mem::replace(&mut object.unexplained, unexplained);
+        match (&former, &object.unexplained) {
+            (None, Some(_)) => self.kinds.refer(key, &Arc::default()),
+            (Some(_), None) => self.kinds.unrefer(key),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        former
     }
 
     /// How things are with one object, but for its status; none if there is nothing to say.

@@ -220,7 +220,12 @@ impl Core {
     /// An object was read for the sake of its status.
     fn read(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
         match result {
-            OpResult::Written { observed, .. } => drop(self.see(key, *observed)),
+            OpResult::Written { observed, .. } => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.probe = Some(Seen::from(&*observed));
+                }
+                self.see(key, *observed);
+            }
             OpResult::Failed { retry_after, .. } => {
                 // A report without it would make the hub forget the status that it has.
                 if let Some(object) = self.objects.get_mut(key)
@@ -230,8 +235,15 @@ impl Core {
                 }
                 return self.retry(now, key, retry_after);
             }
+            OpResult::Gone => {
+                if self.desired.get(key).is_some()
+                    && let Some(object) = self.objects.get_mut(key)
+                {
+                    object.unsee();
+                    object.doubted = true;
+                }
+            }
             OpResult::Exists(_)
-            | OpResult::Gone
             | OpResult::Finalizing
             | OpResult::PreconditionFailed
             | OpResult::Emptiness { .. }

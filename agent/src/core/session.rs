@@ -55,6 +55,8 @@ pub(super) struct Session {
     /// The accepted set, or what was to be kept with it, is not whole: everything is asked for.
     whole: bool,
     flaws: BTreeMap<Flaw, u64>,
+    /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
+    strays: bool,
 }
 
 impl Default for Session {
@@ -70,6 +72,7 @@ impl Default for Session {
             failures: 0,
             whole: false,
             flaws: BTreeMap::new(),
+            strays: false,
         }
     }
 }
@@ -113,6 +116,11 @@ impl Session {
     /// Something is missing that only the hub has.
     pub(super) fn distrust(&mut self) {
         self.whole = true;
+    }
+
+    /// Whether bodies may be held that no accepted set names; said once.
+    pub(super) fn take_strays(&mut self) -> bool {
+        std::mem::take(&mut self.strays)
     }
 
     /// What was wrong with the hub's answers, counted.
@@ -444,6 +452,7 @@ impl Core {
                     self.disk.write(Write::Body { input, text });
                 }
                 if fetched.outdated {
+                    self.session.strays = true;
                     // What came is kept; the set has moved on.
                     return self.failed(now, Next::Poll, None, out);
                 }

@@ -63,7 +63,11 @@ impl Core {
             self.reports.dirty(&key, now);
         }
         self.decommission(decommission);
-        self.drop_inputs(unnamed);
+        if self.session.take_strays() {
+            self.drop_bodies();
+        } else {
+            self.drop_inputs(unnamed);
+        }
         self.poll(now, out);
     }
 
@@ -251,6 +255,7 @@ impl Core {
         let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some();
         if !known && self.desired.get(key).is_none() && self.removals_of(key).next().is_none() {
             if let Some(source) = object.unexplained.clone() {
+                self.kinds.unrefer(key);
                 self.reports.vanished(Tombstone { key: key.clone(), source });
             }
             let Some(object) = self.objects.get(key) else { return };

@@ -328,6 +328,7 @@ impl Core {
             return;
         }
         let probe = object.probe.take();
+        let live = probe.is_some();
         let Some(object) = self.objects.get(key) else { return };
         let seen = probe.or_else(|| object.seen.clone().filter(|_| !object.doubted));
         let view = match self.kinds.view(key) {
@@ -335,8 +336,18 @@ impl Core {
             view => view,
         };
         let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));
+        let behind = !live
+            && seen
+                .as_ref()
+                .zip(object.record.as_ref())
+                .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
         drop(object);
+        if behind && !anew && matches!(decision, Decision::Apply { .. }) {
+            // A list or a watch shows how it was before our last write. What there is by now is read before anything is
+            // written again: where the cluster was set back, it may be just that.
+            return self.work.read(key.clone());
+        }
         let writes = matches!(decision, Decision::Create | Decision::Apply { .. });
         if writes && anew && self.waits_for_its_wave(now, &entry) {
             return;
@@ -388,8 +399,10 @@ impl Core {
                 self.drifted(now, me, entry, policy, &seen, out);
             }
             (Decision::Nothing(_), ..) => self.settled(now, key),
-            (Decision::Record { origin, .. }, _, Some(seen)) => {
+            (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
                 self.set_record(key, plan::record_of(entry, &seen, origin, true));
+                // Whoever made it may have ended before that was written.
+                self.note_created(entry, &policy);
                 self.settled(now, key);
             }
             (Decision::Verify { uid, origin }, Some(policy), _) => {

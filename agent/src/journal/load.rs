@@ -103,9 +103,12 @@ fn write_schema(engine: &Engine) -> Result<(), Error> {
     engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]])
 }
 
-/// Reads the policies that entries name, and returns the others.
+/// Reads the policies that entries name, or that objects stand under, and returns the others.
 fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<Vec<Change>, Error> {
-    let named: std::collections::BTreeSet<Digest> = loaded.entries.iter().map(|entry| entry.policy).collect();
+    // What was said while it was assigned decides what becomes of an object when it is not.
+    let applied = loaded.applied.iter().map(|(_, record)| record.policy);
+    let named: std::collections::BTreeSet<Digest> =
+        loaded.entries.iter().map(|entry| entry.policy).chain(applied).collect();
     let mut unnamed = Vec::new();
     engine.scan(Table::Policies, |key, value| {
         let policy: ApplyPolicy = record::read(Table::Policies, key, value)?;

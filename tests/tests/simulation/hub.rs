@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::wire::v1::{
-    ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, PollSettings,
+    ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredRequest, PollSettings, Refusal,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid,
@@ -17,6 +17,7 @@ use tideline_hub::placement::Change;
 use tideline_hub::summary::Summary;
 
 use crate::ids::{CLUSTER, OTHER_TARGET, TARGET, parse};
+use crate::plans::{Absence, HubEffect, HubProbe, When, of_hub};
 
 /// Entries on a page, and bytes in an answer with bodies: little, so that sets and bodies come in parts.
 const PAGE: usize = 3;
@@ -77,9 +78,11 @@ pub(crate) struct Writing {
 /// What the world must do for the hub.
 #[derive(Debug)]
 pub(crate) enum Demand {
-    Respond(link::RequestId, Result<link::Answer, tideline_common::wire::v1::Refusal>),
+    Respond(link::RequestId, Result<link::Answer, Refusal>),
     RespondBodies(link::RequestId, BodiesAnswer),
     Timer(Monotonic),
+    /// The process ends here.
+    End(Absence),
 }
 
 pub(crate) struct Hub {
@@ -101,6 +104,10 @@ pub(crate) struct Hub {
     pub(crate) history: History,
     pub(crate) writes: u64,
     pub(crate) epochs_raised: u64,
+    /// What counts and disturbs, in a run by plan.
+    pub(crate) probe: Option<HubProbe>,
+    /// It has come to its end, and only what was done before is still seen by others.
+    ending: bool,
 }
 
 /// The ledger with pages that are as small as a simulated set.
@@ -172,6 +179,8 @@ impl Hub {
             history: History::default(),
             writes: 0,
             epochs_raised: 0,
+            probe: None,
+            ending: false,
         };
         let batch = hub.ledger.plan([Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
         hub.write_chunks(&batch, batch.chunks().len());
@@ -190,6 +199,7 @@ impl Hub {
     /// The process ends; what is on the disk stays.
     pub(crate) fn crash(&mut self) {
         self.up = false;
+        self.ending = false;
         self.run += 1;
         self.changes.clear();
         self.session = None;
@@ -286,6 +296,16 @@ impl Hub {
         let Some(mut writing) = self.writing.take() else { return false };
         self.writes += u64::from(writing.batch.is_some() || writing.session.is_some());
         let chunks = writing.batch.as_ref().map_or(0, |batch| batch.chunks().len());
+        let kind = if writing.written < chunks {
+            Some(HubEffect::WriteChunk)
+        } else {
+            writing.session.map(|_| HubEffect::WriteSession)
+        };
+        let end = kind.and_then(|kind| self.end_over(kind));
+        if let Some((When::Before, absence)) = end {
+            self.ends(absence, out);
+            return false;
+        }
         if writing.written < chunks {
             let batch = writing.batch.take().expect("it has chunks");
             writing.written += 1;
@@ -294,6 +314,10 @@ impl Hub {
         } else if let Some(session) = writing.session {
             self.disk.session = session;
         }
+        if let Some((When::After, absence)) = end {
+            self.ends(absence, out);
+            return false;
+        }
         let left = writing.written < chunks || (writing.session.is_some_and(|session| self.disk.session != session));
         if left {
             self.writing = Some(writing);
@@ -301,6 +325,15 @@ impl Hub {
         }
         self.written(now, writing, out);
         false
+    }
+
+    fn end_over(&mut self, kind: HubEffect) -> Option<(When, Absence)> {
+        self.probe.as_mut().and_then(|probe| probe.effect(kind))
+    }
+
+    fn ends(&mut self, absence: Absence, out: &mut Vec<Demand>) {
+        out.push(Demand::End(absence));
+        self.ending = true;
     }
 
     /// The write failed part of the way, and is begun anew.
@@ -315,6 +348,9 @@ impl Hub {
         if let Some(batch) = writing.batch {
             let Committed { affected, .. } = self.ledger.commit(batch).expect("there is one writer");
             self.history.follow(&self.ledger);
+            if let Some(probe) = &mut self.probe {
+                probe.commits.push(self.disk.records.clone());
+            }
             let affected = affected.iter().filter_map(|index| self.ledger.target_at(index)).collect();
             self.step(now, link::Event::Committed(affected), out);
         }
@@ -325,6 +361,9 @@ impl Hub {
     }
 
     pub(crate) fn step(&mut self, now: Monotonic, event: link::Event, out: &mut Vec<Demand>) {
+        if self.ending {
+            return;
+        }
         let ended = self.approvals.expire(now);
         if !ended.is_empty() {
             self.step(now, link::Event::Approved(ended), out);
@@ -336,29 +375,40 @@ impl Hub {
         let mut confirms =
             !self.answers.is_empty() || self.writing.as_ref().is_some_and(|writing| !writing.answers.is_empty());
         for effect in effects {
-            match effect {
-                link::Effect::Respond { id, answer: answer @ Ok(link::Answer::Reported(_)) } if confirms => {
-                    self.answers.push(Demand::Respond(id, answer));
-                }
-                link::Effect::Respond { id, answer } => out.push(Demand::Respond(id, answer)),
-                link::Effect::StoreSession { session, .. } => self.session = Some(session),
-                link::Effect::RaiseEpoch { target, proven } => {
-                    self.epochs_raised += 1;
-                    self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
-                }
-                link::Effect::ReadBodies { id, target, wanted, outdated } => {
-                    out.push(Demand::RespondBodies(id, self.bodies(target, &wanted, outdated)));
-                }
-                link::Effect::Report { target, report } => {
-                    let taken = self.summary.take(target, *report);
-                    confirms |= !taken.confirmed.is_empty();
-                    let confirm = |tombstone| Change::Confirm(target, tombstone);
-                    self.changes.extend(taken.confirmed.into_iter().map(confirm));
-                }
-                link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
-                link::Effect::Quarantined { .. } => panic!("there is one cluster"),
-                link::Effect::Heard { .. } | link::Effect::Stale(_) => {}
+            let end = self.end_over(of_hub(&effect));
+            if let Some((When::Before, absence)) = end {
+                return self.ends(absence, out);
             }
+            self.carry_out(effect, &mut confirms, out);
+            if let Some((When::After, absence)) = end {
+                return self.ends(absence, out);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: link::Effect, confirms: &mut bool, out: &mut Vec<Demand>) {
+        match effect {
+            link::Effect::Respond { id, answer: answer @ Ok(link::Answer::Reported(_)) } if *confirms => {
+                self.answers.push(Demand::Respond(id, answer));
+            }
+            link::Effect::Respond { id, answer } => out.push(Demand::Respond(id, answer)),
+            link::Effect::StoreSession { session, .. } => self.session = Some(session),
+            link::Effect::RaiseEpoch { target, proven } => {
+                self.epochs_raised += 1;
+                self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
+            }
+            link::Effect::ReadBodies { id, target, wanted, outdated } => {
+                out.push(Demand::RespondBodies(id, self.bodies(target, &wanted, outdated)));
+            }
+            link::Effect::Report { target, report } => {
+                let taken = self.summary.take(target, *report);
+                *confirms |= !taken.confirmed.is_empty();
+                let confirm = |tombstone| Change::Confirm(target, tombstone);
+                self.changes.extend(taken.confirmed.into_iter().map(confirm));
+            }
+            link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
+            link::Effect::Quarantined { .. } => panic!("there is one cluster"),
+            link::Effect::Heard { .. } | link::Effect::Stale(_) => {}
         }
     }
 
@@ -386,6 +436,46 @@ impl Hub {
             }
         }
         answer
+    }
+
+    /// What a replica that has heard of no later commit than this answers to a poll, and when.
+    pub(crate) fn lagging(
+        &self,
+        now: Monotonic,
+        commit: usize,
+        request: &DesiredRequest,
+    ) -> Option<(Monotonic, Result<link::Answer, Refusal>)> {
+        let records = &self.probe.as_ref()?.commits[commit];
+        let ledger = Ledger::load(records).expect("it was whole when it was written");
+        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals });
+        let (target, session) = (parse(TARGET), request.session);
+        let mut replica = link::Core::new(config(self.run));
+        let decommission = Decommission::No;
+        let known = link::Event::TargetKnown { target, cluster: Some(parse(CLUSTER)), session, decommission };
+        let request = link::Request::Desired(request.clone());
+        let asked = link::Event::Requested { id: link::RequestId(0), target, request };
+        let mut effects = link::Effects::new();
+        replica.step(now, &desk, known, &mut effects);
+        replica.step(now, &desk, asked, &mut effects);
+        let mut at = now;
+        for _ in 0..2 {
+            let waits = effects
+                .iter()
+                .filter_map(|effect| if let link::Effect::SetTimer(at) = effect { Some(*at) } else { None });
+            let until = waits.min();
+            let answer = effects
+                .drain(..)
+                .find_map(|effect| if let link::Effect::Respond { answer, .. } = effect { Some(answer) } else { None });
+            match (answer, until) {
+                (Some(answer), _) => return Some((at, answer)),
+                (None, Some(until)) => {
+                    at = until;
+                    replica.step(at, &desk, link::Event::Timer, &mut effects);
+                }
+                (None, None) => return None,
+            }
+        }
+        None
     }
 
     pub(crate) fn freshness(&self) -> Option<tideline_common::rollup::Freshness> {

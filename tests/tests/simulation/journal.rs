@@ -15,11 +15,11 @@ pub(crate) struct Journal {
     pub(crate) entries: BTreeMap<ObjectKey, Arc<Entry>>,
     pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
-    applied: BTreeMap<ObjectKey, AppliedRecord>,
-    removing: BTreeSet<Tombstone>,
+    pub(crate) applied: BTreeMap<ObjectKey, AppliedRecord>,
+    pub(crate) removing: BTreeSet<Tombstone>,
     passed: BTreeMap<u64, Tombstone>,
     pub(crate) decommission: Decommission,
-    unsent: BTreeMap<ObjectKey, ObjectReport>,
+    pub(crate) unsent: BTreeMap<ObjectKey, ObjectReport>,
 }
 
 impl Journal {
@@ -91,13 +91,16 @@ impl Journal {
     }
 
     pub(crate) fn load(&self) -> Loaded {
+        let applied = self.applied.values().map(|record| record.policy);
+        let named: BTreeSet<Digest> = self.entries.values().map(|entry| entry.policy).chain(applied).collect();
         Loaded {
             enrolled: self.enrolled.clone(),
             session: SessionNumber::default(),
             floor: self.floor,
             accepted: self.accepted,
             entries: self.entries.values().cloned().collect(),
-            policies: self.policies.clone(),
+            // As the real one: what no entry names is kept for what stands under it.
+            policies: self.policies.clone().into_iter().filter(|(digest, _)| named.contains(digest)).collect(),
             bodies: self.bodies.keys().copied().collect(),
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
             removing: self.removing.iter().cloned().collect(),

@@ -11,17 +11,20 @@ mod faults;
 mod hub;
 mod ids;
 mod journal;
+mod plans;
 mod random;
 mod wire;
 mod workload;
 mod world;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tideline_agent::core::FuseLimits;
 
+use faults::PATROL;
 use world::{Scenario, World};
 
 /// No fuse: what it holds is left to people, of whom there are none here.
@@ -36,6 +39,7 @@ const PLAIN: Scenario = Scenario {
     loses_journal: true,
     approves: false,
     unassigns: u64::MAX,
+    patrol: PATROL,
 };
 
 /// Longer than every retry, of any of them, and than it takes until a patrol has been everywhere.
@@ -167,9 +171,7 @@ fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut
     for seed in seeds {
         let attempt = catch_unwind(AssertUnwindSafe(|| run(&mut World::new(seed, scenario(seed), false))));
         if let Err(panic) = attempt {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned();
-            failed.insert(seed, text);
+            failed.insert(seed, panic_text(&*panic));
         }
     }
     let Some((&first, _)) = failed.first_key_value() else { return };
@@ -181,4 +183,9 @@ fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut
     eprintln!("this was TIDELINE_SEED={first}");
     let list: Vec<_> = failed.iter().map(|(seed, text)| format!("seed {seed}: {text}")).collect();
     panic!("{} seeds failed:\n  {}", failed.len(), list.join("\n  "));
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }

@@ -23,10 +23,18 @@ struct Source {
     generation: i64,
     text: u64,
     policy: Arc<ApplyPolicy>,
-    /// The other target has it too.
-    both: bool,
+    targets: Targets,
     /// Where its Placements have it.
     at: Reach,
+}
+
+/// Which targets have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Targets {
+    /// The one with an agent.
+    Here,
+    Both,
+    There,
 }
 
 /// What the namespace of an object is called at its targets.
@@ -114,6 +122,49 @@ impl Workload {
         *self = Self { last, ..backup };
     }
 
+    /// An object is written into a space for the first time, or anew after it was deleted there.
+    pub(crate) fn create(&mut self, space: &SpaceName, key: &ObjectKey, policy: ApplyPolicy) {
+        self.last += 1;
+        let (uid, policy) = (self.last, Arc::new(policy));
+        let source = Source { uid, generation: 1, text: uid, policy, targets: Targets::Here, at: Reach::Same };
+        self.sources.insert((space.clone(), key.clone()), source);
+    }
+
+    /// Every object of a space that is there and that `which` names says something else.
+    pub(crate) fn update(&mut self, which: impl Fn(&ObjectKey) -> bool) {
+        for ((_, key), source) in &mut self.sources {
+            if which(key) {
+                self.last += 1;
+                source.generation += 1;
+                source.text = self.last;
+            }
+        }
+    }
+
+    pub(crate) fn set_policy(&mut self, which: impl Fn(&ObjectKey) -> bool, policy: ApplyPolicy) {
+        let policy = Arc::new(policy);
+        let chosen = self.sources.iter_mut().filter(|((_, key), _)| which(key));
+        chosen.for_each(|(_, source)| source.policy = Arc::clone(&policy));
+    }
+
+    pub(crate) fn move_to(&mut self, which: impl Fn(&ObjectKey) -> bool, targets: Targets) {
+        let chosen = self.sources.iter_mut().filter(|((_, key), _)| which(key));
+        chosen.for_each(|(_, source)| source.targets = targets);
+    }
+
+    pub(crate) fn delete(&mut self, which: impl Fn(&ObjectKey) -> bool) {
+        self.sources.retain(|(_, key), _| !which(key));
+    }
+
+    pub(crate) fn delete_in(&mut self, from: &SpaceName, which: impl Fn(&ObjectKey) -> bool) {
+        self.sources.retain(|(space, key), _| space != from || !which(key));
+    }
+
+    /// A namespace is placed itself, or only if something in it is.
+    pub(crate) fn place_namespace(&mut self, name: &str, placed: bool) {
+        self.namespaces.insert(name.into(), placed);
+    }
+
     /// Something changes. Returns a word for the trace.
     pub(crate) fn mutate(&mut self, random: &mut Random) -> String {
         match random.below(12) {
@@ -153,7 +204,8 @@ impl Workload {
             1 if &*place.1.namespace == "shop" => Reach::Both,
             _ => Reach::Same,
         };
-        let fresh = Source { uid: last, generation: 1, text: last, policy, both: random.chance(300), at };
+        let targets = if random.chance(300) { Targets::Both } else { Targets::Here };
+        let fresh = Source { uid: last, generation: 1, text: last, policy, targets, at };
         let what = match self.sources.get_mut(place) {
             None => {
                 self.sources.insert(place.clone(), fresh);
@@ -189,12 +241,19 @@ impl Workload {
     /// Everything as it should be, whatever the ledger has by now.
     pub(crate) fn changes(&self, ledger: &Ledger) -> Vec<Change> {
         let index = |target| ledger.index_of(parse(target)).expect("targets are registered");
-        let (only, both) = ([index(TARGET)], [index(TARGET), index(OTHER_TARGET)]);
-        let retired: RoaringBitmap = if self.retired { only.iter().collect() } else { RoaringBitmap::new() };
+        let (here, there) = (index(TARGET), index(OTHER_TARGET));
+        let retired: RoaringBitmap = self.retired.then_some(here).into_iter().collect();
+        let targets = |which| -> RoaringBitmap {
+            let all: RoaringBitmap = match which {
+                Targets::Here => [here].into_iter().collect(),
+                Targets::Both => [here, there].into_iter().collect(),
+                Targets::There => [there].into_iter().collect(),
+            };
+            all - &retired
+        };
         let mut assignments: Vec<Assignment> = Vec::new();
         for ((space, key), source) in &self.sources {
-            let targets: RoaringBitmap = if source.both { both.iter().collect() } else { only.iter().collect() };
-            assignments.push(assignment(space, key, source, false, &(targets - &retired)));
+            assignments.push(assignment(space, key, source, false, &targets(source.targets)));
         }
         for (namespace, placed) in &self.namespaces {
             let inside = self.sources.iter().any(|((_, key), source)| {
@@ -204,14 +263,9 @@ impl Workload {
             if *placed || inside {
                 let place = key("", "Namespace", "", namespace);
                 let policy = Arc::clone(&self.policies[0]);
-                let source = Source { uid: 0, generation: 0, text: 0, policy, both: false, at: Reach::Same };
-                let mut made = assignment(
-                    &SpaceName::root(),
-                    &place,
-                    &source,
-                    !placed,
-                    &(both.iter().collect::<RoaringBitmap>() - &retired),
-                );
+                let targets = targets(Targets::Both);
+                let source = Source { uid: 0, generation: 0, text: 0, policy, targets: Targets::Both, at: Reach::Same };
+                let mut made = assignment(&SpaceName::root(), &place, &source, !placed, &targets);
                 made.source.uid = parse(&format!("source-{namespace}"));
                 made.id.uid = made.source.uid.clone();
                 assignments.push(made);

@@ -15,6 +15,7 @@ use crate::cluster::{Chore, Cluster};
 use crate::faults::{CHAOS, Faults, NONE};
 use crate::hub::{Disk, Hub};
 use crate::journal::Journal;
+use crate::plans::Probe;
 use crate::random::Random;
 use crate::wire::{Packet, Reply};
 use crate::workload::Workload;
@@ -24,6 +25,7 @@ mod agent;
 mod associates;
 mod hub;
 mod mishaps;
+mod planned;
 mod watches;
 
 /// Things that happen before a seed is given up as one that never comes to rest.
@@ -44,6 +46,8 @@ pub(crate) struct Scenario {
     pub(crate) approves: bool,
     /// Sources that one change at the hub may unassign from targets before it waits for somebody.
     pub(crate) unassigns: u64,
+    /// From one patrol to the next, about.
+    pub(crate) patrol: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +114,7 @@ enum Happening {
         id: SurveyId,
         kind: GroupKind,
     },
+    AgentEnds,
     AgentStarts,
     HubStarts,
     HubWrites {
@@ -136,6 +141,7 @@ struct Agent {
     core: Option<Core>,
     journal: Journal,
     writing: VecDeque<(PersistId, Vec<Write>)>,
+    /// Begun, and without effect yet.
     operations: BTreeMap<OpId, Op>,
     requests: BTreeMap<RequestId, u64>,
     timers: BTreeMap<Timer, Monotonic>,
@@ -161,7 +167,7 @@ pub(crate) struct World {
     agent: Agent,
     pub(crate) hub: Hub,
     pub(crate) cluster: Cluster,
-    workload: Workload,
+    pub(crate) workload: Workload,
     /// Which agent's run and request each request at the hub is.
     requests: BTreeMap<link::RequestId, (u64, RequestId)>,
     last_request: u64,
@@ -176,6 +182,8 @@ pub(crate) struct World {
     /// The newest input of each source that was written to its place.
     applied: BTreeMap<(ObjectKey, Uid), i64>,
     pub(crate) trace: Option<VecDeque<String>>,
+    /// What counts and disturbs, in a run by plan.
+    pub(crate) probe: Option<Box<Probe>>,
 }
 
 impl World {
@@ -216,6 +224,7 @@ impl World {
             lost_journal: false,
             applied: BTreeMap::new(),
             trace: traced.then(VecDeque::new),
+            probe: None,
         };
         world.schedule(0, Happening::HubStarts);
         world.schedule(1, Happening::AgentStarts);
@@ -231,7 +240,7 @@ impl World {
         Monotonic::from_millis(self.now)
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             if trace.len() == trace_length() {
                 trace.pop_front();
@@ -346,7 +355,6 @@ impl World {
             Happening::Written { run } if run == self.agent.run => self.written(),
             Happening::Lands { run, id } if run == self.agent.run => self.operation_lands(id),
             Happening::Ends { run, id, result } if run == self.agent.run => {
-                self.agent.operations.remove(&id);
                 self.note(|| format!("agent: {id:?} ended: {result:?}"));
                 self.agent_steps(Event::Executed { id, result: *result });
             }
@@ -363,6 +371,7 @@ impl World {
             }
             Happening::Refollow { run, kind, follow } if run == self.agent.run => self.refollow(kind, follow),
             Happening::Survey { run, id, kind } if run == self.agent.run => self.survey(id, &kind),
+            Happening::AgentEnds => self.restart_agent(),
             Happening::AgentStarts => self.agent_starts(),
             Happening::HubStarts => self.hub_starts(),
             Happening::HubWrites { run } if run == self.hub.run => self.hub_writes(),

@@ -285,3 +285,76 @@ fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
     let waves: BTreeMap<_, _> = core.removals.iter().map(|(gone, removal)| (&*gone.key.name, removal.wave)).collect();
     assert_eq!(waves, BTreeMap::from([("early", -5), ("late", 5)]));
 }
+
+/// What a core begins and writes whose cluster holds this where an entry is, after it restarted with this record.
+fn after_restart(entry: &Entry, policy: &ApplyPolicy, seen: &Observed, record: Option<AppliedRecord>) -> Vec<Effect> {
+    let entry = Arc::new(Entry { policy: policy.digest(), ..entry.clone() });
+    let set: DesiredSet = [Arc::clone(&entry)].into_iter().collect();
+    let loaded = Loaded {
+        enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
+        accepted: Some(Accepted { version: Version::default(), digest: set.digest() }),
+        bodies: [entry.input].into(),
+        policies: [(policy.digest(), Arc::new(policy.clone()))].into(),
+        applied: record.map(|record| (entry.key.clone(), record)).into_iter().collect(),
+        entries: vec![Arc::clone(&entry)],
+        ..Loaded::default()
+    };
+    let (mut core, mut out) = (Core::new(config(), loaded), Vec::new());
+    let kind = entry.key.kind.clone();
+    core.step(Monotonic::START, Event::Started, &mut out);
+    let served = Served::Yes { namespaced: true, status: false };
+    core.step(Monotonic::START, Event::Kind { kind: kind.clone(), served }, &mut out);
+    core.step(Monotonic::START, Event::Listed { kind, objects: vec![seen.clone()] }, &mut out);
+    out
+}
+
+fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
+    let me = Me { hub: hub_id(), target: target_id() };
+    Observed {
+        key: entry.key.clone(),
+        uid: "u1".parse().unwrap(),
+        resource_version: version.into(),
+        generation: 0,
+        managed: Some(tideline_common::Digest::of(version.as_bytes())),
+        mark: Some(Arc::new(plan::mark_of(me, entry, policy, Origin::Created))),
+        labelled: true,
+        deleting: false,
+        health: tideline_common::health::Health::Ready,
+        health_message: String::new(),
+        observed_generation: None,
+        terminal: None,
+        status: None,
+        managed_elsewhere: false,
+    }
+}
+
+#[test]
+fn what_was_created_once_before_a_crash_is_known_to_have_been() {
+    let policy = ApplyPolicy { mode: tideline_common::ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+    let entry = config_map("once", 0);
+    let out = after_restart(&entry, &policy, &standing(&entry, &policy, "5"), None);
+    let writes =
+        out.iter().filter_map(|effect| if let Effect::Persist { writes, .. } = effect { Some(writes) } else { None });
+    let told = writes.flatten().any(|write| matches!(write, Write::Unsent(report) if report.terminal.is_some()));
+    assert!(told, "{out:?}");
+}
+
+#[test]
+fn what_is_seen_as_it_was_before_our_last_write_is_read_before_it_is_written_again() {
+    let (policy, entry) = (ApplyPolicy::default(), config_map("late", 0));
+    let entry = Entry { policy: policy.digest(), ..entry };
+    let written = Seen::from(&standing(&entry, &policy, "5"));
+    let record = plan::record_of(&entry, &written, Origin::Created, false);
+    let ops = |version: &str| -> Vec<String> {
+        let out = after_restart(&entry, &policy, &standing(&entry, &policy, version), Some(record.clone()));
+        let op = |effect: &Effect| match effect {
+            Effect::Execute { op: Op::Get { .. }, .. } => Some("Get".to_owned()),
+            Effect::Execute { op, .. } => Some(format!("{op:?}").chars().take(5).collect()),
+            _ => None,
+        };
+        out.iter().filter_map(op).collect()
+    };
+    assert_eq!(ops("3"), ["Get"], "it may be an old list");
+    assert_eq!(ops("5"), Vec::<String>::new());
+    assert_eq!(ops("7"), ["Apply"], "somebody changed it since");
+}

@@ -4,10 +4,12 @@ use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult};
 use tideline_common::wire::v1::{ClusterFacts, Decommission, EnrolRequest};
 use tideline_common::{Monotonic, Reason};
 
+use super::mishaps::Fate;
 use super::{Happening, World};
 use crate::SHUT;
-use crate::faults::{COMMIT, OPERATION, PATROL, THROTTLED_FOR};
+use crate::faults::{COMMIT, OPERATION, THROTTLED_FOR};
 use crate::ids::{CLUSTER, HUB, parse};
+use crate::plans::{End, When, place_of};
 
 impl World {
     pub(super) fn agent_starts(&mut self) {
@@ -24,7 +26,7 @@ impl World {
             enrolment: Some(enrolment),
             seed: self.random.next(),
             fuse: self.scenario.fuse,
-            patrol: PATROL,
+            patrol: self.scenario.patrol,
             namespaces: tideline_agent::Namespaces::All,
         };
         self.agent.core = Some(Core::new(config, self.agent.journal.load()));
@@ -39,7 +41,14 @@ impl World {
             if self.random.chance(self.faults.agent_crash) {
                 return self.agent_crashes();
             }
+            let end = self.probe.as_mut().and_then(|probe| probe.agent_effect(&effect));
+            if let Some(End { when: When::Before, absence, .. }) = end {
+                return self.agent_ends(Fate::Lost, absence.millis());
+            }
             self.carry_out(effect);
+            if let Some(End { when: When::After, torn, absence }) = end {
+                return self.agent_ends(Fate::Done { torn }, absence.millis());
+            }
         }
     }
 
@@ -111,7 +120,8 @@ impl World {
     }
 
     pub(super) fn operation_lands(&mut self, id: OpId) {
-        let Some(op) = self.agent.operations.get(&id).cloned() else { return };
+        let Some(op) = self.agent.operations.remove(&id) else { return };
+        let run = self.agent.run;
         let fails = self.random.chance(self.faults.operation);
         let result = if fails && self.random.chance(500) { None } else { Some(self.lands(&op)).filter(|_| !fails) };
         let result = result.unwrap_or_else(|| {
@@ -120,7 +130,6 @@ impl World {
             let retry_after = throttled.then_some(THROTTLED_FOR);
             OpResult::Failed { reason, message: "no time".to_owned(), retry_after }
         });
-        let run = self.agent.run;
         let after = self.random.within(OPERATION);
         self.schedule(after, Happening::Ends { run, id, result: Box::new(result) });
     }
@@ -133,7 +142,11 @@ impl World {
             let message = "not there".to_owned();
             return OpResult::Failed { reason: Reason::BodyMissing, message, retry_after: None };
         }
+        let stood = self.cluster.objects.get(place_of(op)).is_some_and(|local| !local.deleting);
         let result = self.cluster.execute(op);
+        if let Some(probe) = &mut self.probe {
+            probe.landed(op, &result, stood);
+        }
         if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { .. }) = (op, &result) {
             let place = (entry.key.clone(), entry.source.uid.clone());
             let newest = self.applied.entry(place).or_default();

@@ -29,7 +29,8 @@ impl World {
 
     /// How many of a message arrive.
     pub(super) fn copies(&mut self) -> u64 {
-        if self.partitioned || self.random.chance(self.faults.lose) {
+        let lost = self.probe.as_mut().is_some_and(|probe| probe.message());
+        if lost || self.partitioned || self.random.chance(self.faults.lose) {
             0
         } else {
             1 + u64::from(self.random.chance(self.faults.double))
@@ -49,6 +50,11 @@ impl World {
             let answer = EnrolAnswer { hub: parse(HUB), target: parse(TARGET), name: "store".to_owned() };
             return self.reply(run, id, &Reply::enrolled(&answer));
         };
+        if let link::Request::Desired(request) = &request
+            && self.answered_instead(run, id, request)
+        {
+            return;
+        }
         self.last_request += 1;
         let at_hub = link::RequestId(self.last_request);
         self.requests.insert(at_hub, (run, id));
@@ -56,6 +62,9 @@ impl World {
     }
 
     pub(super) fn reply(&mut self, run: u64, id: RequestId, reply: &Reply) {
+        if let Some(probe) = &mut self.probe {
+            probe.answered(reply);
+        }
         for _ in 0..self.copies() {
             let after = self.transit();
             self.schedule(after, Happening::Reply { run, id, reply: reply.clone() });
@@ -91,6 +100,7 @@ impl World {
                 return self.hub_crashes();
             }
             match demand {
+                Demand::End(absence) => return self.hub_ends(absence.millis()),
                 Demand::Timer(at) => {
                     let run = self.hub.run;
                     let after = at.as_millis().saturating_sub(self.now);

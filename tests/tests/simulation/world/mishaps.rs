@@ -16,6 +16,18 @@ use crate::ids::{OTHER_HUB, TARGET, parse};
 /// A namespace follows what is in it, and a definition what is of its kind.
 const ROUNDS_MAX: u32 = 6;
 
+/// What becomes of what is under way when the agent's process ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    /// Each is done or not.
+    Chance,
+    Lost,
+    /// All of it is; of the last batch for the journal perhaps only so many writes.
+    Done {
+        torn: Option<usize>,
+    },
+}
+
 impl World {
     pub(super) fn mishap(&mut self) {
         if self.scenario.approves && self.random.chance(200) {
@@ -72,6 +84,11 @@ impl World {
     pub(super) fn mutate(&mut self) {
         let what = self.workload.mutate(&mut self.random);
         self.note(|| format!("hub: {what}"));
+        self.workload_changed();
+    }
+
+    /// The hub hears of what people did in its spaces, now or when it is up again.
+    pub(super) fn workload_changed(&mut self) {
         if self.hub.up {
             let changes = self.workload.changes(&self.hub.ledger);
             self.hub.change(changes);
@@ -104,7 +121,7 @@ impl World {
         panic!("these are held, whatever is approved: {:?}", self.held());
     }
 
-    fn approve(&mut self, removals: Vec<Tombstone>, lasts: u64) {
+    pub(super) fn approve(&mut self, removals: Vec<Tombstone>, lasts: u64) {
         if !self.hub.up || removals.is_empty() {
             return;
         }
@@ -117,7 +134,7 @@ impl World {
     }
 
     /// What waits for an approval, as far as the hub was told.
-    fn held(&self) -> Vec<Tombstone> {
+    pub(super) fn held(&self) -> Vec<Tombstone> {
         let reports = self.hub.summary.target(parse(TARGET)).into_iter().flat_map(TargetReports::held);
         let waits = |reason| matches!(reason, Some(Reason::FuseHeld | Reason::HistoryLost));
         let removal =
@@ -223,20 +240,31 @@ impl World {
     }
 
     pub(super) fn agent_crashes(&mut self) {
-        if self.agent.core.take().is_none() {
-            return;
+        if self.agent.core.is_some() {
+            let absence = self.random.within(ABSENCE);
+            self.agent_ends(Fate::Chance, absence);
         }
+    }
+
+    /// The agent's process ends, and comes back after a while.
+    pub(super) fn agent_ends(&mut self, fate: Fate, absence: u64) {
+        self.agent.core = None;
         self.note(|| "the agent CRASHES".to_owned());
         self.agent.run += 1;
         // Of what was under way each thing was done or was not; what was not written before is not written after.
-        for (_, writes) in std::mem::take(&mut self.agent.writing) {
-            if self.random.chance(500) {
+        let writing = std::mem::take(&mut self.agent.writing);
+        let last = writing.len().saturating_sub(1);
+        for (number, (_, writes)) in writing.into_iter().enumerate() {
+            if !self.is_done(fate) {
                 break;
             }
-            self.agent.journal.write(&writes);
+            match fate {
+                Fate::Done { torn: Some(cut) } if number == last => self.agent.journal.write(&writes[..cut]),
+                Fate::Done { .. } | Fate::Lost | Fate::Chance => self.agent.journal.write(&writes),
+            }
         }
         for op in std::mem::take(&mut self.agent.operations).into_values() {
-            if self.random.chance(500) {
+            if self.is_done(fate) {
                 self.lands(&op);
             }
         }
@@ -245,17 +273,31 @@ impl World {
         self.agent.streams.clear();
         self.agent.following.clear();
         self.agent.patrol = None;
-        let after = self.random.within(ABSENCE);
-        self.schedule(after, Happening::AgentStarts);
+        if let Some(probe) = &mut self.probe {
+            probe.agent_ended(&self.agent.journal);
+        }
+        self.schedule(absence, Happening::AgentStarts);
+    }
+
+    fn is_done(&mut self, fate: Fate) -> bool {
+        match fate {
+            Fate::Chance => self.random.chance(500),
+            Fate::Lost => false,
+            Fate::Done { .. } => true,
+        }
     }
 
     pub(super) fn hub_crashes(&mut self) {
         if self.hub.up {
-            self.note(|| "the hub CRASHES".to_owned());
-            self.hub.crash();
-            self.requests.clear();
-            let after = self.random.within(ABSENCE);
-            self.schedule(after, Happening::HubStarts);
+            let absence = self.random.within(ABSENCE);
+            self.hub_ends(absence);
         }
+    }
+
+    pub(super) fn hub_ends(&mut self, absence: u64) {
+        self.note(|| "the hub CRASHES".to_owned());
+        self.hub.crash();
+        self.requests.clear();
+        self.schedule(absence, Happening::HubStarts);
     }
 }

@@ -15,7 +15,9 @@ impl World {
     pub(super) fn watch(&mut self, kind: &GroupKind) {
         self.streams += 1;
         self.agent.streams.insert(kind.clone(), Stream { number: self.streams, last: self.now, lost: false });
-        self.tell_served(kind);
+        if !self.starts_stale(kind) {
+            self.tell_served(kind);
+        }
     }
 
     /// A list of metadata, in pages.
@@ -88,7 +90,7 @@ impl World {
                 News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed)),
                 News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key, uid }),
             };
-            let deaf = self.random.chance(self.faults.deaf);
+            let deaf = self.random.chance(self.faults.deaf) || self.tells_otherwise(&event);
             if !deaf && self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {
                 self.tell(&kind, event);
             }

@@ -1,0 +1,197 @@
+//! What there is to disturb: every kind of effect that the cores have. A new one must find its place here, or this does not
+//! compile; and some workload must bring it about, or the enumeration is found wanting.
+
+use tideline_agent::core::{Effect, Op, Request, Timer, Write};
+use tideline_hub::link::core as link;
+
+/// Where an effect is disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the enumeration.
+    Here,
+    /// Not in it, for this reason.
+    Nowhere(&'static str),
+}
+
+use Place::{Here, Nowhere};
+
+const ASSOCIATED: &str = "no workload asks for what is made of its objects";
+const HOUR: &str = "no workload goes on for an hour after a deletion";
+const SERVICE: &str = "no workload takes the cluster out of service; seeds do that";
+const LAST: &str = "it ends the process: nothing comes after it";
+
+/// Declares kinds with where they are disturbed.
+macro_rules! kinds {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident: $place:expr),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum $name { $($variant),+ }
+
+        impl $name {
+            pub(crate) const ALL: &[(Self, Place)] = &[$((Self::$variant, $place)),+];
+        }
+    };
+}
+
+kinds!(
+    /// What the agent's core asks for.
+    AgentEffect {
+        SendEnrol: Here,
+        SendSession: Here,
+        SendDesired: Here,
+        SendBodies: Here,
+        SendReported: Here,
+        PersistEnrolled: Here,
+        PersistBody: Here,
+        PersistAccept: Here,
+        PersistApplied: Here,
+        PersistForgotten: Here,
+        PersistRemoving: Here,
+        PersistRemoved: Here,
+        PersistPassed: Here,
+        PersistLapsed: Nowhere(HOUR),
+        PersistDecommission: Nowhere(SERVICE),
+        PersistUnsent: Here,
+        PersistSent: Here,
+        PersistDropBodies: Here,
+        ExecuteCreate: Here,
+        ExecuteApply: Here,
+        ExecuteDelete: Here,
+        ExecuteOrphan: Here,
+        ExecuteInspect: Here,
+        ExecuteGet: Here,
+        ExecuteCompare: Here,
+        TimerLink: Here,
+        TimerReport: Here,
+        TimerRetry: Here,
+        TimerPatrol: Here,
+        Watch: Here,
+        Relist: Here,
+        Survey: Here,
+        Patrolled: Here,
+        Decommissioned: Nowhere(SERVICE),
+        Follow: Nowhere(ASSOCIATED),
+        TimerAssociated: Nowhere(ASSOCIATED),
+        Tell: Nowhere("a notice for people: nothing is decided by it, and nobody is told of its end"),
+        Stopped: Nowhere(LAST),
+        Freeze: Nowhere(LAST),
+    }
+);
+
+kinds!(
+    /// What the hub does: its link's core, and its writer.
+    HubEffect {
+        RespondSession: Here,
+        RespondDesired: Here,
+        RespondReported: Here,
+        Refuse: Here,
+        StoreSession: Here,
+        RaiseEpoch: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
+        ReadBodies: Here,
+        Report: Here,
+        Heard: Here,
+        Stale: Nowhere("half an hour of silence, and nothing is asked for but a display"),
+        Quarantined: Nowhere("there is one cluster"),
+        SetTimer: Here,
+        WriteChunk: Here,
+        WriteSession: Here,
+    }
+);
+
+pub(crate) fn of_agent(effect: &Effect) -> Vec<AgentEffect> {
+    let one = match effect {
+        Effect::Send { request, .. } => match request {
+            Request::Enrol(_) => AgentEffect::SendEnrol,
+            Request::Session(_) => AgentEffect::SendSession,
+            Request::Desired(_) => AgentEffect::SendDesired,
+            Request::Bodies(_) => AgentEffect::SendBodies,
+            Request::Reported(_) => AgentEffect::SendReported,
+        },
+        Effect::Persist { writes, .. } => return writes.iter().map(of_write).collect(),
+        Effect::Execute { op, .. } => match op {
+            Op::Create { .. } => AgentEffect::ExecuteCreate,
+            Op::Apply { .. } => AgentEffect::ExecuteApply,
+            Op::Delete { .. } => AgentEffect::ExecuteDelete,
+            Op::Orphan { .. } => AgentEffect::ExecuteOrphan,
+            Op::Inspect { .. } => AgentEffect::ExecuteInspect,
+            Op::Get { .. } => AgentEffect::ExecuteGet,
+            Op::Compare { .. } => AgentEffect::ExecuteCompare,
+        },
+        Effect::SetTimer { timer, .. } => match timer {
+            Timer::Link => AgentEffect::TimerLink,
+            Timer::Report => AgentEffect::TimerReport,
+            Timer::Retry => AgentEffect::TimerRetry,
+            Timer::Patrol => AgentEffect::TimerPatrol,
+            Timer::Associated => AgentEffect::TimerAssociated,
+        },
+        Effect::Watch(_) => AgentEffect::Watch,
+        Effect::Relist(_) => AgentEffect::Relist,
+        Effect::Survey { .. } => AgentEffect::Survey,
+        Effect::Patrolled(_) => AgentEffect::Patrolled,
+        Effect::Decommissioned(_) => AgentEffect::Decommissioned,
+        Effect::Follow(_) => AgentEffect::Follow,
+        Effect::Tell(_) => AgentEffect::Tell,
+        Effect::Stopped => AgentEffect::Stopped,
+        Effect::Freeze(_) => AgentEffect::Freeze,
+    };
+    vec![one]
+}
+
+fn of_write(write: &Write) -> AgentEffect {
+    match write {
+        Write::Enrolled(_) => AgentEffect::PersistEnrolled,
+        Write::Body { .. } => AgentEffect::PersistBody,
+        Write::Accept { .. } => AgentEffect::PersistAccept,
+        Write::Applied { .. } => AgentEffect::PersistApplied,
+        Write::Forgotten { .. } => AgentEffect::PersistForgotten,
+        Write::Removing(_) => AgentEffect::PersistRemoving,
+        Write::Removed(_) => AgentEffect::PersistRemoved,
+        Write::Passed { .. } => AgentEffect::PersistPassed,
+        Write::Lapsed { .. } => AgentEffect::PersistLapsed,
+        Write::Decommission(_) => AgentEffect::PersistDecommission,
+        Write::Unsent(_) => AgentEffect::PersistUnsent,
+        Write::Sent { .. } => AgentEffect::PersistSent,
+        Write::DropBodies(_) => AgentEffect::PersistDropBodies,
+    }
+}
+
+pub(crate) fn of_hub(effect: &link::Effect) -> HubEffect {
+    match effect {
+        link::Effect::Respond { answer, .. } => match answer {
+            Ok(link::Answer::Session(_)) => HubEffect::RespondSession,
+            Ok(link::Answer::Desired(_)) => HubEffect::RespondDesired,
+            Ok(link::Answer::Reported(_)) => HubEffect::RespondReported,
+            Err(_) => HubEffect::Refuse,
+        },
+        link::Effect::StoreSession { .. } => HubEffect::StoreSession,
+        link::Effect::RaiseEpoch { .. } => HubEffect::RaiseEpoch,
+        link::Effect::ReadBodies { .. } => HubEffect::ReadBodies,
+        link::Effect::Report { .. } => HubEffect::Report,
+        link::Effect::Heard { .. } => HubEffect::Heard,
+        link::Effect::Stale(_) => HubEffect::Stale,
+        link::Effect::Quarantined { .. } => HubEffect::Quarantined,
+        link::Effect::SetTimer(_) => HubEffect::SetTimer,
+    }
+}
+
+/// After how many writes of a batch a crash may cut it: the journal writes in groups, of which each is whole, and ends
+/// none but behind a body or between two records.
+pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
+    let Effect::Persist { writes, .. } = effect else { return Vec::new() };
+    let stands_alone = |pair: &[Write]| match &pair[0] {
+        Write::Body { .. } => true,
+        Write::Applied { .. } => matches!(pair[1], Write::Applied { .. }),
+        Write::Passed { .. } => matches!(pair[1], Write::Passed { .. }),
+        Write::Enrolled(_)
+        | Write::Accept { .. }
+        | Write::Forgotten { .. }
+        | Write::Removing(_)
+        | Write::Removed(_)
+        | Write::Lapsed { .. }
+        | Write::Decommission(_)
+        | Write::Unsent(_)
+        | Write::Sent { .. }
+        | Write::DropBodies(_) => false,
+    };
+    (1..writes.len()).filter(|cut| stands_alone(&writes[cut - 1..=*cut])).collect()
+}

@@ -1,0 +1,104 @@
+//! What a run came to, and how another may differ from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use tideline_common::wire::v1::ObjectReport;
+use tideline_common::{Digest, ObjectKey, Tombstone};
+
+use super::probe::Writes;
+use crate::ids::{TARGET, parse};
+use crate::world::World;
+
+/// Everything that is the same at the end, however the way there was disturbed; as text, to be compared and shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    facts: BTreeMap<String, String>,
+    writes: BTreeMap<ObjectKey, Writes>,
+    /// Commits of the hub.
+    commits: usize,
+}
+
+impl Outcome {
+    pub(crate) fn of(world: &World) -> Self {
+        let mut facts = BTreeMap::new();
+        for (key, local) in &world.cluster.objects {
+            let text = format!(
+                "input {:?}, mark {:?}, labelled {}, deleting {}, created by us {}",
+                local.input, local.mark, local.label, local.deleting, local.created
+            );
+            facts.insert(format!("{key} at the cluster"), text);
+        }
+        let journal = world.journal();
+        for (key, record) in &journal.applied {
+            // How it was written last, and what the API server made of that, depends on the way.
+            let text = format!(
+                "{} {:?} {:?} {} {:?} {} {} {:?} {}",
+                record.source,
+                record.input,
+                record.policy,
+                record.source_generation,
+                record.origin,
+                record.implied,
+                record.letting_go,
+                record.wave,
+                record.drifted.is_some()
+            );
+            facts.insert(format!("{key} in the journal"), text);
+        }
+        let bodies: BTreeSet<&Digest> = journal.bodies.keys().collect();
+        facts.insert("bodies in the journal".to_owned(), format!("{bodies:?}"));
+        facts.insert("removals in the journal".to_owned(), format!("{:?}", journal.removing));
+        for (key, unsent) in &journal.unsent {
+            let text = format!("{} {:?}", unsent.source_uid, unsent.terminal);
+            facts.insert(format!("{key} once and for all"), text);
+        }
+        let reports = world.hub.summary.target(parse(TARGET));
+        for report in reports.into_iter().flat_map(|reports| reports.objects().chain(reports.held())) {
+            // How often a controller wrote a status depends on what it saw in between.
+            let ObjectReport { key, status, .. } = &**report;
+            let text = format!("{:?} {}", ObjectReport { status: None, ..(**report).clone() }, status.is_some());
+            facts.insert(format!("{key} as reported"), text);
+        }
+        let tombstones: BTreeSet<Tombstone> = world.hub.tombstones().into_iter().collect();
+        facts.insert("tombstones at the hub".to_owned(), format!("{tombstones:?}"));
+        facts.insert("epochs raised".to_owned(), world.hub.epochs_raised.to_string());
+        let writes = world.probe.as_ref().map(|probe| probe.writes.clone()).unwrap_or_default();
+        let commits = world.hub.probe.as_ref().map_or(0, |probe| probe.commits.len());
+        Self { facts, writes, commits }
+    }
+
+    /// How this differs from the undisturbed run in a way that it must not; nothing if it does not.
+    ///
+    /// Fewer writes are well: who was away while an object changed twice writes it once. More are not, but for these:
+    /// - An application is repeated once where its agent ended before the journal knew of it (`unacknowledged`). It cannot
+    ///   be told from one that somebody changed since: what the server made of it was in the answer that nobody heard.
+    ///   The same holds for the patch that lets go of an object; the second finds nothing to take off.
+    /// - A creation is never repeated as such: the API server refuses it, and what is there is applied onto, once.
+    /// - A deletion is never repeated: it carries the UID of what it is about.
+    /// - The hub commits once more for every part of a commit that a crash cut off, and for removals that were confirmed
+    ///   one after another instead of at once.
+    pub(crate) fn surplus(&self, undisturbed: &Self, unacknowledged: &BTreeMap<ObjectKey, u64>) -> String {
+        let mut text = String::new();
+        let names: BTreeSet<&String> = self.facts.keys().chain(undisturbed.facts.keys()).collect();
+        for name in names {
+            let (ours, theirs) = (self.facts.get(name), undisturbed.facts.get(name));
+            if ours != theirs {
+                let none = "nothing".to_owned();
+                let (ours, theirs) = (ours.unwrap_or(&none), theirs.unwrap_or(&none));
+                let _ = write!(text, "\n    {name}: {ours}\n      undisturbed: {theirs}");
+            }
+        }
+        for (key, writes) in &self.writes {
+            let usual = undisturbed.writes.get(key).copied().unwrap_or_default();
+            let again = unacknowledged.get(key).copied().unwrap_or_default();
+            let applied = writes.created + writes.applied <= usual.created + usual.applied + again;
+            let orphaned = writes.orphaned <= usual.orphaned + again;
+            let kept = writes.created <= usual.created && writes.deleted <= usual.deleted;
+            if !(applied && orphaned && kept) {
+                let _ = write!(text, "\n    {key}: {writes:?}, undisturbed {usual:?}, {again} not acknowledged");
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,132 @@
+//! What is disturbed, once, and where: by number, counted from when a workload begins.
+
+use std::fmt;
+
+use super::probe::Record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before the effect is begun; and all that was under way comes to nothing.
+    Before,
+    /// When it is done; and so is all that was under way, but nobody was told.
+    After,
+}
+
+/// How long a process is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// It is back before anybody does anything else.
+    Brief,
+    /// The workload goes on meanwhile.
+    Long,
+}
+
+impl Absence {
+    pub(crate) const fn millis(self) -> u64 {
+        match self {
+            Self::Brief => 400,
+            Self::Long => 100_000,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disturbance {
+    /// The agent's process ends at an effect of its core.
+    Agent { when: When, effect: usize, absence: Absence },
+    /// It ends while its journal takes a batch, of which the first writes are on the disk.
+    Torn { effect: usize, writes: usize },
+    /// The hub's process ends at an effect of its core, or of its writer.
+    Hub { when: When, effect: usize, absence: Absence },
+    /// A poll is answered by a replica that has heard of no commit after this one.
+    StaleIndex { request: usize, state: usize },
+    /// A poll is answered by what answered an earlier one.
+    ReplayedIndex { request: usize, answer: usize },
+    /// A watch breaks when this happens, and is listed anew as things stood before that. What it missed comes late.
+    StaleList { news: usize, state: usize },
+    /// The agent ends when this happens, and the first list of the kind that the next one sees is such an older one.
+    StaleStart { news: usize, state: usize },
+    /// A watch does not tell of this, and tells of something later of the same object.
+    Deaf { news: usize },
+    /// A message is lost.
+    Lost { message: usize },
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let when = |when| match when {
+            When::Before => "before",
+            When::After => "after",
+        };
+        let long = |absence| match absence {
+            Absence::Brief => "",
+            Absence::Long => "-long",
+        };
+        match *self {
+            Self::Agent { when: at, effect, absence } => write!(f, "crash-{}{}/{effect}", when(at), long(absence)),
+            Self::Torn { effect, writes } => write!(f, "crash-torn/{effect}-{writes}"),
+            Self::Hub { when: at, effect, absence } => write!(f, "hub-crash-{}{}/{effect}", when(at), long(absence)),
+            Self::StaleIndex { request, state } => write!(f, "stale-index/{request}-{state}"),
+            Self::ReplayedIndex { request, answer } => write!(f, "replayed-index/{request}-{answer}"),
+            Self::StaleList { news, state } => write!(f, "stale-list/{news}-{state}"),
+            Self::StaleStart { news, state } => write!(f, "stale-start/{news}-{state}"),
+            Self::Deaf { news } => write!(f, "deaf/{news}"),
+            Self::Lost { message } => write!(f, "lost/{message}"),
+        }
+    }
+}
+
+impl Disturbance {
+    /// Whether it is known that what comes of it is not always as if undisturbed, so that it is run on demand alone: what
+    /// was created just before a crash and is not in the list by which its removal is judged stays, held and said, until
+    /// somebody approves; and a hub that has just started shows nobody what is held.
+    pub(crate) fn is_open(&self, workload: &str) -> bool {
+        let unseen = workload == "mass-delete" && matches!(self, Self::Hub { .. });
+        matches!(self, Self::StaleStart { .. }) || unseen
+    }
+
+    /// The kind of disturbance, for counting.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Agent { .. } => "crashes of the agent",
+            Self::Torn { .. } => "torn batches",
+            Self::Hub { .. } => "crashes of the hub",
+            Self::StaleIndex { .. } => "stale indexes",
+            Self::ReplayedIndex { .. } => "replayed indexes",
+            Self::StaleList { .. } => "stale lists",
+            Self::StaleStart { .. } => "stale lists after a crash",
+            Self::Deaf { .. } => "dropped events",
+            Self::Lost { .. } => "lost messages",
+        }
+    }
+}
+
+/// Everything that can be disturbed in a run that went so.
+pub(crate) fn disturbances(record: &Record) -> Vec<Disturbance> {
+    let mut all = Vec::new();
+    // Who is away for long was away for short, too: that what was under way comes to nothing is told from its having been
+    // done by the brief ones.
+    for (when, absence) in [(When::Before, Absence::Brief), (When::After, Absence::Brief), (When::After, Absence::Long)]
+    {
+        all.extend((0..record.agent.len()).map(|effect| Disturbance::Agent { when, effect, absence }));
+        all.extend((0..record.hub.len()).map(|effect| Disturbance::Hub { when, effect, absence }));
+    }
+    for (effect, happened) in record.agent.iter().enumerate() {
+        all.extend(happened.cuts.iter().map(|&writes| Disturbance::Torn { effect, writes }));
+    }
+    for (request, &commits) in record.polls.iter().enumerate() {
+        // The last is no older one.
+        all.extend((1..commits).map(|state| state - 1).map(|state| Disturbance::StaleIndex { request, state }));
+        all.extend((0..record.answers[request]).map(|answer| Disturbance::ReplayedIndex { request, answer }));
+    }
+    for (news, told) in record.news.iter().enumerate() {
+        let earlier = || (0..=news).filter(|state| record.news[*state].kind == told.kind);
+        all.extend(earlier().map(|state| Disturbance::StaleList { news, state }));
+        all.extend(earlier().map(|state| Disturbance::StaleStart { news, state }));
+        if record.news[news + 1..].iter().any(|later| later == told) {
+            all.push(Disturbance::Deaf { news });
+        }
+    }
+    all.extend((0..record.messages).map(|message| Disturbance::Lost { message }));
+    all
+}

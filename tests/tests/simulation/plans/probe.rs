@@ -1,0 +1,289 @@
+//! Counts what can be disturbed, and disturbs it once: the eyes and the hand of a plan in the world.
+
+use std::collections::BTreeMap;
+
+use tideline_agent::core::{Effect, Event, Observed, Op, OpResult};
+use tideline_common::{GroupKind, ObjectKey};
+
+use super::effects::{self, AgentEffect, HubEffect};
+use super::plan::{Absence, Disturbance, When};
+use crate::cluster::Cluster;
+use crate::journal::Journal;
+use crate::wire::Reply;
+
+/// What happened in a run, by number: what another run of the same workload can be disturbed at.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) agent: Vec<Happened>,
+    pub(crate) hub: Vec<HubEffect>,
+    /// What watches told of.
+    pub(crate) news: Vec<ObjectKey>,
+    /// Of each poll: how many commits there were.
+    pub(crate) polls: Vec<usize>,
+    /// Of each poll: how many polls were answered before.
+    pub(crate) answers: Vec<usize>,
+    pub(crate) messages: usize,
+}
+
+/// An effect of the agent.
+#[derive(Debug)]
+pub(crate) struct Happened {
+    pub(crate) kinds: Vec<AgentEffect>,
+    /// After how many of its writes a crash may cut it.
+    pub(crate) cuts: Vec<usize>,
+}
+
+/// What was written in one place of the cluster by an agent, as the API server counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Writes {
+    pub(crate) created: u64,
+    pub(crate) applied: u64,
+    pub(crate) orphaned: u64,
+    /// Deletions that were accepted.
+    pub(crate) deleted: u64,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) when: When,
+    /// So many writes of the batch reach the disk.
+    pub(crate) torn: Option<usize>,
+    pub(crate) absence: Absence,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    /// The workload has begun.
+    armed: bool,
+    plan: Option<Disturbance>,
+    pub(crate) struck: bool,
+    pub(crate) record: Record,
+    pub(crate) writes: BTreeMap<ObjectKey, Writes>,
+    /// The resource version that the last write of an agent left.
+    last: BTreeMap<ObjectKey, u64>,
+    /// Writes that were done and of which no agent knows any more: they may be done again.
+    pub(crate) unacknowledged: BTreeMap<ObjectKey, u64>,
+    lists: BTreeMap<GroupKind, BTreeMap<ObjectKey, Observed>>,
+    /// Of each of the news: the list of its kind before it, and what is told.
+    news: Vec<(Vec<Observed>, Event)>,
+    answers: Vec<Reply>,
+    /// The next first list of this kind is the one before these news.
+    pub(crate) stale_start: Option<(GroupKind, usize)>,
+}
+
+impl Probe {
+    pub(crate) fn new(plan: Option<Disturbance>) -> Self {
+        Self { plan, ..Self::default() }
+    }
+
+    pub(crate) fn arm(&mut self, cluster: &Cluster) {
+        self.armed = true;
+        for key in cluster.objects.keys() {
+            if !self.lists.contains_key(&key.kind) {
+                let list = cluster.list(&key.kind).into_iter().map(|observed| (observed.key.clone(), observed));
+                self.lists.insert(key.kind.clone(), list.collect());
+            }
+        }
+        self.writes.clear();
+    }
+
+    /// The workload is over: what is left is to come to rest. Writes are still counted.
+    pub(crate) fn disarm(&mut self) -> Record {
+        self.armed = false;
+        std::mem::take(&mut self.record)
+    }
+
+    fn strike<T>(&mut self, at: impl FnOnce(&Disturbance) -> Option<T>) -> Option<T> {
+        let outcome = at(self.plan.as_ref().filter(|_| !self.struck)?);
+        self.struck |= outcome.is_some();
+        outcome
+    }
+
+    /// An effect of the agent is to be carried out. Returns how the agent ends over it, if it does.
+    pub(crate) fn agent_effect(&mut self, effect: &Effect) -> Option<End> {
+        if !self.armed {
+            return None;
+        }
+        let number = self.record.agent.len();
+        self.record.agent.push(Happened { kinds: effects::of_agent(effect), cuts: effects::cuts(effect) });
+        self.strike(|plan| {
+            if let Disturbance::Agent { when, effect, absence } = *plan {
+                (effect == number).then_some(End { when, torn: None, absence })
+            } else if let Disturbance::Torn { effect, writes } = *plan {
+                let end = End { when: When::After, torn: Some(writes), absence: Absence::Brief };
+                (effect == number).then_some(end)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// A message is sent. Returns whether it is lost.
+    pub(crate) fn message(&mut self) -> bool {
+        let number = self.record.messages;
+        self.record.messages += usize::from(self.armed);
+        let lost = Disturbance::Lost { message: number };
+        self.armed && self.strike(|plan| (*plan == lost).then_some(())).is_some()
+    }
+
+    /// A poll arrives at a hub that has committed so often. Returns which of its former states answers instead, or what.
+    pub(crate) fn poll(&mut self, commits: usize) -> Option<Instead> {
+        if !self.armed {
+            return None;
+        }
+        let number = self.record.polls.len();
+        self.record.polls.push(commits);
+        self.record.answers.push(self.answers.len());
+        self.strike(|plan| match *plan {
+            Disturbance::StaleIndex { request, state } if request == number => Some(Instead::Former(state)),
+            Disturbance::ReplayedIndex { request, answer } if request == number => Some(Instead::Replay(answer)),
+            ref _another => None,
+        })
+    }
+
+    pub(crate) fn answer(&self, number: usize) -> &Reply {
+        &self.answers[number]
+    }
+
+    pub(crate) fn answered(&mut self, reply: &Reply) {
+        if self.armed && matches!(reply, Reply::Desired(_)) {
+            self.answers.push(reply.clone());
+        }
+    }
+
+    /// A watch is to tell of something.
+    pub(crate) fn news(&mut self, event: &Event) -> Telling {
+        if !self.armed {
+            return Telling::AsUsual;
+        }
+        let (key, put) = match event {
+            Event::Observed(observed) => (observed.key.clone(), Some((**observed).clone())),
+            Event::Vanished { key, .. } => (key.clone(), None),
+            _ => panic!("this is no news: {event:?}"),
+        };
+        let number = self.record.news.len();
+        let list = self.lists.entry(key.kind.clone()).or_default();
+        self.news.push((list.values().cloned().collect(), event.clone()));
+        match put {
+            Some(observed) => drop(list.insert(key.clone(), observed)),
+            None => drop(list.remove(&key)),
+        }
+        self.record.news.push(key);
+        let telling = self.strike(|plan| match *plan {
+            Disturbance::Deaf { news } if news == number => Some(Telling::Never),
+            Disturbance::StaleList { news, state } if news == number => Some(Telling::Late(state)),
+            Disturbance::StaleStart { news, state } if news == number => Some(Telling::AfterCrash(state)),
+            ref _another => None,
+        });
+        telling.unwrap_or(Telling::AsUsual)
+    }
+
+    /// The list of a kind before these news, and what was told of the kind since.
+    pub(crate) fn former(&self, kind: &GroupKind, state: usize) -> (Vec<Observed>, Vec<Event>) {
+        let since = self.news.iter().zip(&self.record.news).skip(state).filter(|(_, key)| key.kind == *kind);
+        (self.news[state].0.clone(), since.map(|((_, event), _)| event.clone()).collect())
+    }
+
+    /// An operation was carried out; `stood` says whether an object was there before, and not on its way out.
+    pub(crate) fn landed(&mut self, op: &Op, result: &OpResult, stood: bool) {
+        let (key, version) = match (op, result) {
+            (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { observed, .. }) => {
+                (&entry.key, Some(&observed.resource_version))
+            }
+            (Op::Delete { key, .. }, OpResult::Gone | OpResult::Finalizing) if stood => (key, None),
+            (Op::Orphan { key, .. }, OpResult::Written { .. }) => (key, None),
+            _ => return,
+        };
+        match version {
+            Some(version) => drop(self.last.insert(key.clone(), version.parse().expect("it is a number"))),
+            None => drop(self.last.remove(key)),
+        }
+        let writes = self.writes.entry(key.clone()).or_default();
+        match op {
+            Op::Create { .. } => writes.created += 1,
+            Op::Apply { .. } => writes.applied += 1,
+            Op::Delete { .. } => writes.deleted += 1,
+            Op::Orphan { .. } => writes.orphaned += 1,
+            Op::Inspect { .. } | Op::Get { .. } | Op::Compare { .. } => {}
+        }
+    }
+
+    /// An agent ended, and this is what the next one knows.
+    pub(crate) fn agent_ended(&mut self, journal: &Journal) {
+        for (key, version) in &self.last {
+            let known = journal.applied.get(key).and_then(|record| record.resource_version.parse().ok());
+            if known.is_none_or(|known: u64| known < *version) {
+                *self.unacknowledged.entry(key.clone()).or_default() += 1;
+            }
+        }
+        for tombstone in &journal.removing {
+            if self.writes.get(&tombstone.key).is_some_and(|writes| writes.orphaned > 0) {
+                *self.unacknowledged.entry(tombstone.key.clone()).or_default() += 1;
+            }
+        }
+        // Whatever comes of it, it is counted once.
+        self.last.clear();
+    }
+}
+
+/// Where an operation is about.
+pub(crate) fn place_of(op: &Op) -> &ObjectKey {
+    match op {
+        Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::Compare { entry, .. } => &entry.key,
+        Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => key,
+    }
+}
+
+/// What answers a poll instead of the hub.
+#[derive(Debug)]
+pub(crate) enum Instead {
+    /// A replica that has heard of so many commits, and one more.
+    Former(usize),
+    /// This answer to an earlier one.
+    Replay(usize),
+}
+
+/// Whether and how a watch tells of something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Telling {
+    AsUsual,
+    Never,
+    /// With all that happened since these news, after a list of what there was before.
+    Late(usize),
+    /// The same, to an agent that has just started.
+    AfterCrash(usize),
+}
+
+/// How a hub ends, by the effects of its core and its writer.
+#[derive(Debug, Default)]
+pub(crate) struct HubProbe {
+    pub(crate) armed: bool,
+    plan: Option<Disturbance>,
+    pub(crate) struck: bool,
+    pub(crate) effects: Vec<HubEffect>,
+    /// What was on the disk after each commit.
+    pub(crate) commits: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl HubProbe {
+    pub(crate) fn new(plan: Option<Disturbance>) -> Self {
+        Self { plan, ..Self::default() }
+    }
+
+    /// Returns when the hub ends over this effect, and for how long, if it does.
+    pub(crate) fn effect(&mut self, kind: HubEffect) -> Option<(When, Absence)> {
+        if !self.armed {
+            return None;
+        }
+        let number = self.effects.len();
+        self.effects.push(kind);
+        match self.plan {
+            Some(Disturbance::Hub { when, effect, absence }) if effect == number => {
+                self.struck = true;
+                Some((when, absence))
+            }
+            Some(_) | None => None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What people do while a plan disturbs the rest. Small worlds: one object for each way in which objects differ.
+
+use tideline_common::{
+    ApplyMode, ApplyPolicy, ApproveDeletions, DriftPolicy, Gate, ObjectKey, Prune, SpaceName, Takeover,
+};
+
+use crate::ids::{is_definition, is_namespace, key, parse};
+use crate::workload::Targets;
+use crate::world::World;
+
+/// Until all that follows from a change was done, if nobody disturbs it.
+const DONE: u64 = 40_000;
+
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) prepare: fn(&mut World),
+    /// What is counted and disturbed.
+    pub(crate) act: fn(&mut World),
+    /// Whether the fuse holds what is too much.
+    pub(crate) fused: bool,
+    pub(crate) patrol_minutes: u64,
+}
+
+/// No patrol comes: what only a patrol would mend is a defect.
+const NEVER: u64 = 600;
+
+pub(crate) const ALL: [Workload; 7] = [
+    Workload { name: "create", prepare: strangers, act: create, fused: false, patrol_minutes: NEVER },
+    Workload { name: "update", prepare: placed, act: update, fused: false, patrol_minutes: NEVER },
+    Workload { name: "delete", prepare: placed, act: delete, fused: false, patrol_minutes: NEVER },
+    Workload { name: "recreate", prepare: placed, act: recreate, fused: false, patrol_minutes: NEVER },
+    Workload { name: "mass-delete", prepare: many, act: mass_delete, fused: true, patrol_minutes: NEVER },
+    Workload { name: "move", prepare: placed, act: relocate, fused: false, patrol_minutes: NEVER },
+    Workload { name: "upkeep", prepare: placed, act: upkeep, fused: false, patrol_minutes: 3 },
+];
+
+fn config_map(name: &str) -> ObjectKey {
+    key("", "ConfigMap", if name.starts_with('y') { "yard" } else { "shop" }, name)
+}
+
+fn deployment(name: &str) -> ObjectKey {
+    key("apps", "Deployment", "shop", name)
+}
+
+fn widget() -> ObjectKey {
+    key("example.com", "Widget", "shop", "widget")
+}
+
+fn definition() -> ObjectKey {
+    key("apiextensions.k8s.io", "CustomResourceDefinition", "", "widgets.example.com")
+}
+
+fn gated() -> ApplyPolicy {
+    let gate = Gate { placement: "default/shop".to_owned(), deadline_seconds: 60 };
+    ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() }
+}
+
+/// One of each.
+fn cast() -> Vec<(ObjectKey, ApplyPolicy)> {
+    let plain = ApplyPolicy::default;
+    vec![
+        (definition(), plain()),
+        (config_map("plain"), plain()),
+        (config_map("y-implies"), plain()),
+        (config_map("orphan"), ApplyPolicy { prune: Prune::Orphan, ..plain() }),
+        (config_map("once"), ApplyPolicy { mode: ApplyMode::CreateOnly, ..plain() }),
+        (config_map("watched"), ApplyPolicy { drift: DriftPolicy::Report, ..plain() }),
+        (config_map("adopted"), ApplyPolicy { takeover: Takeover::Always, ..plain() }),
+        (deployment("first"), gated()),
+        (widget(), gated()),
+    ]
+}
+
+/// An object of a kind that nothing else hangs on.
+fn common(key: &ObjectKey) -> bool {
+    !is_namespace(&key.kind) && !is_definition(&key.kind)
+}
+
+fn strangers(world: &mut World) {
+    world.touch(|cluster| {
+        cluster.intrude(&key("", "Namespace", "", "shop"), None, false);
+        cluster.intrude(&config_map("adopted"), None, true);
+    });
+}
+
+fn placed(world: &mut World) {
+    strangers(world);
+    create(world);
+    world.pass(DONE);
+}
+
+fn create(world: &mut World) {
+    world.act(|spaces| cast().into_iter().for_each(|(key, policy)| spaces.create(&SpaceName::root(), &key, policy)));
+    world.pass(DONE);
+}
+
+fn update(world: &mut World) {
+    world.act(|spaces| spaces.update(|_| true));
+    world.pass(DONE);
+    world.touch(|cluster| {
+        cluster.edit(&config_map("plain"));
+        cluster.strip(&deployment("first"), true, false);
+    });
+    world.pass(DONE);
+    world.act(|spaces| {
+        spaces.update(common);
+        spaces.set_policy(|key| *key == config_map("orphan"), ApplyPolicy::default());
+        spaces.set_policy(|key| *key == deployment("first"), ApplyPolicy::default());
+    });
+    world.pass(DONE);
+}
+
+fn delete(world: &mut World) {
+    world.touch(|cluster| cluster.hold(&config_map("plain")));
+    world.pass(DONE);
+    world.act(|spaces| spaces.delete(common));
+    world.pass(DONE);
+    world.act(|spaces| {
+        spaces.delete(|key| *key == definition());
+        spaces.place_namespace("shop", false);
+    });
+    world.pass(2 * DONE);
+}
+
+fn recreate(world: &mut World) {
+    // In one commit, as `kubectl replace --force` comes to.
+    again(world, common);
+    // What is let go of, or was not made by us, stands otherwise for whoever did not see that it was gone in between.
+    let made = |key: &ObjectKey| common(key) && *key != config_map("orphan") && *key != config_map("adopted");
+    world.act(|spaces| spaces.delete(made));
+    world.pass(DONE);
+    again(world, made);
+}
+
+fn again(world: &mut World, which: impl Fn(&ObjectKey) -> bool) {
+    world.act(|spaces| {
+        for (key, policy) in cast().into_iter().filter(|(key, _)| which(key)) {
+            spaces.create(&SpaceName::root(), &key, policy);
+        }
+    });
+    world.pass(DONE);
+}
+
+/// What may go in an hour, and a little more, twice.
+const MANY: usize = 12;
+const MORE: usize = 8;
+
+fn many(world: &mut World) {
+    world.act(|spaces| {
+        let in_advance = ApplyPolicy { approve_deletions: ApproveDeletions::InAdvance, ..ApplyPolicy::default() };
+        for number in 0..MANY + MORE {
+            spaces.create(&SpaceName::root(), &config_map(&format!("c{number:02}")), ApplyPolicy::default());
+        }
+        spaces.create(&SpaceName::root(), &config_map("z-free"), in_advance);
+    });
+    world.pass(DONE);
+}
+
+fn mass_delete(world: &mut World) {
+    let among = |from: usize, to: usize| {
+        move |key: &ObjectKey| {
+            let number = key.name.strip_prefix('c').and_then(|number| number.parse::<usize>().ok());
+            number.is_some_and(|number| (from..to).contains(&number))
+        }
+    };
+    // More than passes by itself: it is held, and goes when a person has looked.
+    world.act(|spaces| spaces.delete(among(0, MANY)));
+    world.pass(3 * DONE);
+    world.approve_held();
+    world.pass(DONE);
+    // Less than that, but within the same hour: it is held, and stays so.
+    world.act(|spaces| spaces.delete(|key| among(MANY, MANY + MORE)(key) || key.name.starts_with('z')));
+    world.pass(DONE);
+}
+
+fn relocate(world: &mut World) {
+    let made = |key: &ObjectKey| common(key) && *key != config_map("orphan") && *key != config_map("adopted");
+    world.act(|spaces| spaces.move_to(made, Targets::There));
+    world.pass(DONE);
+    world.act(|spaces| {
+        spaces.move_to(made, Targets::Here);
+        // From one space to another, under the same name.
+        for name in ["plain", "y-implies"] {
+            spaces.create(&parse("retail"), &config_map(name), ApplyPolicy::default());
+        }
+    });
+    world.pass(DONE);
+    world.act(|spaces| {
+        spaces.delete_in(&SpaceName::root(), |key| key.kind.is("", "ConfigMap"));
+        spaces.move_to(|key| *key == deployment("first"), Targets::There);
+    });
+    world.pass(DONE);
+}
+
+/// What comes round by itself: patrols, and processes that are started anew.
+fn upkeep(world: &mut World) {
+    world.pass(DONE);
+    world.restart_hub();
+    world.pass(DONE);
+    // A report is how the agent learns that former ones are forgotten.
+    world.touch(|cluster| cluster.progress(&deployment("first")));
+    world.pass(DONE);
+    world.restart_agent();
+    world.pass(DONE);
+    // People interfere, where nothing else is to be written.
+    world.touch(|cluster| {
+        cluster.edit(&config_map("watched"));
+        cluster.edit(&config_map("plain"));
+        cluster.delete(&config_map("y-implies"));
+        cluster.strip(&config_map("orphan"), true, true);
+    });
+    world.pass(DONE);
+    // Long enough for a patrol, of whichever agent.
+    world.pass(8 * DONE);
+}

@@ -1,0 +1,163 @@
+//! What a plan does to the world, where it is more than an end of a process; and what people do in one.
+
+use tideline_agent::core::{Event, RequestId};
+use tideline_common::wire::v1::DesiredRequest;
+use tideline_common::{GroupKind, Reason};
+
+use super::mishaps::Fate;
+use super::{Happening, Stream, World};
+use crate::plans::{Absence, HubProbe, Instead, Probe, Record, Telling};
+use crate::wire::Reply;
+use crate::workload::Workload;
+
+/// A lagging API server answers a list, and then is behind for as long as an agent needs to act on it.
+const LISTED_AFTER: u64 = 500;
+const CAUGHT_UP_AFTER: u64 = 8_000;
+
+impl World {
+    pub(crate) fn set_probes(&mut self, probe: Probe, hub: HubProbe) {
+        self.probe = Some(Box::new(probe));
+        self.hub.probe = Some(hub);
+    }
+
+    /// From now on is counted.
+    pub(crate) fn arm(&mut self) {
+        if let Some(probe) = &mut self.probe {
+            probe.arm(&self.cluster);
+        }
+        if let Some(probe) = &mut self.hub.probe {
+            probe.armed = true;
+        }
+    }
+
+    pub(crate) fn disarm(&mut self) -> Record {
+        let mut record = self.probe.as_mut().map(|probe| probe.disarm()).unwrap_or_default();
+        if let Some(probe) = &mut self.hub.probe {
+            probe.armed = false;
+            record.hub = std::mem::take(&mut probe.effects);
+        }
+        record
+    }
+
+    /// People change something in the hub's spaces.
+    pub(crate) fn act(&mut self, what: impl FnOnce(&mut Workload)) {
+        what(&mut self.workload);
+        self.note(|| "hub: the workload goes on".to_owned());
+        self.workload_changed();
+    }
+
+    /// People do something at the cluster.
+    pub(crate) fn touch(&mut self, what: impl FnOnce(&mut crate::cluster::Cluster)) {
+        what(&mut self.cluster);
+        self.note(|| "cluster: the workload goes on".to_owned());
+        self.cluster_changed();
+    }
+
+    pub(crate) fn restart_agent(&mut self) {
+        if self.agent.core.is_some() {
+            self.agent_ends(Fate::Done { torn: None }, Absence::Brief.millis());
+        }
+    }
+
+    pub(crate) fn restart_hub(&mut self) {
+        if self.hub.up {
+            self.hub_ends(Absence::Brief.millis());
+        }
+    }
+
+    /// Somebody approves what is held for that, if anything is.
+    pub(crate) fn approve_held(&mut self) {
+        let held = self.held();
+        self.approve(held, 3_600_000);
+    }
+
+    /// Whether something else than the hub answers a poll.
+    pub(super) fn answered_instead(&mut self, run: u64, id: RequestId, request: &DesiredRequest) -> bool {
+        let commits = self.hub.probe.as_ref().map_or(0, |probe| probe.commits.len());
+        let Some(instead) = self.probe.as_mut().and_then(|probe| probe.poll(commits)) else { return false };
+        self.note(|| format!("{id:?} is answered by {instead:?}"));
+        match instead {
+            Instead::Former(commit) => {
+                let answer = self.hub.lagging(self.monotonic(), commit, request);
+                let (at, answer) = answer.expect("every poll is answered in its time");
+                let after = at.as_millis() - self.now + self.transit();
+                self.schedule(after, Happening::Reply { run, id, reply: Reply::of(&answer) });
+            }
+            Instead::Replay(number) => {
+                let Some(probe) = &self.probe else { return false };
+                let reply = probe.answer(number).clone();
+                let after = self.transit();
+                self.schedule(after, Happening::Reply { run, id, reply });
+            }
+        }
+        true
+    }
+
+    /// Whether a watch does not just tell this.
+    pub(super) fn tells_otherwise(&mut self, event: &Event) -> bool {
+        match self.probe.as_mut().map_or(Telling::AsUsual, |probe| probe.news(event)) {
+            Telling::AsUsual => return false,
+            Telling::Never => self.note(|| format!("watch: never tells {event:?}")),
+            Telling::Late(state) => {
+                let kind = kind_of(event).clone();
+                self.break_watch(&kind);
+                self.tell_late(&kind, state);
+            }
+            Telling::AfterCrash(state) => {
+                let kind = kind_of(event).clone();
+                // Not here: what it did is being done.
+                self.schedule(0, Happening::AgentEnds);
+                if let Some(probe) = &mut self.probe {
+                    probe.stale_start = Some((kind, state));
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether the first list of a kind is an older one.
+    pub(super) fn starts_stale(&mut self, kind: &GroupKind) -> bool {
+        let stale = self.probe.as_mut().and_then(|probe| probe.stale_start.take_if(|(stale, _)| stale == kind));
+        let Some((_, state)) = stale else { return false };
+        let served = self.cluster.served(kind);
+        self.tell(kind, Event::Kind { kind: kind.clone(), served });
+        self.tell_late(kind, state);
+        true
+    }
+
+    fn break_watch(&mut self, kind: &GroupKind) {
+        self.streams += 1;
+        if !self.agent.streams.contains_key(kind) {
+            return;
+        }
+        self.agent.streams.insert(kind.clone(), Stream { number: self.streams, last: self.now, lost: false });
+        let message = "cut".to_owned();
+        self.tell(kind, Event::WatchLost { kind: kind.clone(), reason: Reason::Unavailable, message });
+    }
+
+    /// A list of what there was, and later what happened since.
+    fn tell_late(&mut self, kind: &GroupKind, state: usize) {
+        let Some((objects, since)) = self.probe.as_ref().map(|probe| probe.former(kind, state)) else { return };
+        self.note(|| format!("watch: {kind} is listed as it was before {state}"));
+        self.delay_watch(kind, LISTED_AFTER);
+        self.tell(kind, Event::Listed { kind: kind.clone(), objects });
+        self.delay_watch(kind, CAUGHT_UP_AFTER);
+        for event in since {
+            self.tell(kind, event);
+        }
+    }
+
+    fn delay_watch(&mut self, kind: &GroupKind, by: u64) {
+        if let Some(stream) = self.agent.streams.get_mut(kind) {
+            stream.last = stream.last.max(self.now) + by;
+        }
+    }
+}
+
+fn kind_of(event: &Event) -> &GroupKind {
+    match event {
+        Event::Observed(observed) => &observed.key.kind,
+        Event::Vanished { key, .. } => &key.kind,
+        _ => panic!("this is no news: {event:?}"),
+    }
+}
