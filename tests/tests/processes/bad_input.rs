@@ -132,7 +132,7 @@ async fn a_token_file_without_a_token_is_refused_and_not_repeated() -> Result<()
     let data_dir = scratch.join("data");
 
     let agent = |token: Option<&Path>| {
-        let mut command = run_agent(&binaries, &data_dir, &scratch.join("none"));
+        let mut command = run_agent(&binaries, &data_dir, &hub.kubeconfig());
         command.args(["--listen", "off"]);
         if let Some(token) = token {
             command.arg("--token-file").arg(token);
