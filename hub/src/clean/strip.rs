@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use tideline_common::{
     ASSIGNED_LOCATIONS_ANNOTATION, FieldPath, GroupKind, KEEP_FIELDS_ANNOTATION, MARK_ANNOTATION, MARK_LABEL, Place,
@@ -59,17 +61,58 @@ const NO_CERTIFICATE: &[&str] = &["", "Cg==", "Cgo="];
 /// The object without what belongs to its space alone. Of what its server, or a controller beside it, may have assigned,
 /// `keep` stays.
 pub(super) fn stripped(kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> Value {
+    let object = as_stored(kind, object.clone());
     let kept: Vec<_> = keep
         .iter()
-        .flat_map(|path| path.find(object))
+        .flat_map(|path| path.find(&object))
         .filter(|way| !matches!(way.places(), [Place::Field(name), ..] if name == "metadata" || name == "status"))
-        .filter_map(|way| way.read(object).cloned().map(|value| (way, value)))
+        .filter_map(|way| way.read(&object).cloned().map(|value| (way, value)))
         .collect();
-    let mut object = without_assigned(kind, object.clone());
+    let mut object = without_assigned(kind, object);
     for (way, value) in kept {
         way.put(&mut object, value);
     }
     object
+}
+
+/// The object in the form that the servers of targets keep. What they turn into something else, or have a controller write,
+/// nobody could own there: neither would a change of it be seen, nor would it go when its source drops it.
+fn as_stored(kind: &GroupKind, mut object: Value) -> Value {
+    let Some(root) = object.as_object_mut() else { return object };
+    match (&*kind.group, &*kind.kind) {
+        ("", "Secret") => encode_strings(root),
+        ("rbac.authorization.k8s.io", "ClusterRole") => leave_aggregated_rules(root),
+        _ => {}
+    }
+    object
+}
+
+/// Moves `stringData` to `data`, where it wins, as API servers do. What is no map of strings is left as it is: they are to
+/// say what is wrong with it.
+fn encode_strings(root: &mut Map<String, Value>) {
+    let is_map = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value.is_object());
+    if !is_map(root.get("data")) || !is_map(root.get("stringData")) {
+        return;
+    }
+    let mut encoded = Map::new();
+    for (name, value) in child(root, "stringData").into_iter().flatten() {
+        let Some(text) = value.as_str() else { return };
+        encoded.insert(name.clone(), Value::String(STANDARD.encode(text)));
+    }
+    root.remove("stringData");
+    if !encoded.is_empty() {
+        match child(root, "data") {
+            Some(data) => data.extend(encoded),
+            None => drop(root.insert("data".to_owned(), Value::Object(encoded))),
+        }
+    }
+}
+
+/// A controller at each target gathers the rules of a role that says which others it is made of.
+fn leave_aggregated_rules(root: &mut Map<String, Value>) {
+    if root.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
+        root.remove("rules");
+    }
 }
 
 fn without_assigned(kind: &GroupKind, mut object: Value) -> Value {

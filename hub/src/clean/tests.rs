@@ -243,6 +243,62 @@ fn service_accounts_and_namespaces_leave_what_controllers_added() {
 }
 
 #[test]
+fn strings_of_a_secret_travel_as_the_data_that_servers_make_of_them() {
+    check(
+        &object("v1", "Secret", json!({"data": {"a": "MQ==", "b": "Mg=="}, "stringData": {"b": "two", "c": "é"}})),
+        &expect![[
+            r#"{"apiVersion":"v1","data":{"a":"MQ==","b":"dHdv","c":"w6k="},"kind":"Secret","metadata":{"name":"web","namespace":"shop"}}"#
+        ]],
+    );
+    let data = json!({"data": {"a": "MQ=="}});
+    for same in [json!({"stringData": {"a": "1"}}), json!({"data": null, "stringData": {"a": "1"}}), {
+        json!({"data": {"a": "MQ=="}, "stringData": null})
+    }] {
+        assert_eq!(
+            placed(&object("v1", "Secret", same.clone())).input,
+            placed(&object("v1", "Secret", data.clone())).input,
+            "{same}"
+        );
+    }
+    // Nobody can keep what no server keeps.
+    let kept = json!({"metadata": {"annotations": {"tideline.dev/keep-fields": "[\"/stringData\"]"}},
+        "stringData": {"a": "1"}});
+    assert_eq!(placed(&object("v1", "Secret", kept)).input, placed(&object("v1", "Secret", data)).input);
+    // What no server would take is for it to refuse, and other kinds have a field of that name too.
+    for (kind, rest) in [
+        ("Secret", json!({"stringData": {"a": 1}})),
+        ("Secret", json!({"stringData": ["a"]})),
+        ("Secret", json!({"data": "a", "stringData": {"a": "1"}})),
+        ("ConfigMap", json!({"stringData": {"a": "1"}})),
+    ] {
+        let text = placed(&object("v1", kind, rest)).input.text;
+        assert!(text.contains("stringData"), "{text}");
+    }
+}
+
+#[test]
+fn rules_that_a_controller_gathers_are_not_sent() {
+    let role = |rest: Value| {
+        let mut role = object("rbac.authorization.k8s.io/v1", "ClusterRole", rest);
+        role["metadata"].as_object_mut().unwrap().remove("namespace");
+        role
+    };
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let rule = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+    check(
+        &role(json!({"metadata": {"annotations": {"tideline.dev/keep-fields": "[\"/rules\"]"}},
+            "aggregationRule": rule, "rules": rules})),
+        &expect![[
+            r#"{"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]},"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"web"}}"#
+        ]],
+    );
+    for own in [json!({"rules": rules}), json!({"rules": rules, "aggregationRule": null})] {
+        let text = placed(&role(own)).input.text;
+        assert!(text.contains(r#""resources":["pods"]"#), "{text}");
+    }
+}
+
+#[test]
 fn a_revision_that_a_controller_counts_is_not_sent() {
     let text = placed(&object(
         "apps/v1",

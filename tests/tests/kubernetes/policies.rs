@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
@@ -12,7 +13,9 @@ use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
 use tideline_tests::{eventually_ok, require_kubernetes};
 use tokio::task::AbortHandle;
 
-use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, apply, config, deployment, gone, shows};
+use crate::objects::{
+    CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, gone, shows, shows_cluster,
+};
 use crate::site::{CONFIG_MAPS, REPORT, Site, namespace, placed, value};
 
 const DEPLOYMENTS: &[(&str, &str)] = &[("apps", "deployments")];
@@ -21,6 +24,8 @@ const SERVICE: (&str, &str) = ("v1", "Service");
 const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 const JOB: (&str, &str) = ("batch/v1", "Job");
 const POD: (&str, &str) = ("v1", "Pod");
+const SECRET: (&str, &str) = ("v1", "Secret");
+const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 
 fn fields(policies: &[(&str, &str)]) -> Value {
     let fields: Vec<_> = policies.iter().map(|(path, mode)| json!({"path": path, "mode": mode})).collect();
@@ -316,6 +321,85 @@ async fn what_cannot_be_changed_is_reported_or_created_again() -> Result<()> {
     ensure!(kept.uid().as_deref() == Some(data.as_str()) && kept.metadata.deletion_timestamp.is_none(), "{kept:?}");
     assert_eq!(kept.data["spec"]["storageClassName"], "slow");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strings_of_a_secret_are_kept_and_dropped_as_its_data_is() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let secret = |strings: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+            "data": {"user": "YWRtaW4="}, "stringData": strings,
+        })
+    };
+    site.place("web", &[("", "secrets")], json!({})).await?;
+    apply(&site.space, secret(json!({"password": "1", "dropped": "1"}))).await?;
+    let data = json!({"user": "YWRtaW4=", "password": "MQ==", "dropped": "MQ=="});
+    shows(&site.local, SECRET, "web", "the Secret", |it| it["data"] == data).await?;
+
+    // As applied, not as created: from now on only what is applied is ours.
+    apply(&site.space, secret(json!({"password": "2", "dropped": "2"}))).await?;
+    let data = json!({"user": "YWRtaW4=", "password": "Mg==", "dropped": "Mg=="});
+    shows(&site.local, SECRET, "web", "the change", |it| it["data"] == data).await?;
+    site.edit(SECRET, "web", json!({"stringData": {"password": "theirs"}})).await?;
+    shows(&site.local, SECRET, "web", "the edit reverted", |it| it["data"] == data).await?;
+    site.edit(SECRET, "web", json!({"data": {"dropped": null}})).await?;
+    shows(&site.local, SECRET, "web", "what was taken out put back", |it| it["data"] == data).await?;
+
+    apply(&site.space, secret(json!({"password": "2"}))).await?;
+    shows(&site.local, SECRET, "web", "the dropped key to go", |it| {
+        it["data"] == json!({"user": "YWRtaW4=", "password": "Mg=="})
+    })
+    .await?;
+    site.reported("secret.web", "Applied", None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_of_an_aggregated_role_are_its_controllers() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    let rule = |resource: &str| json!([{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]);
+    let role = |name: &str, labels: &[&str], rest: Value| {
+        let mut role = json!({"apiVersion": CLUSTER_ROLE.0, "kind": CLUSTER_ROLE.1, "metadata": {"name": name}});
+        role["metadata"]["labels"] = labels.iter().map(|label| ((*label).to_owned(), json!("web"))).collect();
+        for (field, value) in rest.as_object().into_iter().flatten() {
+            role[field] = value.clone();
+        }
+        role
+    };
+    let gathering = json!({"clusterRoleSelectors": [{"matchLabels": {"gathered": "web"}}]});
+    apply(&site.local, role("part", &["gathered"], json!({"rules": rule("pods")}))).await?;
+    site.place("web", &[("rbac.authorization.k8s.io", "clusterroles")], json!({})).await?;
+    apply(&site.space, role("web", &["app"], json!({"rules": rule("secrets")}))).await?;
+    let local = api_cluster(&site.local, CLUSTER_ROLE.0, CLUSTER_ROLE.1);
+    let shows = async |what: &str, look: &(dyn Fn(&Value) -> bool + Sync)| {
+        shows_cluster(&site.local, CLUSTER_ROLE, "web", what, look).await
+    };
+    let managers = async || {
+        let role = local.get("web").await?;
+        let tree = |entry: &ManagedFieldsEntry| entry.fields_v1.clone().is_some_and(|f| f.0.get("f:rules").is_some());
+        let of_rules = role.managed_fields().iter().filter(|entry| tree(entry));
+        anyhow::Ok(of_rules.filter_map(|entry| entry.manager.clone()).collect::<Vec<_>>())
+    };
+    shows("its own rules", &|it| it["rules"] == rule("secrets")).await?;
+    assert_eq!(managers().await?, ["tideline"]);
+
+    // It becomes one that others make up, with rules that its source has from its own cluster, or still has.
+    apply(&site.space, role("web", &["app"], json!({"aggregationRule": gathering, "rules": rule("secrets")}))).await?;
+    shows("the gathered rules", &|it| it["rules"] == rule("pods")).await?;
+    assert_eq!(managers().await?, ["clusterrole-aggregation-controller"]);
+    apply(&site.local, role("part", &["gathered"], json!({"rules": rule("nodes")}))).await?;
+    shows("what is gathered now", &|it| it["rules"] == rule("nodes")).await?;
+    let version = local.get("web").await?.resource_version();
+    site.pass_along("witness").await?;
+    let after = local.get("web").await?;
+    ensure!(after.resource_version() == version, "it is fought over: {after:?}");
+
+    // And back.
+    apply(&site.space, role("web", &["app"], json!({"rules": rule("secrets")}))).await?;
+    shows("its own rules again", &|it| it["rules"] == rule("secrets") && it["aggregationRule"].is_null()).await
 }
 
 fn service(name: &str, spec: &Value) -> Value {
