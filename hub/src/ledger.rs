@@ -101,7 +101,7 @@ struct BodyUse {
 struct Grave {
     targets: RoaringBitmap,
     at: Revision,
-    /// Whose removal it is. Not persisted.
+    /// Whose removal it is. Records of older hubs do not say.
     origin: Option<SourceRef>,
 }
 
@@ -217,7 +217,7 @@ impl<'a> SourceView<'a> {
 pub struct RemovalView<'a> {
     pub key: &'a ObjectKey,
     pub source: &'a Uid,
-    /// The source as it was when it left; none for a removal that was loaded.
+    /// The source as it was when it left; none for a removal that an older hub wrote.
     pub origin: Option<&'a SourceRef>,
     pub targets: &'a RoaringBitmap,
 }

@@ -100,6 +100,9 @@ struct FormRecord {
 struct GraveRecord {
     tombstone: Tombstone,
     at: Revision,
+    /// What was removed, for people. Records of older hubs lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<SourceRef>,
 }
 
 pub(super) fn head(head: &Head) -> Write {
@@ -172,7 +175,7 @@ pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Wri
         return Write { key, value: None };
     }
     let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
-    put(key, frame(&GraveRecord { tombstone, at: grave.at }, [&grave.targets]))
+    put(key, frame(&GraveRecord { tombstone, at: grave.at, origin: grave.origin.clone() }, [&grave.targets]))
 }
 
 /// A choice of nothing is deleted.
@@ -392,7 +395,7 @@ impl Ledger {
     }
 
     fn restore_graves(&mut self, graves: Vec<(GraveRecord, RoaringBitmap)>, changes: &mut Vec<LogEntry>) {
-        for (GraveRecord { tombstone, at }, targets) in graves {
+        for (GraveRecord { tombstone, at, origin }, targets) in graves {
             let Tombstone { key, source } = tombstone;
             let targets = (targets & &self.registered) - all_held(self.slots.claims(&key));
             if targets.is_empty() {
@@ -402,7 +405,7 @@ impl Ledger {
             }
             let left = Some(source.clone());
             changes.push(LogEntry { revision: at, key: key.clone(), left, targets: targets.clone() });
-            self.graves.entry(key).or_default().insert(source, Grave { targets, at, origin: None });
+            self.graves.entry(key).or_default().insert(source, Grave { targets, at, origin });
         }
     }
 }

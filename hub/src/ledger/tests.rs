@@ -202,6 +202,8 @@ fn a_tombstone_stays_until_it_is_confirmed() {
     kept.change(vec![remove("a", "x")]);
     kept.restart();
     assert_eq!(kept.tombstones(0), ["ConfigMap shop/x of a-x"]);
+    let origin = kept.ledger.open_removals().next().unwrap().origin.unwrap();
+    assert_eq!((origin.space.as_str(), &*origin.namespace, &*origin.name), ("a", "shop", "x"));
     let tombstone = kept.ledger.target(target(0)).unwrap().tombstones().next().unwrap();
     let revision = kept.ledger.revision();
     kept.change(vec![Change::Confirm(target(0), tombstone)]);
