@@ -348,7 +348,7 @@ impl Engine {
 
     fn step(&mut self, now: Monotonic, event: link::Event) {
         let mut effects = link::Effects::new();
-        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
+        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals, summary: &self.summary };
         self.link.step(now, &desk, event, &mut effects);
         for effect in effects {
             self.execute(effect);

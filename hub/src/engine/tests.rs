@@ -2,11 +2,13 @@
 
 use serde_json::json;
 use tideline_api::{Allow, Placement};
+use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{GroupKind, Revision, SpaceName};
 
 use super::*;
 use crate::clean;
 use crate::fuse::UNASSIGN_LIMIT;
+use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, PlacementRule, SpaceRule};
 
 const SETTLE: Duration = Duration::from_secs(10);
@@ -28,15 +30,22 @@ fn key(nth: usize) -> ObjectKey {
     ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", format!("c{nth}"))
 }
 
+fn target() -> TargetId {
+    "00000000-0000-4000-8000-000000000000".parse().unwrap()
+}
+
+fn in_service() -> Target {
+    let labels = [("tier".to_owned(), "shop".to_owned())].into();
+    Target { id: target(), labels, unschedulable: false, decommissioned: false }
+}
+
 impl Hub {
     /// One target that has so many ConfigMaps by one Placement.
     fn with(objects: usize) -> Self {
         let fuse = Fuse::new(UNASSIGN_LIMIT);
         let engine = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), BTreeMap::new());
         let mut hub = Self { engine, now: Monotonic::START };
-        let id = "00000000-0000-4000-8000-000000000000".parse().unwrap();
-        let labels = [("tier".to_owned(), "shop".to_owned())].into();
-        hub.engine.target_seen(hub.now, Target { id, labels, unschedulable: false, decommissioned: false }, None);
+        hub.engine.target_seen(hub.now, in_service(), None);
         hub.engine.targets_listed(hub.now);
         let (space, config_maps) = (space(), config_maps());
         let namespaces = GroupResource::new("", "namespaces");
@@ -146,4 +155,31 @@ fn a_placement_that_selects_another_tier_by_mistake_takes_nothing_away_and_can_b
     hub.place("p", "shop");
     hub.persist();
     assert_eq!((hub.removals(), hub.kept()), (0, 0));
+}
+
+#[test]
+fn a_target_is_told_what_it_said_happened_once() {
+    let mut hub = Hub::with(2);
+    let report = json!({
+        "session": 1, "seq": 0, "inSync": true,
+        "objects": [{
+            "group": "", "kind": "ConfigMap", "namespace": "shop", "name": "c1", "sourceUid": "u1",
+            "progress": "Applied", "health": "Ready", "terminal": "Finished",
+        }],
+    });
+    hub.engine.report(target(), serde_json::from_value(report).unwrap());
+    let told = |engine: &Engine, since| {
+        let desk = Desk { ledger: &engine.ledger, approvals: &engine.approvals, summary: &engine.summary };
+        desk.page(target(), since, None, 10).unwrap().terminal
+    };
+    let fact = TerminalFact { key: key(1), source_uid: "u1".parse().unwrap(), fact: Terminal::Finished };
+    assert_eq!(told(&hub.engine, None), [fact]);
+    // Another source of the same name has not run.
+    hub.delete(1);
+    let again = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c1", "namespace": "shop", "uid": "other"},
+    });
+    hub.engine.index.apply(&space(), &config_maps(), clean::read(&again).unwrap());
+    hub.persist();
+    assert_eq!(told(&hub.engine, None), []);
 }

@@ -454,7 +454,7 @@ async fn addresses_of_a_service_are_its_targets_unless_it_asks_to_keep_them() ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     let assets = require_kubernetes!();
-    let site = Site::start(&assets).await?;
+    let mut site = Site::at_home(&assets).await?;
     // As copied from another cluster, whose controller had labelled it.
     let foreign = json!({"batch.kubernetes.io/controller-uid": "another", "batch.kubernetes.io/job-name": "once"});
     let job = |backoff: i64| {
@@ -498,6 +498,13 @@ async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     site.pass_along("witness").await?;
     site.settle("witness").await?;
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again");
+    site.reported("job.batch.once", "Applied", None).await?;
+    // Nor does an agent without a journal, that only the hub can tell.
+    site.agent.stop().await?;
+    site.agent.resume_elsewhere()?;
+    site.pass_along("elsewhere").await?;
+    site.settle("elsewhere").await?;
+    ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again without its journal");
     site.reported("job.batch.once", "Applied", None).await
 }
 

@@ -369,7 +369,7 @@ impl Hub {
             self.step(now, link::Event::Approved(ended), out);
         }
         let mut effects = link::Effects::new();
-        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
+        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals, summary: &self.summary };
         self.link.step(now, &Small(desk), event, &mut effects);
         // A report that comes twice is not acknowledged by its second copy before the first is persisted.
         let mut confirms =
@@ -447,7 +447,7 @@ impl Hub {
     ) -> Option<(Monotonic, Result<link::Answer, Refusal>)> {
         let records = &self.probe.as_ref()?.commits[commit];
         let ledger = Ledger::load(records).expect("it was whole when it was written");
-        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals });
+        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals, summary: &self.summary });
         let (target, session) = (parse(TARGET), request.session);
         let mut replica = link::Core::new(config(self.run));
         let decommission = Decommission::No;
