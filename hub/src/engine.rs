@@ -155,10 +155,11 @@ impl Engine {
 
     /// What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
     fn plan(&mut self, now: Monotonic) -> Batch {
-        let (allowance, said) = (self.fuse.allowance(now, self.ledger.assigned()), self.decommissioning());
-        let allowance = allowance.saturating_sub(self.index.leaving()).saturating_add(said);
-        let batch = self.ledger.plan_within(std::mem::take(&mut self.changes), allowance);
-        self.fuse.count(now, (batch.unassigned() + batch.kept()).saturating_sub(said));
+        let allowance = self.fuse.allowance(now, self.ledger.assigned()).saturating_sub(self.index.leaving());
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.extend(self.retired().map(Change::Retire));
+        let batch = self.ledger.plan_within(changes, allowance);
+        self.fuse.count(now, batch.unassigned() + batch.kept());
         if batch.kept() > 0 {
             let (assignments, of) = (batch.kept(), self.ledger.assigned());
             warn!(assignments, of, "one change unassigns too much to go without asking: it waits for an approval");
@@ -166,10 +167,10 @@ impl Engine {
         batch
     }
 
-    /// Assignments to targets that go out of service: that all of them go was said by whoever took them out.
-    fn decommissioning(&self) -> u64 {
+    /// Targets that go out of service: that everything leaves them was said by whoever took them out.
+    fn retired(&self) -> impl Iterator<Item = TargetId> {
         let leaving = self.targets.iter().filter(|(_, outline)| outline.record.decommission != Decommission::No);
-        leaving.filter_map(|(target, _)| self.ledger.target(target)).map(|view| view.len() as u64).sum()
+        leaving.map(|(target, _)| target)
     }
 
     /// What was taken is persisted: makes it visible, and answers who waits for it.
@@ -240,6 +241,10 @@ impl Engine {
             let (cluster, decommission) = (record.cluster.clone(), record.decommission);
             let session = self.targets.seen(id, record);
             self.step(now, link::Event::TargetKnown { target: id, cluster, session, decommission });
+            if decommission != Decommission::No {
+                // What is held there may be all that it has: placement says nothing of it.
+                self.changes.push(Change::Retire(id));
+            }
         }
         self.dirty_targets.insert(id);
         self.version += 1;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tideline_api::{Allow, Placement};
+use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{GroupKind, Revision, SpaceName};
 
@@ -34,9 +35,9 @@ fn target() -> TargetId {
     "00000000-0000-4000-8000-000000000000".parse().unwrap()
 }
 
-fn in_service() -> Target {
+fn in_service(is: bool) -> Target {
     let labels = [("tier".to_owned(), "shop".to_owned())].into();
-    Target { id: target(), labels, unschedulable: false, decommissioned: false }
+    Target { id: target(), labels, unschedulable: false, decommissioned: !is }
 }
 
 impl Hub {
@@ -45,7 +46,7 @@ impl Hub {
         let fuse = Fuse::new(UNASSIGN_LIMIT);
         let engine = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), BTreeMap::new());
         let mut hub = Self { engine, now: Monotonic::START };
-        hub.engine.target_seen(hub.now, in_service(), None);
+        hub.engine.target_seen(hub.now, in_service(true), None);
         hub.engine.targets_listed(hub.now);
         let (space, config_maps) = (space(), config_maps());
         let namespaces = GroupResource::new("", "namespaces");
@@ -155,6 +156,20 @@ fn a_placement_that_selects_another_tier_by_mistake_takes_nothing_away_and_can_b
     hub.place("p", "shop");
     hub.persist();
     assert_eq!((hub.removals(), hub.kept()), (0, 0));
+}
+
+#[test]
+fn what_is_held_at_a_target_goes_with_it_out_of_service() {
+    let mut hub = Hub::with(300);
+    hub.place("p", "shops");
+    hub.persist();
+    hub.pass(SETTLE * 2);
+    assert_eq!((hub.removals(), hub.kept()), (0, 300));
+    let key = SigningKey::from_seed([7; 32]).public();
+    let record = TargetRecord { name: "t".to_owned(), key, cluster: None, decommission: Decommission::Remove };
+    hub.engine.target_seen(hub.now, in_service(false), Some(record));
+    hub.persist();
+    assert_eq!((hub.removals(), hub.kept(), hub.engine.ledger.assigned()), (300, 0, 0));
 }
 
 #[test]

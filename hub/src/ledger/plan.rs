@@ -7,7 +7,7 @@ use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, U
 use super::batch::{Batch, Write, chunked};
 use super::claim::{Body, Claim, ClaimId};
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Grave, Ledger, TargetIndex, first_of, record};
+use super::{BodyUse, Grave, Ledger, SourceView, TargetIndex, first_of, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
 impl Ledger {
@@ -20,7 +20,7 @@ impl Ledger {
 
     /// The same, if it unassigns no more than `allowance` sources from targets, destination by destination. If more, none
     /// of them is: all else is done, and what nothing wants any more is kept as it is until it is wanted again, another
-    /// source wants its place, or a person has approved that it goes ([`Change::Release`]).
+    /// source wants its place, or a person has approved that it goes ([`Change::Release`], [`Change::Retire`]).
     pub fn plan_within(&self, changes: impl IntoIterator<Item = Change>, allowance: u64) -> Batch {
         let mut draft = Draft::new(self);
         for change in changes {
@@ -58,6 +58,8 @@ struct Draft<'a> {
     slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
     /// By the revision that kept it: what may go by now.
     released: BTreeSet<Revision>,
+    /// What goes out of service: whatever leaves it goes.
+    retired: RoaringBitmap,
     /// Sources that go, and that are kept instead, as many as the targets that have them.
     unassigned: u64,
     kept: u64,
@@ -80,6 +82,7 @@ impl<'a> Draft<'a> {
             claims: BTreeMap::new(),
             slots: Vec::new(),
             released: BTreeSet::new(),
+            retired: RoaringBitmap::new(),
             unassigned: 0,
             kept: 0,
         }
@@ -102,6 +105,7 @@ impl<'a> Draft<'a> {
             Change::Release(revision) => {
                 self.released.insert(revision);
             }
+            Change::Retire(target) => self.retired.extend(self.ledger.index_of(target)),
             Change::RaiseEpoch { target, proven } => {
                 if let Some(index) = self.ledger.index_of(target) {
                     self.epochs.insert(index, self.ledger.targets[&index].epoch.max(proven).next());
@@ -183,8 +187,10 @@ impl<'a> Draft<'a> {
             keys.extend(self.ledger.claims.get(id).map(|claim| claim.key.clone()));
             keys.extend(proposal.as_ref().map(|claim| claim.key.clone()));
         }
-        let kept = self.ledger.kept().filter(|source| self.released.contains(&source.kept_at()));
-        keys.extend(kept.map(|source| source.key().clone()));
+        let freed = |source: &SourceView<'_>| {
+            self.released.contains(&source.kept_at()) || !source.kept().is_disjoint(&self.retired)
+        };
+        keys.extend(self.ledger.kept().filter(freed).map(|source| source.key().clone()));
         for index in self.forgotten.values() {
             let slots = &self.ledger.targets[index].slots;
             keys.extend(slots.iter().map(|slot| self.ledger.slots.get(slot).key.clone()));
@@ -258,9 +264,9 @@ impl<'a> Draft<'a> {
             }
             let mut kept = RoaringBitmap::new();
             if !self.released.contains(&old.kept_at) {
-                kept |= &left & &old.kept;
+                kept |= (&left & &old.kept) - &self.retired;
             }
-            let (mut at, news) = (old.kept_at, (&left - &old.kept) & old.asking());
+            let (mut at, news) = (old.kept_at, ((&left - &old.kept) & old.asking()) - &self.retired);
             match leaving {
                 Leaving::Goes => self.unassigned += news.len(),
                 Leaving::IsKept if news.is_empty() => {}

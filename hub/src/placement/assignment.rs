@@ -152,6 +152,9 @@ pub enum Change {
     Confirm(TargetId, Tombstone),
     /// A person approved the unassignments that were held at this revision: they are done.
     Release(Revision),
+    /// Somebody takes the target out of service. To be said with all changes until it is gone: what leaves it then was
+    /// asked for, so it neither counts nor waits, and what waited there goes.
+    Retire(TargetId),
     /// The target proved that history was lost: its epoch becomes the one after the higher of its own and the proven one.
     RaiseEpoch { target: TargetId, proven: Epoch },
 }
