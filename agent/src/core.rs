@@ -58,8 +58,8 @@ pub use effect::{
     RequestId, SurveyId, Timer, Write,
 };
 pub use event::{
-    Answer, Associate, Condition, Difference, Event, FieldConflict, FollowNews, LinkFailure, Observed, OpResult, Owner,
-    Served, Sighting, SurveyFailure, Values,
+    Answer, Associate, Condition, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField, Observed,
+    OpResult, Owner, Served, Sighting, SurveyFailure, Values,
 };
 pub use fuse::FuseLimits;
 pub use notice::Notice;

@@ -1,24 +1,44 @@
-//! In which fields an object is not as it was applied.
+//! In which fields an object is not as it was applied, and which of them are to be left so.
 //!
 //! A field that we still own is as it was applied, however the API server writes it: whoever changes it takes it. So only
 //! fields that left our managedFields entry are compared by value. To own a map or a list says nothing of what is in it: the
 //! same tree stands for one that is owned as a whole and for one of which only the place is left.
 
 use serde_json::{Map, Value};
-use tideline_common::GroupKind;
+use tideline_common::{Digest, FieldPath, GroupKind};
 
-use crate::core::{Difference, Values};
+use crate::core::{Difference, LocalField, Values};
 
 /// Differences that are named.
 const NAMED_MAX: usize = 8;
 /// Bytes of a value in a message: eight differences of two values and a path each fit a report's message.
 const VALUE_BYTES_MAX: usize = 40;
 
+/// Fields that are kept as somebody made them: whoever changes more has an object of their own. At some 100 bytes in the
+/// journal each.
+const LOCAL_MAX: usize = 256;
+
 /// The first differences, in order of their paths, and how many there are.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
     pub(super) named: Vec<Difference>,
     pub(super) total: usize,
+    /// The fields that differ, each by itself where a map above them is gone.
+    pub(super) local: Vec<LocalField>,
+}
+
+/// Of the fields that somebody changed, those to which the same is assigned as then.
+pub(super) fn still_local(local: &[LocalField], assigned: &Value) -> impl Iterator<Item = FieldPath> {
+    local.iter().filter_map(move |known| {
+        let path = FieldPath::parse(&known.field).ok()?;
+        let same =
+            path.find(assigned).iter().filter_map(|way| way.read(assigned)).any(|it| digest_of(it) == known.assigned);
+        same.then_some(path)
+    })
+}
+
+fn digest_of(assigned: &Value) -> Digest {
+    Digest::of(assigned.to_string().as_bytes())
 }
 
 /// Compares what is assigned with what is there; `ours` is the tree of managedFields of our managers.
@@ -84,6 +104,7 @@ impl Walk {
 
     fn differs(&mut self, assigned: &Value, found: Option<&Value>) {
         self.found.total += 1;
+        self.keep(assigned);
         if self.found.named.len() == NAMED_MAX {
             return;
         }
@@ -93,6 +114,24 @@ impl Walk {
             None => Values::Gone { assigned: shown(assigned) },
         };
         self.found.named.push(Difference { field: self.path.clone(), values });
+    }
+
+    fn keep(&mut self, assigned: &Value) {
+        match assigned {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    self.within(name, |walk| walk.keep(value));
+                }
+            }
+            Value::Null => {}
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                if self.found.local.len() < LOCAL_MAX {
+                    self.found
+                        .local
+                        .push(LocalField { field: self.path.as_str().into(), assigned: digest_of(assigned) });
+                }
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! | Create | POST | what is there already is read and told |
 //! | Apply | PATCH (apply) | pinned to a UID, so that it never creates |
 //! | Apply, posted before | GET, PATCH, PATCH (apply) | our Update entry becomes an Apply entry first |
-//! | Apply, fields exempt | GET, PATCH (apply) | one PATCH more where fields change between our two managers |
+//! | Apply, fields exempt, or left as somebody made them | GET, PATCH (apply) | one PATCH more where fields change between our two managers |
 //! | Apply, with replicas | LIST, PATCH (apply) | shared by all of a namespace: which workloads an autoscaler holds |
 //! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
 //! | Delete | DELETE | with the UID as precondition |
@@ -34,7 +34,7 @@ use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
 use super::request::{Call, Want, call};
 use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
-use crate::core::{ApplyTakeover, FieldConflict, Observed, Op, OpResult};
+use crate::core::{ApplyTakeover, FieldConflict, LocalField, Observed, Op, OpResult};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -138,8 +138,8 @@ impl Executor {
     pub async fn execute(&self, scope: Scope, op: &Op) -> OpResult {
         let outcome = match op {
             Op::Create { entry, policy, mark } => self.create(&scope, entry, policy, mark).await,
-            Op::Apply { entry, policy, mark, uid, takeover } => {
-                self.apply(&scope, entry, policy, mark, uid, *takeover).await
+            Op::Apply { entry, policy, mark, uid, takeover, local } => {
+                self.apply(&scope, entry, policy, mark, uid, *takeover, local).await
             }
             Op::Delete { key, version, uid, impersonate } => {
                 self.delete(key, version, uid, impersonate.as_deref()).await
@@ -212,6 +212,7 @@ impl Executor {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one operation and all it is of")]
     async fn apply(
         &self,
         scope: &Scope,
@@ -220,11 +221,13 @@ impl Executor {
         mark: &Mark,
         uid: &Uid,
         takeover: ApplyTakeover,
+        local: &[LocalField],
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
         let mut object = self.rendered(entry, policy, mark)?;
         let scaled = self.scaled(&entry.key, policy, &object).await?;
-        let exempt = Exempt::new(policy, &object, scaled)?;
+        let mut exempt = Exempt::new(policy, &object, scaled)?;
+        exempt.leave(local, &object);
         if takeover == ApplyTakeover::Posted || !exempt.is_empty() {
             object = target.prepare(object, &exempt, uid).await?;
             complete(&mut object, entry, mark)?;
@@ -349,12 +352,12 @@ impl Executor {
             complete(&mut assigned, entry, mark)?;
         }
         let ours = fields::managed_by_us(live.managed());
-        let compare::Differences { named, total } =
+        let compare::Differences { named, total, local } =
             compare::differences(&entry.key.kind, &assigned, &live.whole(), &ours);
         let now = jiff::Timestamp::now();
         let at = now.round(jiff::Unit::Second).unwrap_or(now).to_string().into();
         let observed = Box::new(target.fold(scope, live)?);
-        Ok(OpResult::Compared { observed, differences: named, total, at })
+        Ok(OpResult::Compared { observed, differences: named, total, local: local.into(), at })
     }
 
     fn after_write(&self, key: &ObjectKey) {

@@ -11,8 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
 use tideline_common::{ApplyPolicy, FieldMode, FieldPath, MARK_ANNOTATION, MARK_LABEL, Way};
 
+use super::compare;
 use super::failure::Failure;
 use super::fields::{self, Located};
+use crate::core::LocalField;
 
 /// The field that an autoscaler sets, of every kind that has replicas.
 pub(super) const REPLICAS: &str = "/spec/replicas";
@@ -56,6 +58,11 @@ impl Exempt {
             }
         }
         Ok(exempt)
+    }
+
+    /// Has what somebody changed at the target left as it is, where nothing else is assigned by now.
+    pub(super) fn leave(&mut self, local: &[LocalField], object: &Value) {
+        self.initial.extend(compare::still_local(local, object));
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -2,6 +2,9 @@
 //!
 //! That there is a change follows from metadata. What it is takes a look at the whole object, and one is enough until the
 //! metadata changes again.
+//!
+//! What is changed so stays when the object is applied for another reason: the journal knows the fields, and what was
+//! assigned to each by then. Where something else is assigned, the source was changed since, and the field follows it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,7 +14,7 @@ use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
 
 use super::Core;
 use super::effect::{AppliedRecord, Effects, Op};
-use super::event::{Difference, OpResult, Values};
+use super::event::{Difference, LocalField, OpResult, Values};
 use super::observe::Seen;
 use super::plan::{self, Me};
 use super::work::Doing;
@@ -32,6 +35,14 @@ struct Fingerprint {
     version: Option<Arc<str>>,
     labelled: bool,
     marked: Option<Digest>,
+}
+
+/// What a look found.
+struct Found<'a> {
+    differences: &'a [Difference],
+    total: usize,
+    local: Arc<[LocalField]>,
+    at: Arc<str>,
 }
 
 impl From<&Seen> for Fingerprint {
@@ -66,6 +77,8 @@ impl Core {
             return self.enqueue_removals(key);
         }
         let Some(record) = &object.record else { return };
+        // Changed since it was applied, and under the policy of then: what another asks for is no change of anybody's.
+        let policy = self.policies.get(&record.policy).cloned().unwrap_or(policy);
         let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
         let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
         self.execute(now, key, Doing::Compare, op, out);
@@ -74,11 +87,11 @@ impl Core {
     /// The look ended.
     pub(super) fn compared(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
         match result {
-            OpResult::Compared { observed, differences, total, at } => {
+            OpResult::Compared { observed, differences, total, local, at } => {
                 let seen = Seen::from(&*observed);
                 self.see(key, *observed);
                 if self.desired.get(key).is_some() {
-                    self.differs(now, key, &seen, &differences, total, at);
+                    self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
                 }
             }
             OpResult::Gone | OpResult::PreconditionFailed => {
@@ -103,15 +116,8 @@ impl Core {
         self.enqueue(key);
     }
 
-    fn differs(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        seen: &Seen,
-        differences: &[Difference],
-        total: usize,
-        at: Arc<str>,
-    ) {
+    fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) {
+        let Found { differences, total, local, at } = found;
         let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return };
         if record.uid != seen.uid {
             return;
@@ -123,12 +129,13 @@ impl Core {
                 generation: seen.generation,
                 resource_version: Arc::clone(&seen.resource_version),
                 drifted: None,
+                local: Arc::default(),
                 ..record.clone()
             };
             return self.set_record(key, record);
         }
         let since = record.drifted.clone().unwrap_or(at);
-        let record = AppliedRecord { drifted: Some(Arc::clone(&since)), ..record.clone() };
+        let record = AppliedRecord { drifted: Some(Arc::clone(&since)), local, ..record.clone() };
         let message = describe(&since, differences, total);
         self.set_record(key, record);
         if let Some(object) = self.objects.get_mut(key) {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::event::LocalField;
 use super::notice::Notice;
 use super::patrol::PatrolTally;
 use tideline_common::wire::v1::{
@@ -199,6 +200,13 @@ pub struct AppliedRecord {
     /// When a local change was seen first that is not to be corrected, as the edge wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted: Option<Arc<str>>,
+    /// What that change was of.
+    #[serde(default, skip_serializing_if = "no_fields")]
+    pub local: Arc<[LocalField]>,
+}
+
+fn no_fields(fields: &Arc<[LocalField]>) -> bool {
+    fields.is_empty()
 }
 
 /// One operation on the cluster.
@@ -206,8 +214,16 @@ pub struct AppliedRecord {
 pub enum Op {
     /// POST; answers `Exists` where something is there.
     Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
-    /// Server-side apply onto the object with this UID; never creates.
-    Apply { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid, takeover: ApplyTakeover },
+    /// Server-side apply onto the object with this UID; never creates. What is `local` stays as it is there, unless
+    /// something else is assigned by now.
+    Apply {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        mark: Arc<Mark>,
+        uid: Uid,
+        takeover: ApplyTakeover,
+        local: Arc<[LocalField]>,
+    },
     /// Deletes the object with this UID, in the background.
     Delete { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Strips mark and managedFields entries from the object with this UID and leaves the data.

@@ -231,11 +231,13 @@ pub enum OpResult {
         example: Option<String>,
         ours: u64,
     },
-    /// How the object differs from what was applied: the first fields of so many, and when that was seen (RFC 3339).
+    /// How the object differs from what was applied: the first fields of so many, all of them as far as they are kept, and
+    /// when that was seen (RFC 3339).
     Compared {
         observed: Box<Observed>,
         differences: Vec<Difference>,
         total: usize,
+        local: Arc<[LocalField]>,
         at: Arc<str>,
     },
     Failed {
@@ -265,6 +267,15 @@ pub enum Values {
     },
     /// Not for the eyes of everybody who may read a report.
     Redacted,
+}
+
+/// A field that somebody changed, and what it is to be as far as the source goes: as long as that stays, so does the change.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LocalField {
+    /// A JSON pointer.
+    pub field: Arc<str>,
+    /// The digest of the JSON that is assigned.
+    pub assigned: Digest,
 }
 
 /// A field that is another manager's.

@@ -179,6 +179,7 @@ impl Folded {
             wave: waved.then_some(entry.wave),
             impersonate: entry.impersonate.clone().map(Arc::new),
             drifted: None,
+            local: Arc::default(),
         }
     }
 }
@@ -284,6 +285,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         wave,
         impersonate,
         drifted: None,
+        local,
     } = record
     else {
         return None;
@@ -295,7 +297,8 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         && *source_generation == entry.generation
         && *implied == entry.implied
         && impersonate.as_deref() == entry.impersonate.as_ref()
-        && wave.is_none_or(|wave| wave == entry.wave);
+        && wave.is_none_or(|wave| wave == entry.wave)
+        && local.is_empty();
     same.then(|| fold_version(resource_version))?
 }
 

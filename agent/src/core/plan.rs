@@ -10,6 +10,7 @@ use tideline_common::{
 };
 
 use super::effect::{AppliedRecord, ApplyTakeover};
+use super::event::LocalField;
 use super::kinds::View;
 use super::observe::Seen;
 
@@ -231,13 +232,17 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
             Decision::Note
         };
     }
-    if !is_as_recorded(entry, record) {
-        return apply_onto(record);
-    }
     // Where the kind has no generation the managedFields hash alone decides: a change of a field of ours by anybody
     // else takes the field out of our entry, and a change of anything else is none of ours.
-    let drifted = seen.managed != record.managed
-        || seen.generation != record.generation
+    let touched = seen.managed != record.managed || seen.generation != record.generation;
+    if !is_as_recorded(entry, record) {
+        // Which fields are to be left as they are has to be known before others are written.
+        let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
+        let look = unknown && record.input == entry.input && record.source == entry.source.uid && !record.letting_go;
+        return if look { Decision::Nothing(Settled::Drifted) } else { apply_onto(record) };
+    }
+    let drifted = touched
+        || record.drifted.is_some()
         || !seen.labelled
         || seen.mark.as_deref() != Some(&mark_of(me, entry, policy, record.origin));
     match (drifted, policy.drift) {
@@ -267,6 +272,14 @@ fn adopt(policy: &ApplyPolicy, seen: &Seen) -> Decision {
 fn apply_onto(record: &AppliedRecord) -> Decision {
     let takeover = if record.posted { ApplyTakeover::Posted } else { ApplyTakeover::None };
     Decision::Apply { uid: record.uid.clone(), takeover, origin: record.origin }
+}
+
+/// What an apply leaves as somebody made it, where such changes are only reported.
+pub(super) fn left_alone(policy: &ApplyPolicy, record: Option<&AppliedRecord>) -> Arc<[LocalField]> {
+    match (policy.drift, record) {
+        (DriftPolicy::Report, Some(record)) => Arc::clone(&record.local),
+        (DriftPolicy::Report, None) | (DriftPolicy::Correct, _) => Arc::default(),
+    }
 }
 
 /// Whether it would be removed as the account that its entry names.
@@ -302,6 +315,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         wave: Some(entry.wave),
         impersonate: entry.impersonate.clone().map(Arc::new),
         drifted: None,
+        local: Arc::default(),
     }
 }
 

@@ -29,7 +29,7 @@ impl Core {
     pub(super) fn verified(&mut self, now: Monotonic, entry: &Entry, origin: Origin, result: OpResult) {
         let key = &entry.key;
         match result {
-            OpResult::Compared { observed, total, differences: _, at: _ } => {
+            OpResult::Compared { observed, total, differences: _, local: _, at: _ } => {
                 let seen = Seen::from(&*observed);
                 self.see(key, *observed);
                 // Whether it was posted or applied last is not known, so that the next apply looks.

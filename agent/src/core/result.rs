@@ -8,7 +8,7 @@ use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, 
 
 use super::Core;
 use super::effect::{Effects, OpId};
-use super::event::{FieldConflict, Observed, OpResult};
+use super::event::{FieldConflict, LocalField, Observed, OpResult};
 use super::observe::{Seen, Status};
 use super::plan::record_of;
 use super::remove::{Inspection, RemovalState, may_replace};
@@ -26,10 +26,11 @@ impl Core {
         }
         match doing {
             Doing::Create { entry, policy } => {
-                self.written(now, &entry, &policy, Write { origin: Origin::Created, posted: true }, result, out);
+                let write = Write { origin: Origin::Created, posted: true, local: Arc::default() };
+                self.written(now, &entry, &policy, write, result, out);
             }
-            Doing::Apply { entry, policy, origin } => {
-                self.written(now, &entry, &policy, Write { origin, posted: false }, result, out);
+            Doing::Apply { entry, policy, origin, local } => {
+                self.written(now, &entry, &policy, Write { origin, posted: false, local }, result, out);
             }
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
@@ -102,7 +103,13 @@ impl Core {
     /// An object stands as an entry says; the journal is to know.
     fn stands(&mut self, now: Monotonic, entry: &Entry, policy: &ApplyPolicy, write: Write, observed: Observed) {
         let key = &entry.key;
-        let record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
+        let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
+        if !write.local.is_empty() {
+            // What was left as it was is still to be told; a look says what there is of it.
+            record.local = write.local;
+            let former = self.objects.get(key).and_then(|object| object.record.clone());
+            record.drifted = former.and_then(|former| former.drifted);
+        }
         if write.origin == Origin::Adopted {
             self.associates_adopted(key);
         }
@@ -263,8 +270,10 @@ impl Core {
 const CONFLICTS_NAMED_MAX: usize = 8;
 
 /// What kind of write an object stands from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Write {
     origin: Origin,
     posted: bool,
+    /// What was left as somebody made it.
+    local: Arc<[LocalField]>,
 }

@@ -11,6 +11,7 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
+use super::event::LocalField;
 use super::kinds::View;
 use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
@@ -69,6 +70,7 @@ pub(super) enum Doing {
         entry: Arc<Entry>,
         policy: Arc<ApplyPolicy>,
         origin: Origin,
+        local: Arc<[LocalField]>,
     },
     /// Deleted, to be created again.
     Replace,
@@ -415,14 +417,21 @@ impl Core {
                 let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark };
                 self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
             }
-            (Decision::Apply { uid, takeover, origin }, Some(policy), seen) => {
+            (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
                 if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
                     return;
                 }
-                let _ = seen;
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
-                let op = Op::Apply { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, uid, takeover };
-                self.execute(now, key, Doing::Apply { entry: Arc::clone(entry), policy, origin }, op, out);
+                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                let local = plan::left_alone(&policy, record.as_ref().filter(|record| record.uid == uid));
+                let doing = Doing::Apply {
+                    entry: Arc::clone(entry),
+                    policy: Arc::clone(&policy),
+                    origin,
+                    local: Arc::clone(&local),
+                };
+                let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
+                self.execute(now, key, doing, op, out);
             }
             (Decision::Wait(Reason::Progressing), ..) => {}
             (Decision::Wait(reason), ..) => {
@@ -515,7 +524,7 @@ impl Core {
         object.failures = 0;
         object.drift = None;
         if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
-            let record = AppliedRecord { drifted: None, ..record.clone() };
+            let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
             self.set_record(key, record);
         }
         let Some(object) = self.objects.get(key) else { return };

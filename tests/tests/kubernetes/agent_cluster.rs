@@ -93,7 +93,14 @@ impl Bench {
 
     fn apply(&self, body: &Value, uid: &Uid, takeover: ApplyTakeover, policy: ApplyPolicy) -> Op {
         let entry = self.entry(body);
-        Op::Apply { mark: mark(&entry), policy: Arc::new(policy), entry, uid: uid.clone(), takeover }
+        Op::Apply {
+            mark: mark(&entry),
+            policy: Arc::new(policy),
+            entry,
+            uid: uid.clone(),
+            takeover,
+            local: Arc::default(),
+        }
     }
 }
 

@@ -349,3 +349,75 @@ async fn drift_that_is_only_reported_is_told_field_by_field() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drift_that_is_only_reported_outlives_what_else_is_changed() -> Result<()> {
+    let assets = require_kubernetes!();
+    let mut site = Site::start(&assets).await?;
+    let resources = [("", "configmaps"), ("apps", "deployments")];
+    let policy = |prune: &str| json!({"drift": "Report", "prune": prune});
+    let map = |value: &str, more: &str| {
+        let mut map = config("web", value);
+        map["data"]["more"] = json!(more);
+        map
+    };
+    apply(&site.space, map("ours", "1")).await?;
+    apply(&site.space, deployment("web", 2)).await?;
+    site.place("web", &resources, policy("Delete")).await?;
+    for object in ["configmap.web", "deployment.apps.web"] {
+        site.reported(object, "Applied", None).await?;
+    }
+    site.edit(CONFIG, "web", json!({"data": {"value": "theirs"}})).await?;
+    let params = PatchParams { field_manager: Some("helper".to_owned()), ..PatchParams::default() };
+    let image =
+        json!({"spec": {"replicas": 7, "template": {"spec": {"containers": [{"name": "web", "image": "hot:1"}]}}}});
+    site.locals(DEPLOYMENT).patch("web", &params, &Patch::Strategic(image)).await?;
+    let drifted = async |site: &Site| {
+        for object in ["configmap.web", "deployment.apps.web"] {
+            site.reported(object, "Applied", Some("Drifted")).await?;
+        }
+        anyhow::Ok(())
+    };
+    drifted(&site).await?;
+    let is_theirs = |it: &serde_json::Value| {
+        let spec = &it["spec"];
+        spec["replicas"] == 7 && spec["template"]["spec"]["containers"][0]["image"] == "hot:1"
+    };
+
+    // Another policy, what the Placement adds, and the restart of the agent.
+    let mut placement = placed("web", "web", &resources, &policy("Orphan"));
+    placement["spec"]["additions"] = json!({"labels": {"team": "retail"}});
+    apply(&site.space, placement).await?;
+    let added = |it: &serde_json::Value| it["metadata"]["labels"]["team"] == "retail";
+    shows(&site.local, CONFIG, "web", "what is added, and the edit", |it| added(it) && it["data"]["value"] == "theirs")
+        .await?;
+    shows(&site.local, DEPLOYMENT, "web", "what is added, and the edit", |it| added(it) && is_theirs(it)).await?;
+    drifted(&site).await?;
+    site.agent.stop().await?;
+    site.agent.resume();
+
+    // Other fields of the source.
+    apply(&site.space, map("ours", "2")).await?;
+    let mut paused = deployment("web", 2);
+    paused["spec"]["paused"] = json!(true);
+    apply(&site.space, paused.clone()).await?;
+    shows(&site.local, CONFIG, "web", "the other key alone", |it| {
+        it["data"] == json!({"value": "theirs", "more": "2"})
+    })
+    .await?;
+    shows(&site.local, DEPLOYMENT, "web", "the other field alone", |it| it["spec"]["paused"] == true && is_theirs(it))
+        .await?;
+    drifted(&site).await?;
+
+    // The field itself; and then all of it.
+    apply(&site.space, map("new", "2")).await?;
+    shows(&site.local, CONFIG, "web", "the source's new value", |it| it["data"]["value"] == "new").await?;
+    site.reported("configmap.web", "Applied", None).await?;
+    site.place("web", &resources, json!({})).await?;
+    shows(&site.local, DEPLOYMENT, "web", "what its source says", |it| {
+        it["spec"]["replicas"] == 2
+            && it["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/web:1"
+    })
+    .await?;
+    site.reported("deployment.apps.web", "Applied", None).await
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tideline_agent::core::{Difference, Observed, Op, OpResult, Served, Sighting, Values};
+use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Ownership, Reason, Uid};
 
@@ -111,7 +111,7 @@ impl Cluster {
                 };
                 self.put(&entry.key, local)
             }
-            Op::Apply { entry, mark, uid, .. } => {
+            Op::Apply { entry, mark, uid, local: left, .. } => {
                 if let Some(refusal) = self.refusal(&entry.key) {
                     return refusal;
                 }
@@ -119,9 +119,12 @@ impl Cluster {
                     return OpResult::PreconditionFailed;
                 };
                 let mut applied = local.clone();
-                applied.generation += i64::from(local.input != Some(entry.input));
-                applied.input = Some(entry.input);
-                applied.managed = Some(Digest::of(format!("apply {}", entry.input).as_bytes()));
+                // It has one field, which is as its input says.
+                if local.input.is_some() || left.iter().all(|left| left.assigned != entry.input) {
+                    applied.generation += i64::from(local.input != Some(entry.input));
+                    applied.input = Some(entry.input);
+                    applied.managed = Some(Digest::of(format!("apply {}", entry.input).as_bytes()));
+                }
                 applied.mark = Some(Arc::clone(mark));
                 applied.label = true;
                 applied.owner = Some(entry.source.uid.clone());
@@ -152,11 +155,13 @@ impl Cluster {
             Op::Compare { entry, uid, .. } => match self.objects.get(&entry.key) {
                 Some(local) if local.uid == *uid => {
                     let total = usize::from(local.input != Some(entry.input) || local.mark.is_none() || !local.label);
+                    let field = LocalField { field: "/data/a".into(), assigned: entry.input };
                     let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
                     OpResult::Compared {
                         observed: Box::new(local.observed(&entry.key)),
                         differences: vec![Difference { field: "/data/a".to_owned(), values }; total],
                         total,
+                        local: vec![field; usize::from(local.input != Some(entry.input))].into(),
                         at: self.versions.to_string().into(),
                     }
                 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tideline_common::GroupKind;
 
-use super::differences;
+use super::{differences, still_local};
 use crate::core::{Difference, Values};
 
 fn check(kind: &str, assigned: &Value, found: &Value, ours: &Value, expected: &Expect) {
@@ -95,6 +95,26 @@ fn values_of_secrets_are_not_told() {
     );
     let all_ours = json!({"f:data": {"f:user": {}, "f:password": {}, "f:token": {}}});
     check("Secret", &assigned, &found, &all_ours, &expect!["0 in all\n"]);
+}
+
+#[test]
+fn what_is_to_be_left_alone_is_known_field_by_field_and_by_what_was_assigned() {
+    let assigned =
+        json!({"metadata": {"labels": {"a/b": "1", "c": "2"}}, "data": {"x": "1", "y": "2"}, "args": ["a", "b"]});
+    let found = json!({"data": {"x": "9", "y": "2"}, "args": ["a"]});
+    let differences = differences(&GroupKind::new("", "Thing"), &assigned, &found, &Value::Null);
+    let fields: Vec<_> = differences.local.iter().map(|local| &*local.field).collect();
+    // A map that is gone is gone by its fields, a list as a whole.
+    assert_eq!(fields, ["/args", "/data/x", "/metadata/labels/a~1b", "/metadata/labels/c"]);
+    assert_eq!(differences.total, 3);
+
+    let still = |assigned: &Value| still_local(&differences.local, assigned).count();
+    assert_eq!(still(&assigned), 4);
+    let mut changed = assigned;
+    changed["data"] = json!({"x": "3", "y": "4"});
+    changed["metadata"]["labels"].as_object_mut().unwrap().remove("c");
+    changed["metadata"]["labels"]["d"] = json!("5");
+    assert_eq!(still(&changed), 2, "/args and a/b");
 }
 
 #[test]

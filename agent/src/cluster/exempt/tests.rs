@@ -1,6 +1,6 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{from_value, json};
-use tideline_common::FieldPolicy;
+use tideline_common::{Digest, FieldPolicy};
 
 use super::*;
 
@@ -128,4 +128,31 @@ fn a_path_that_cannot_be_read_fails_the_object() {
     let refused = Exempt::new(&policy(&[("spec.replicas", FieldMode::Initial)]), &Value::Null, Scaled::BySource);
     let failure = refused.expect_err("no path");
     assert!(failure.message.contains("\"spec.replicas\""), "{failure:?}");
+}
+
+#[test]
+fn what_somebody_changed_is_left_until_its_source_is_changed() {
+    let digest = |value: Value| Digest::of(value.to_string().as_bytes());
+    let local = |field: &str, assigned: Value| LocalField { field: field.into(), assigned: digest(assigned) };
+    let changed = [local("/spec/replicas", json!(2)), local("/spec/containers/0/image", json!("old"))];
+    let taken = managed(&[
+        (
+            "tideline",
+            "Apply",
+            json!({"f:spec": {"f:paused": {}, "f:containers": {
+            r#"k:{"name":"web"}"#: {".": {}, "f:name": {}}}}}),
+        ),
+        (
+            "helper",
+            "Update",
+            json!({"f:spec": {"f:replicas": {}, "f:containers": {
+            r#"k:{"name":"web"}"#: {"f:image": {}}}}}),
+        ),
+    ]);
+    let mut sent = deployment(2, "new");
+    let mut exempt = Exempt::default();
+    exempt.leave(&changed, &sent);
+    let kept = exempt.take_out(&mut sent, &deployment(7, "theirs"), &taken);
+    assert_eq!(sent["spec"], json!({"paused": true, "containers": [{"name": "web", "image": "new"}]}));
+    assert_eq!(kept, None, "what is theirs is not ours by another name");
 }

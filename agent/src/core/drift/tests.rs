@@ -1,6 +1,6 @@
 use expect_test::expect;
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyPolicy, DriftPolicy, ObjectKey, Reason};
+use tideline_common::{ApplyPolicy, DriftPolicy, ObjectKey, Prune, Reason};
 
 use super::super::tests::key;
 use super::super::tests::world::World;
@@ -59,4 +59,54 @@ fn a_new_input_ends_it() {
     world.quiesce();
     assert_eq!(reported(&world, &key), (Progress::Applied, None, String::new()));
     world.check_converged();
+}
+
+#[test]
+fn it_stays_when_something_else_is_changed_and_goes_when_it_is_to_be_corrected() {
+    let (mut world, key) = world();
+    let policy = world.hub.policy.clone();
+    world.cluster.edit(&key);
+    world.quiesce();
+    let drifted = reported(&world, &key);
+    assert_eq!(drifted.1, Some(Reason::Drifted));
+
+    world.hub.policy = ApplyPolicy { prune: Prune::Orphan, ..policy.clone() };
+    world.hub.put(&key, 1, 1);
+    world.quiesce();
+    assert_eq!(world.cluster.objects[&key].input, None, "it is left as it is");
+    let mark = world.cluster.objects[&key].mark.as_ref().expect("a mark");
+    assert_eq!(mark.prune, Prune::Orphan, "what was asked for is done");
+    assert_eq!(reported(&world, &key), drifted);
+    world.check_at_rest();
+    world.crash();
+    world.quiesce();
+    assert_eq!((world.cluster.objects[&key].input, reported(&world, &key)), (None, drifted));
+
+    world.hub.policy = ApplyPolicy { drift: DriftPolicy::Correct, ..policy };
+    world.hub.put(&key, 1, 1);
+    world.quiesce();
+    assert_eq!(reported(&world, &key), (Progress::Applied, None, String::new()));
+    world.check_converged();
+    world.check_at_rest();
+}
+
+/// The change comes to the core's knowledge with the new policy, or after it.
+#[test]
+fn it_stays_although_nobody_had_time_to_look_at_it() {
+    for deaf in [false, true] {
+        let (mut world, key) = world();
+        world.cluster.deaf = deaf;
+        world.cluster.edit(&key);
+        world.hub.policy.prune = Prune::Orphan;
+        world.hub.put(&key, 1, 1);
+        if deaf {
+            world.cluster.lose_watch(&key.kind);
+            world.cluster.deaf = false;
+        }
+        world.quiesce();
+        assert_eq!(world.cluster.objects[&key].input, None, "deaf: {deaf}");
+        assert_eq!(reported(&world, &key).1, Some(Reason::Drifted));
+        assert_eq!(world.cluster.objects[&key].mark.as_ref().map(|mark| mark.prune), Some(Prune::Orphan));
+        world.check_at_rest();
+    }
 }

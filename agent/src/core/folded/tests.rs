@@ -3,6 +3,7 @@ use std::sync::Arc;
 use tideline_common::{ApplyPolicy, Digest, Entry, Reason, Uid};
 use uuid::Uuid;
 
+use super::super::event::LocalField;
 use super::super::plan::{mark_of, record_of};
 use super::super::tests::{entry, key, me};
 use super::*;
@@ -75,7 +76,8 @@ fn what_is_not_as_its_entry_says_stays_whole() {
         let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
         change(Arc::make_mut(mark));
     };
-    let changes: [&dyn Fn(&mut Object); 16] = [
+    let local = || LocalField { field: "/data/a".into(), assigned: Digest::of(b"1") };
+    let changes: [&dyn Fn(&mut Object); 17] = [
         &|object| object.record = None,
         &|object| object.unrecorded = 1,
         &|object| object.retry_at = Some(Monotonic::from_millis(1)),
@@ -86,6 +88,7 @@ fn what_is_not_as_its_entry_says_stays_whole() {
         &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),
         &|object| object.record.as_mut().expect("it has one").letting_go = true,
         &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
+        &|object| object.record.as_mut().expect("it has one").local = [local()].into(),
         &|object| object.seen.as_mut().expect("it is seen").generation = 4,
         &|object| object.seen.as_mut().expect("it is seen").deleting = true,
         &|object| object.seen.as_mut().expect("it is seen").resource_version = "08".into(),

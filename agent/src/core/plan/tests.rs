@@ -149,6 +149,15 @@ fn what_is_unchanged_is_left_alone() {
                 case.policy.drift = DriftPolicy::Report;
                 case.seen().managed = None;
             }),
+            ("the same, under another policy", |case| {
+                case.policy.drift = DriftPolicy::Report;
+                case.entry.policy = Digest::of(b"new");
+                case.seen().managed = None;
+            }),
+            ("the same, told before", |case| {
+                case.policy.drift = DriftPolicy::Report;
+                case.record.as_mut().unwrap().drifted = Some("today".into());
+            }),
         ],
         &expect![[r#"
             unchanged                                  Nothing(Unchanged)
@@ -165,6 +174,8 @@ fn what_is_unchanged_is_left_alone() {
             an implied namespace, somebody else's      Nothing(Unchanged)
             an implied namespace, ours, changed        Record u1 Created
             changed locally, to be reported only       Nothing(Drifted)
+            the same, under another policy             Nothing(Drifted)
+            the same, told before                      Nothing(Drifted)
         "#]],
     );
 }
@@ -211,6 +222,17 @@ fn what_changed_on_either_side_is_applied() {
                 case.seen().managed = None;
             }),
             ("being deleted", |case| case.seen().deleting = true),
+            ("a drifted one's policy", |case| {
+                case.policy.drift = DriftPolicy::Report;
+                case.entry.policy = Digest::of(b"new");
+                case.record.as_mut().unwrap().drifted = Some("today".into());
+                case.seen().managed = None;
+            }),
+            ("a drifted one's input, not looked at", |case| {
+                case.policy.drift = DriftPolicy::Report;
+                case.entry.input = Digest::of(b"new");
+                case.seen().managed = None;
+            }),
         ],
         &expect![[r"
             its input                                  Apply u1 None Created
@@ -230,6 +252,8 @@ fn what_changed_on_either_side_is_applied() {
             deleted and made again by somebody         Apply u2 Adopt Adopted
             adopted, and changed locally               Apply u1 None Adopted
             being deleted                              Wait(Finalizing)
+            a drifted one's policy                     Apply u1 None Created
+            a drifted one's input, not looked at       Apply u1 None Created
         "]],
     );
 }

@@ -8,7 +8,9 @@ use tideline_common::health::Health;
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
 use uuid::Uuid;
 
-use super::super::{Difference, Event, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId, Values};
+use super::super::{
+    Difference, Event, LocalField, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId, Values,
+};
 use super::uid;
 
 #[derive(Clone, Debug)]
@@ -86,12 +88,17 @@ impl Cluster {
                 let local = Local { ours: true, mark: Some(Arc::clone(mark)), health, ..self.make(Some(entry.input)) };
                 self.put(&entry.key, local)
             }
-            Op::Apply { entry, mark, uid, .. } => {
+            Op::Apply { entry, mark, uid, local: left, .. } => {
                 let Some(local) = self.objects.get(&entry.key) else { return OpResult::Gone };
                 if local.uid != *uid {
                     return OpResult::PreconditionFailed;
                 }
                 let mut local = local.clone();
+                // It has one field, which is as its input says.
+                if local.input.is_none() && left.iter().any(|left| left.assigned == entry.input) {
+                    local.mark = Some(Arc::clone(mark));
+                    return self.put(&entry.key, local);
+                }
                 if local.input != Some(entry.input) || local.mark.as_deref() != Some(mark) {
                     local.generation += i64::from(local.input != Some(entry.input));
                     local.input = Some(entry.input);
@@ -132,9 +139,12 @@ impl Cluster {
                     let total = usize::from(local.input != Some(entry.input) || local.mark.is_none());
                     let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
                     let differences = vec![Difference { field: "/data/a".to_owned(), values }; total];
+                    let fields = LocalField { field: "/data/a".into(), assigned: entry.input };
+                    let fields = vec![fields; usize::from(local.input != Some(entry.input))].into();
                     let observed = Box::new(local.observed(&entry.key));
                     self.looks += 1;
-                    OpResult::Compared { observed, differences, total, at: format!("look {}", self.looks).into() }
+                    let at = format!("look {}", self.looks).into();
+                    OpResult::Compared { observed, differences, total, local: fields, at }
                 }
                 Some(_) | None => OpResult::PreconditionFailed,
             },
@@ -292,7 +302,10 @@ impl Local {
             uid: self.uid.clone(),
             resource_version: self.version.to_string().into(),
             generation: if has_generation { self.generation } else { 0 },
-            managed: self.input.map(|input| Digest::of(input.as_bytes())),
+            managed: match self.input {
+                Some(input) => Some(Digest::of(input.as_bytes())),
+                None => self.ours.then(|| Digest::of(b"edited")),
+            },
             mark: self.mark.clone(),
             labelled: self.mark.is_some(),
             deleting: self.deleting,
