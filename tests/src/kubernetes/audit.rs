@@ -1,11 +1,16 @@
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::Scratch;
+
+/// Megabytes after which the API server would begin another file. By itself it does so after a hundred, which 50,000
+/// objects and their controllers take several times.
+const MEGABYTES_MAX: u32 = 100_000;
 
 /// A request that has at least begun to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +52,7 @@ impl Audit {
         vec![
             format!("--audit-policy-file={}", self.policy.display()),
             format!("--audit-log-path={}", self.log.display()),
+            format!("--audit-log-maxsize={MEGABYTES_MAX}"),
         ]
     }
 
@@ -54,12 +60,16 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// When there is no log.
+    /// When there is no log, or it cannot be read.
     pub fn requests(&self, user: &str) -> Result<BTreeMap<String, Request>> {
-        let log = fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
+        let reading = || format!("reading {}", self.log.display());
+        let log = BufReader::new(fs::File::open(&self.log).with_context(reading)?);
         let mut requests = BTreeMap::new();
-        // The last line may be half written.
-        for event in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        for line in log.split(b'\n') {
+            let line = line.with_context(reading)?;
+            // Most lines are of others, and not worth parsing. The last one may be half written.
+            let text = str::from_utf8(&line).ok().filter(|text| text.contains(user));
+            let Some(event) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else { continue };
             let text = |path: &str| event.pointer(path).and_then(Value::as_str);
             if text("/impersonatedUser/username").or(text("/user/username")) == Some(user) {
                 let owned = |path: &str| text(path).unwrap_or_default().to_owned();
