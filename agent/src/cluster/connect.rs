@@ -1,14 +1,25 @@
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::FutureExt;
+use http::Uri;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use k8s_openapi::api::core::v1::Namespace;
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
 use tideline_common::Uid;
 use tideline_common::wire::v1::ClusterFacts;
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-/// Longest wait for a connection to the API server.
+/// Longest wait for a connection to the API server, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long a connection to the API server is kept with nothing to ask: each holds 40 to 100 KiB, and a large set leaves as
+/// many as were asked on at once. The next request a while later waits for a handshake instead.
+const IDLE_MAX: Duration = Duration::from_secs(15);
 /// Longest wait for each of the facts.
 const FACT_MAX: Duration = Duration::from_secs(15);
 
@@ -41,10 +52,34 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
         None => Config::incluster().map_err(Error::InCluster)?,
     };
     config.proxy_url = None;
-    config.default_retry = false;
-    config.connect_timeout = Some(CONNECT_MAX);
     let server = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|error| Error::Client { server, source: Box::new(error) })
+    client(config, IDLE_MAX).map_err(|error| Error::Client { server, source: Box::new(error) })
+}
+
+/// As kube makes one, less what the agent does itself (retries, traces); kube's own never closes a connection.
+fn client(config: Config, idle: Duration) -> Result<Client, kube::Error> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let tls = config.rustls_https_connector_with_connector(tcp)?;
+    let connector = service_fn(move |uri: Uri| {
+        let connection = tls.clone().oneshot(uri);
+        async {
+            let late = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the API server cannot be reached in time");
+            tokio::time::timeout(CONNECT_MAX, connection).await.map_err(late)?
+        }
+        .boxed()
+    });
+    let pool: legacy::Client<_, kube::client::Body> = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(idle)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(pool);
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
 /// Asks the cluster who it is. What it does not say now stays empty: an agent starts without its API server too.
@@ -60,3 +95,6 @@ pub async fn facts(client: &Client) -> ClusterFacts {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;
