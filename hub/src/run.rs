@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -26,7 +27,7 @@ use crate::link::core::Config;
 use crate::link::http as link_http;
 use crate::options::Options;
 use crate::service::LinkService;
-use crate::shared::Shared;
+use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
     approve, certificates, committer, held_deletions, held_unassignments, ingest, kubeconfig, listener, metrics,
@@ -36,6 +37,10 @@ use crate::{
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
 const SPACES: [&str; 2] = ["root", "default"];
 const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
+/// How often the engine is asked whether it lives.
+const BEAT_EVERY: Duration = Duration::from_secs(10);
+/// An engine that did not answer for so long is stuck: three missed beats on a machine that swaps.
+const BEAT_MAX: Duration = Duration::from_mins(1);
 
 /// Why a hub could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +103,8 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let health = Health::new();
     let metrics = metrics::registry(&shared);
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
+    let heartbeat = health.heartbeat("engine", BEAT_MAX);
+    run.spawn("heartbeat", shared::beat(shared.clone(), heartbeat, BEAT_EVERY, run.token().clone()));
     run.spawn("ingest", ingesting.run(EmbeddedSource::new(&server), run.token().clone()));
     run.spawn("approvals", approve::sweep(root.clone(), run.token().clone()));
     run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), run.token().clone()));

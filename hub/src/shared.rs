@@ -1,8 +1,12 @@
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tideline_common::Monotonic;
+use tideline_runtime::health::Heartbeat;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{self, Instant};
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 
@@ -101,5 +105,58 @@ impl Shared {
     /// A step that panicked has left the engine between two states: what follows says so by its own checks.
     fn lock(&self) -> MutexGuard<'_, Engine> {
         self.inner.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ticks every so often until `shutdown`, while the engine can be asked something. A store that fails does not end that: it
+/// is tried again, and a new process could not do better.
+pub(crate) async fn beat(
+    shared: Shared,
+    heartbeat: Heartbeat,
+    every: Duration,
+    shutdown: CancellationToken,
+) -> Result<(), Infallible> {
+    loop {
+        shared.read(|_| ());
+        heartbeat.beat();
+        if shutdown.run_until_cancelled(time::sleep(every)).await.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tideline_runtime::health::Health;
+
+    use super::*;
+    use crate::fuse::Fuse;
+    use crate::ledger::Ledger;
+    use crate::link::core::Config;
+
+    #[test]
+    fn a_step_that_never_ends_is_told_as_stuck() {
+        let fuse = Fuse::new(20);
+        let engine = Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _entered = runtime.enter();
+        let (shared, health, shutdown) = (Shared::new(engine), Health::new(), CancellationToken::new());
+        let until = |stuck: &[&str]| {
+            let begun = Instant::now();
+            while health.stuck() != stuck {
+                assert!(begun.elapsed() < Duration::from_mins(1), "never told as {stuck:?}");
+                std::thread::yield_now();
+            }
+        };
+        let heartbeat = health.heartbeat("engine", Duration::from_millis(200));
+        let beating = runtime.spawn(beat(shared.clone(), heartbeat, Duration::from_millis(1), shutdown.clone()));
+        let step = shared.lock();
+        until(&["engine"]);
+        drop(step);
+        until(&[]);
+        shutdown.cancel();
+        runtime.block_on(beating).unwrap().unwrap();
     }
 }
