@@ -54,8 +54,8 @@ mod switch;
 mod work;
 
 pub use effect::{
-    AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, Op, OpId, PersistId, Request,
-    RequestId, SurveyId, Timer, Write,
+    AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers, Op, OpId,
+    PersistId, Request, RequestId, SurveyId, Timer, Write,
 };
 pub use event::{
     Answer, Associate, Condition, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField, Observed,

@@ -16,6 +16,11 @@ pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     matches!(entry.manager.as_deref(), Some(FIELD_MANAGER | FIELD_MANAGER_INITIAL))
 }
 
+/// Whether an entry is somebody else's, and of the object itself.
+pub(super) fn is_anothers(entry: &ManagedFieldsEntry) -> bool {
+    !is_ours(entry) && of_object(entry)
+}
+
 /// Whether an entry says that somebody else applies the object declaratively.
 pub(super) fn is_foreign_apply(entry: &ManagedFieldsEntry) -> bool {
     !is_ours(entry) && entry.operation.as_deref() == Some(APPLY) && of_object(entry)

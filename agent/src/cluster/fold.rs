@@ -43,6 +43,7 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
         terminal,
         status: status.and_then(|status| serde_json::value::to_raw_value(status).ok()).map(Arc::from),
         managed_elsewhere: managed_elsewhere(metadata, managed),
+        others: others_digest(managed),
         key,
     })
 }
@@ -60,6 +61,7 @@ pub(super) fn sight(scope: &Scope, resource: &Resource, metadata: &ObjectMeta) -
         labelled: label(metadata, MARK_LABEL).is_some_and(|value| *value == scope.target.to_string()),
         deleting: metadata.deletion_timestamp.is_some(),
         managed_elsewhere: managed_elsewhere(metadata, managed),
+        others: others_digest(managed),
     })
 }
 
@@ -92,9 +94,16 @@ fn assess(resource: &Resource, metadata: &ObjectMeta, rest: &mut Value) -> Asses
 /// What changes when somebody takes or changes a field that we manage. The time of an entry also changes when nothing
 /// else does, so it is left out.
 fn managed_digest(entries: &[ManagedFieldsEntry]) -> Option<Digest> {
-    let mut ours: Vec<[String; 5]> = entries
-        .iter()
-        .filter(|entry| fields::is_ours(entry))
+    digest_of(entries.iter().filter(|entry| fields::is_ours(entry)), "tideline/managed/v1")
+}
+
+/// What changes when somebody else takes or lets go of a field. Subresources are their controllers' business.
+fn others_digest(entries: &[ManagedFieldsEntry]) -> Option<Digest> {
+    digest_of(entries.iter().filter(|entry| fields::is_anothers(entry)), "tideline/others/v1")
+}
+
+fn digest_of<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>, domain: &str) -> Option<Digest> {
+    let mut parts: Vec<[String; 5]> = entries
         .map(
             |ManagedFieldsEntry {
                  api_version,
@@ -111,12 +120,12 @@ fn managed_digest(entries: &[ManagedFieldsEntry]) -> Option<Digest> {
             },
         )
         .collect();
-    if ours.is_empty() {
+    if parts.is_empty() {
         return None;
     }
-    ours.sort();
-    let mut hasher = Hasher::new("tideline/managed/v1");
-    for part in ours.iter().flatten() {
+    parts.sort();
+    let mut hasher = Hasher::new(domain);
+    for part in parts.iter().flatten() {
         hasher.field(part.as_bytes());
     }
     Some(hasher.finish())

@@ -200,9 +200,21 @@ pub struct AppliedRecord {
     /// When a local change was seen first that is not to be corrected, as the edge wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted: Option<Arc<str>>,
+    /// The fields that were left to other managers, where those are not to be taken from them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Arc<LeftToOthers>>,
     /// What that change was of.
     #[serde(default, skip_serializing_if = "no_fields")]
     pub local: Arc<[LocalField]>,
+}
+
+/// What was left to others, until they let go of it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LeftToOthers {
+    /// As it is reported.
+    pub message: String,
+    /// Which fields others managed by then.
+    pub others: Option<Digest>,
 }
 
 fn no_fields(fields: &Arc<[LocalField]>) -> bool {

@@ -135,6 +135,8 @@ pub struct Observed {
     pub status: Option<Arc<RawValue>>,
     /// Somebody else manages it declaratively: a server-side-apply manager, Helm, Argo CD or Flux.
     pub managed_elsewhere: bool,
+    /// The hash of which fields which others manage; none if nobody else does.
+    pub others: Option<Digest>,
 }
 
 /// What a list of metadata says of an object. Of its status it says nothing.
@@ -149,6 +151,7 @@ pub struct Sighting {
     pub labelled: bool,
     pub deleting: bool,
     pub managed_elsewhere: bool,
+    pub others: Option<Digest>,
 }
 
 /// What a watch of associated objects tells.

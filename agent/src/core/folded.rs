@@ -179,6 +179,7 @@ impl Folded {
             wave: waved.then_some(entry.wave),
             impersonate: entry.impersonate.clone().map(Arc::new),
             drifted: None,
+            left: None,
             local: Arc::default(),
         }
     }
@@ -197,6 +198,8 @@ impl FoldedSeen {
             deleting: false,
             managed_elsewhere,
             observed_generation,
+            // Nothing is left to them.
+            others: _,
         } = seen
         else {
             return None;
@@ -262,6 +265,7 @@ impl FoldedSeen {
             deleting: false,
             managed_elsewhere: *managed_elsewhere,
             observed_generation: unfold_generation(*observed_generation),
+            others: None,
         }
     }
 }
@@ -285,6 +289,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         wave,
         impersonate,
         drifted: None,
+        left: None,
         local,
     } = record
     else {

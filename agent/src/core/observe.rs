@@ -103,6 +103,8 @@ pub(super) struct Seen {
     pub(super) deleting: bool,
     pub(super) managed_elsewhere: bool,
     pub(super) observed_generation: Option<i64>,
+    /// Which fields others manage. Known as long as some are left to them.
+    pub(super) others: Option<Digest>,
 }
 
 impl From<&Observed> for Seen {
@@ -117,6 +119,7 @@ impl From<&Observed> for Seen {
             deleting: observed.deleting,
             managed_elsewhere: observed.managed_elsewhere,
             observed_generation: observed.observed_generation,
+            others: observed.others,
         }
     }
 }
@@ -133,6 +136,7 @@ impl From<&Sighting> for Seen {
             deleting: sighting.deleting,
             managed_elsewhere: sighting.managed_elsewhere,
             observed_generation: None,
+            others: sighting.others,
         }
     }
 }

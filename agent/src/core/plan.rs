@@ -245,7 +245,10 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         || record.drifted.is_some()
         || !seen.labelled
         || seen.mark.as_deref() != Some(&mark_of(me, entry, policy, record.origin));
+    // Somebody has taken fields, or let go of some: perhaps of those that were left to them.
+    let released = record.left.as_ref().is_some_and(|left| left.others != seen.others);
     match (drifted, policy.drift) {
+        (false, _) if released => apply_onto(record),
         (false, _) if !is_same_account(entry, record) => Decision::Note,
         (false, _) => Decision::Nothing(Settled::Unchanged),
         (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
@@ -315,6 +318,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         wave: Some(entry.wave),
         impersonate: entry.impersonate.clone().map(Arc::new),
         drifted: None,
+        left: None,
         local: Arc::default(),
     }
 }

@@ -7,7 +7,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::Core;
-use super::effect::{Effects, OpId};
+use super::effect::{Effects, LeftToOthers, OpId};
 use super::event::{FieldConflict, LocalField, Observed, OpResult};
 use super::observe::{Seen, Status};
 use super::plan::record_of;
@@ -60,9 +60,9 @@ impl Core {
         }
         match result {
             OpResult::Written { observed, conflicts } => {
-                self.stands(now, entry, policy, write, *observed);
+                self.stands(now, entry, policy, write, *observed, &conflicts);
                 if current {
-                    self.succeeded(now, key, &conflicts);
+                    self.succeeded(now, key);
                 }
                 if key.kind.is("", "Namespace") {
                     self.wake_namespace(&key.name);
@@ -101,9 +101,18 @@ impl Core {
     }
 
     /// An object stands as an entry says; the journal is to know.
-    fn stands(&mut self, now: Monotonic, entry: &Entry, policy: &ApplyPolicy, write: Write, observed: Observed) {
+    fn stands(
+        &mut self,
+        now: Monotonic,
+        entry: &Entry,
+        policy: &ApplyPolicy,
+        write: Write,
+        observed: Observed,
+        conflicts: &[FieldConflict],
+    ) {
         let key = &entry.key;
         let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
+        record.left = left_to_others(conflicts, &observed).map(Arc::new);
         if !write.local.is_empty() {
             // What was left as it was is still to be told; a look says what there is of it.
             record.local = write.local;
@@ -122,22 +131,23 @@ impl Core {
         self.reports.dirty(key, now);
     }
 
-    fn succeeded(&mut self, now: Monotonic, key: &ObjectKey, conflicts: &[FieldConflict]) {
+    fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
         if let Some(object) = self.objects.get_mut(key) {
             object.failures = 0;
         }
-        let reason = (!conflicts.is_empty()).then_some(Reason::FieldConflict);
-        let mut message = String::new();
-        for FieldConflict { manager, field } in conflicts.iter().take(CONFLICTS_NAMED_MAX) {
-            let comma = if message.is_empty() { "left to others: " } else { ", " };
-            let _ = write!(message, "{comma}{field} ({manager})");
+        if let Some(left) = self.stands_applied(now, key) {
+            self.notice(now, key, Reason::FieldConflict, left.message.clone());
         }
-        if let Some(reason) = reason {
-            self.notice(now, key, reason, message.clone());
-        }
-        self.conclude(now, key, Progress::Applied, reason, message);
         // What was seen meanwhile may be later than this write.
         self.enqueue(key);
+    }
+
+    /// An object is as it should be, but for what was left to others, which is returned.
+    pub(super) fn stands_applied(&mut self, now: Monotonic, key: &ObjectKey) -> Option<Arc<LeftToOthers>> {
+        let left = self.objects.get(key).and_then(|object| object.record.as_ref()?.left.clone());
+        let message = left.as_ref().map(|left| left.message.clone()).unwrap_or_default();
+        self.conclude(now, key, Progress::Applied, left.as_ref().map(|_| Reason::FieldConflict), message);
+        left
     }
 
     /// Deletes what cannot be changed, to create it again, if that is allowed.
@@ -264,6 +274,15 @@ impl Core {
         self.reports.dirty(key, now);
         self.enqueue(key);
     }
+}
+
+fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<LeftToOthers> {
+    let mut message = String::new();
+    for FieldConflict { manager, field } in conflicts.iter().take(CONFLICTS_NAMED_MAX) {
+        let comma = if message.is_empty() { "left to others: " } else { ", " };
+        let _ = write!(message, "{comma}{field} ({manager})");
+    }
+    (!conflicts.is_empty()).then_some(LeftToOthers { message, others: observed.others })
 }
 
 /// Fields named in a message: what fits its bound with room for long paths.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::event::LocalField;
@@ -451,11 +451,14 @@ impl Core {
                 self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
                 self.retry(now, key, None);
             }
-            (Decision::Note, ..) => {
+            (Decision::Note, policy, _) => {
+                let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 if let Some(record) = record {
                     let impersonate = entry.impersonate.clone().map(Arc::new);
-                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, ..record };
+                    // What is never applied again claims nothing of anybody.
+                    let left = record.left.clone().filter(|_| !once);
+                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, left, ..record };
                     self.set_record(key, record);
                 }
                 self.settled(now, key);
@@ -527,15 +530,7 @@ impl Core {
             let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
             self.set_record(key, record);
         }
-        let Some(object) = self.objects.get(key) else { return };
-        let partly =
-            object.outcome.progress == Progress::Applied && object.outcome.reason == Some(Reason::FieldConflict);
-        // That fields were left to others stays said.
-        if partly {
-            self.mark_tried(key);
-        } else {
-            self.conclude(now, key, Progress::Applied, None, String::new());
-        }
+        self.stands_applied(now, key);
         self.enqueue_removals(key);
     }
 
@@ -617,7 +612,7 @@ impl Core {
 
     /// Remembers that a create-only object was created.
     pub(super) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
-        if policy.mode == tideline_common::ApplyMode::CreateOnly && !entry.implied {
+        if policy.mode == ApplyMode::CreateOnly && !entry.implied {
             self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
         }
     }

@@ -78,6 +78,7 @@ fn applied(n: u32) -> Write {
         wave: Some(-10),
         impersonate: None,
         drifted: None,
+        left: None,
         local: Arc::default(),
     };
     Write::Applied { key: entry(n).key.clone(), record }

@@ -10,13 +10,14 @@ use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
-use tideline_tests::{eventually_ok, require_kubernetes};
+use tideline_tests::kubernetes::{Audit, ClusterOptions};
+use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 use tokio::task::AbortHandle;
 
 use crate::objects::{
     CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, gone, shows, shows_cluster,
 };
-use crate::site::{CONFIG_MAPS, REPORT, Site, namespace, placed, value};
+use crate::site::{CONFIG_MAPS, REPORT, Site, USER, namespace, placed, value};
 
 const DEPLOYMENTS: &[(&str, &str)] = &[("apps", "deployments")];
 const SET: (&str, &str) = ("apps/v1", "StatefulSet");
@@ -196,8 +197,7 @@ async fn field_of_another_manager_is_named_and_left_or_taken() -> Result<()> {
     site.place("web", CONFIG_MAPS, json!({"conflicts": "Report"})).await?;
     apply(&site.space, config("web", "1")).await?;
     shows(&site.local, CONFIG, "web", "the ConfigMap", |it| it["data"]["value"] == "1").await?;
-    let rival = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "theirs"}});
-    site.locals(CONFIG).patch("web", &PatchParams::apply("rival").force(), &Patch::Apply(&rival)).await?;
+    rival(&site, json!({"value": "theirs"})).await?;
     let mut changed = config("web", "2");
     changed["data"]["more"] = json!("2");
     apply(&site.space, changed).await?;
@@ -212,6 +212,55 @@ async fn field_of_another_manager_is_named_and_left_or_taken() -> Result<()> {
     site.place("web", CONFIG_MAPS, json!({"conflicts": "Force"})).await?;
     shows(&site.local, CONFIG, "web", "the field, taken", |it| it["data"] == json!({"value": "2", "more": "2"}))
         .await?;
+    site.reported("configmap.web", "Applied", None).await
+}
+
+/// Another manager applies just this data to the ConfigMap `web`.
+async fn rival(site: &Site, data: Value) -> Result<()> {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+    site.locals(CONFIG).patch("web", &PatchParams::apply("rival").force(), &Patch::Apply(&object)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_to_another_manager_stays_told_until_it_is_let_go() -> Result<()> {
+    let assets = require_kubernetes!();
+    let directory = Scratch::new("left")?;
+    let audit = Audit::new(&directory)?;
+    let options = ClusterOptions { apiserver_arguments: audit.arguments(), ..ClusterOptions::default() };
+    let all = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let mut site = Site::kept_short(&assets, options, all).await?;
+    site.place("web", CONFIG_MAPS, json!({"conflicts": "Report"})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    shows(&site.local, CONFIG, "web", "the ConfigMap", |it| it["data"]["value"] == "1").await?;
+    rival(&site, json!({"value": "theirs", "other": "theirs"})).await?;
+    let mut changed = config("web", "2");
+    changed["data"]["more"] = json!("2");
+    apply(&site.space, changed).await?;
+    let data = json!({"value": "theirs", "other": "theirs", "more": "2"});
+    shows(&site.local, CONFIG, "web", "the rest", |it| it["data"] == data).await?;
+    site.reported("configmap.web", "Applied", Some("FieldConflict")).await?;
+
+    // Neither forgotten over a restart, nor tried again for it.
+    let patches = || -> Result<usize> {
+        let requests = audit.requests(USER)?;
+        Ok(requests.values().filter(|it| it.verb == "patch" && it.resource == "configmaps").count())
+    };
+    site.agent.stop().await?;
+    let before = patches()?;
+    site.agent.resume();
+    site.pass_along("witness").await?;
+    site.reported("configmap.witness", "Applied", None).await?;
+    let reports = api(&site.space, REPORT.0, REPORT.1, Some("shop"));
+    let report = reports.get("configmap.web.east").await?;
+    assert_eq!(report.data["reason"], "FieldConflict", "{report:?}");
+    assert_eq!(report.data["message"], "left to others: .data.value (rival)");
+    assert_eq!(patches()?, before);
+
+    // The other has no more use for it.
+    rival(&site, json!({"other": "theirs"})).await?;
+    let data = json!({"value": "2", "other": "theirs", "more": "2"});
+    shows(&site.local, CONFIG, "web", "the field, as its source says", |it| it["data"] == data).await?;
     site.reported("configmap.web", "Applied", None).await
 }
 

@@ -82,8 +82,19 @@ impl Cluster {
     pub(crate) fn survey(&self, kind: &GroupKind) -> Vec<Sighting> {
         let sighting = |observed: Observed| {
             let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
-            let managed_elsewhere = observed.managed_elsewhere;
-            Sighting { key, uid, resource_version, generation, managed, mark, labelled, deleting, managed_elsewhere }
+            let Observed { managed_elsewhere, others, .. } = observed;
+            Sighting {
+                key,
+                uid,
+                resource_version,
+                generation,
+                managed,
+                mark,
+                labelled,
+                deleting,
+                managed_elsewhere,
+                others,
+            }
         };
         self.list(kind).into_iter().map(sighting).collect()
     }
@@ -376,6 +387,7 @@ impl Local {
             terminal: None,
             status,
             managed_elsewhere: self.declarative,
+            others: None,
         }
     }
 }

@@ -148,6 +148,7 @@ fn observed(entry: &Entry, policy: &ApplyPolicy) -> Observed {
         terminal: None,
         status: None,
         managed_elsewhere: false,
+        others: None,
     }
 }
 

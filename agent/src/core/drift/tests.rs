@@ -1,6 +1,6 @@
 use expect_test::expect;
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyPolicy, DriftPolicy, ObjectKey, Prune, Reason};
+use tideline_common::{ApplyPolicy, ConflictPolicy, DriftPolicy, ObjectKey, Prune, Reason};
 
 use super::super::tests::key;
 use super::super::tests::world::World;
@@ -109,4 +109,31 @@ fn it_stays_although_nobody_had_time_to_look_at_it() {
         assert_eq!(world.cluster.objects[&key].mark.as_ref().map(|mark| mark.prune), Some(Prune::Orphan));
         world.check_at_rest();
     }
+}
+
+#[test]
+fn what_is_left_to_another_manager_is_told_across_a_restart_and_taken_once_it_is_let_go() {
+    let (mut world, key) = world();
+    world.hub.policy = ApplyPolicy { conflicts: ConflictPolicy::Report, ..ApplyPolicy::default() };
+    world.cluster.contest(&key, Some(1));
+    world.hub.put(&key, 1, 2);
+    world.quiesce();
+    let told = (Progress::Applied, Some(Reason::FieldConflict), "left to others: /data/a (rival-1)".to_owned());
+    assert_eq!(reported(&world, &key), told);
+    world.check_at_rest();
+
+    let ops = world.ops;
+    world.crash();
+    world.quiesce();
+    assert_eq!(reported(&world, &key), told);
+    assert_eq!(world.ops, ops, "nothing is written, or looked at, for a restart");
+
+    world.cluster.contest(&key, Some(2));
+    world.quiesce();
+    assert_eq!(reported(&world, &key).2, "left to others: /data/a (rival-2)");
+    world.check_at_rest();
+    world.cluster.contest(&key, None);
+    world.quiesce();
+    assert_eq!(reported(&world, &key), (Progress::Applied, None, String::new()));
+    world.check_at_rest();
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use tideline_common::{ApplyPolicy, Digest, Entry, Reason, Uid};
 use uuid::Uuid;
 
+use super::super::effect::LeftToOthers;
 use super::super::event::LocalField;
 use super::super::plan::{mark_of, record_of};
 use super::super::tests::{entry, key, me};
@@ -19,6 +20,7 @@ fn object(entry: &Entry) -> Object {
         deleting: false,
         managed_elsewhere: false,
         observed_generation: Some(3),
+        others: None,
     };
     Object {
         record: Some(record_of(entry, &seen, Origin::Created, true)),
@@ -76,8 +78,9 @@ fn what_is_not_as_its_entry_says_stays_whole() {
         let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
         change(Arc::make_mut(mark));
     };
+    let left = || LeftToOthers { message: "left to others: /data/a".to_owned(), others: None };
     let local = || LocalField { field: "/data/a".into(), assigned: Digest::of(b"1") };
-    let changes: [&dyn Fn(&mut Object); 17] = [
+    let changes: [&dyn Fn(&mut Object); 18] = [
         &|object| object.record = None,
         &|object| object.unrecorded = 1,
         &|object| object.retry_at = Some(Monotonic::from_millis(1)),
@@ -89,6 +92,7 @@ fn what_is_not_as_its_entry_says_stays_whole() {
         &|object| object.record.as_mut().expect("it has one").letting_go = true,
         &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
         &|object| object.record.as_mut().expect("it has one").local = [local()].into(),
+        &|object| object.record.as_mut().expect("it has one").left = Some(Arc::new(left())),
         &|object| object.seen.as_mut().expect("it is seen").generation = 4,
         &|object| object.seen.as_mut().expect("it is seen").deleting = true,
         &|object| object.seen.as_mut().expect("it is seen").resource_version = "08".into(),

@@ -39,6 +39,7 @@ impl Case {
             deleting: false,
             managed_elsewhere: false,
             observed_generation: None,
+            others: None,
         };
         let record = record_of(&entry, &seen, Origin::Created, false);
         Self {

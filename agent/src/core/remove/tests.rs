@@ -42,6 +42,7 @@ impl Case {
             deleting: false,
             managed_elsewhere: false,
             observed_generation: None,
+            others: None,
         };
         Self {
             record: Some(record_of(&former, &seen, Origin::Created, false)),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
-use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+use tideline_common::{ConflictPolicy, Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
 use uuid::Uuid;
 
 use super::super::{
-    Difference, Event, LocalField, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId, Values,
+    Difference, Event, FieldConflict, LocalField, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId,
+    Values,
 };
 use super::uid;
 
@@ -26,6 +27,8 @@ pub(in crate::core) struct Local {
     deleting: bool,
     pub(in crate::core) status: u64,
     health: Health,
+    /// Which other manager holds a field of it.
+    pub(in crate::core) rival: Option<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -88,12 +91,17 @@ impl Cluster {
                 let local = Local { ours: true, mark: Some(Arc::clone(mark)), health, ..self.make(Some(entry.input)) };
                 self.put(&entry.key, local)
             }
-            Op::Apply { entry, mark, uid, local: left, .. } => {
+            Op::Apply { entry, policy, mark, uid, local: left, .. } => {
                 let Some(local) = self.objects.get(&entry.key) else { return OpResult::Gone };
                 if local.uid != *uid {
                     return OpResult::PreconditionFailed;
                 }
                 let mut local = local.clone();
+                if local.rival.is_some() && policy.conflicts == ConflictPolicy::Force {
+                    local.rival = None;
+                }
+                let conflict = |rival| FieldConflict { manager: format!("rival-{rival}"), field: "/data/a".to_owned() };
+                let conflicts: Vec<_> = local.rival.map(conflict).into_iter().collect();
                 // It has one field, which is as its input says.
                 if local.input.is_none() && left.iter().any(|left| left.assigned == entry.input) {
                     local.mark = Some(Arc::clone(mark));
@@ -103,9 +111,10 @@ impl Cluster {
                     local.generation += i64::from(local.input != Some(entry.input));
                     local.input = Some(entry.input);
                     local.mark = Some(Arc::clone(mark));
-                    return self.put(&entry.key, local);
+                    self.put(&entry.key, local.clone());
+                    local.version = self.versions;
                 }
-                OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() }
+                OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts }
             }
             Op::Delete { key, uid, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
@@ -217,6 +226,13 @@ impl Cluster {
         }
     }
 
+    /// Somebody applies a field of ours, or lets go of it.
+    pub(in crate::core) fn contest(&mut self, key: &ObjectKey, rival: Option<u8>) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { rival, ..local });
+        }
+    }
+
     pub(in crate::core) fn set_status(&mut self, key: &ObjectKey, status: u64) {
         if let Some(local) = self.objects.get(key).cloned() {
             self.put(key, Local { status, ..local });
@@ -243,6 +259,7 @@ impl Cluster {
             deleting: false,
             status: 0,
             health: Health::Ready,
+            rival: None,
         }
     }
 
@@ -290,9 +307,21 @@ impl Local {
             labelled,
             deleting,
             managed_elsewhere,
+            others,
             ..
         } = self.observed(key);
-        Sighting { key, uid, resource_version, generation, managed, mark, labelled, deleting, managed_elsewhere }
+        Sighting {
+            key,
+            uid,
+            resource_version,
+            generation,
+            managed,
+            mark,
+            labelled,
+            deleting,
+            managed_elsewhere,
+            others,
+        }
     }
 
     fn observed(&self, key: &ObjectKey) -> Observed {
@@ -315,6 +344,7 @@ impl Local {
             terminal: None,
             status: Some(Arc::from(RawValue::from_string(self.status_text()).unwrap())),
             managed_elsewhere: !self.ours,
+            others: self.rival.map(|rival| Digest::of(&[rival])),
         }
     }
 }

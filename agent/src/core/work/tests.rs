@@ -252,6 +252,7 @@ fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
         terminal,
         status: None,
         managed_elsewhere: false,
+        others: None,
     }
 }
 
@@ -325,6 +326,7 @@ fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
         terminal: None,
         status: None,
         managed_elsewhere: false,
+        others: None,
     }
 }
 
