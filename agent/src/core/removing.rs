@@ -51,7 +51,7 @@ impl Core {
             if later || !self.work.all_tried() || self.gates.hold_any() {
                 return None;
             }
-            match self.work.slots.admits(&tombstone.key.kind) {
+            match self.work.slots.admits(&tombstone.key) {
                 Admission::Free => return self.work.removals.pop_first().map(|(_, tombstone)| tombstone),
                 Admission::Full => {
                     self.work.slots.pace.is_full();

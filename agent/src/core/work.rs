@@ -119,7 +119,7 @@ impl Work {
 
     pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
-        self.slots.landed(&flight.key.kind);
+        self.slots.landed(&flight.key);
         if let Doing::Remove { wave, .. } = &flight.doing {
             count_down(&mut self.removing, *wave);
         }
@@ -165,7 +165,7 @@ impl Work {
         if let Doing::Remove { wave, .. } = &doing {
             *self.removing.entry(*wave).or_default() += 1;
         }
-        self.slots.began(&key.kind);
+        self.slots.began(key);
         self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
         id
     }
@@ -290,7 +290,7 @@ impl Core {
             if untried.is_some_and(|untried| untried < *wave) {
                 return None;
             }
-            if self.work.slots.admits(&key.kind) != Admission::Full {
+            if self.work.slots.admits(key) != Admission::Full {
                 break next.clone();
             }
             from = Bound::Included((*wave, first_after(&key.kind)));
@@ -476,10 +476,10 @@ impl Core {
         }
     }
 
-    /// Whether a write must wait because a webhook does not answer for others of its kind. It counts as tried: neither
-    /// its wave nor what comes after waits with it.
+    /// Whether a write must wait because a webhook does not answer for others of its kind and namespace. It counts as
+    /// tried: neither its wave nor what comes after waits with it.
     fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
-        if self.work.slots.admits(&key.kind) != Admission::Stuck {
+        if self.work.slots.admits(key) != Admission::Stuck {
             return false;
         }
         // What failed for itself says so, and waits for its own time.
@@ -489,7 +489,7 @@ impl Core {
         if self.objects.get(key).is_some_and(|object| failed(&object.outcome)) {
             self.mark_tried(key);
         } else if let Some(message) = self.work.slots.wait(key) {
-            let message = format!("it waits, since others of its kind fail: {message}");
+            let message = format!("it waits, since others of its kind there fail: {message}");
             self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
         }
         true

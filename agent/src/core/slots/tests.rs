@@ -11,34 +11,74 @@ fn judge(slots: &mut Slots, key: &ObjectKey, took: Duration, result: &OpResult) 
     woken.into_iter().map(|key| key.name.to_string()).collect()
 }
 
+fn in_namespace(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { namespace: namespace.into(), ..key("", "ConfigMap", name) }
+}
+
 #[test]
 fn no_kind_gets_everything() {
     let mut slots = Slots::default();
-    let (config, secret) = (GroupKind::new("", "ConfigMap"), GroupKind::new("", "Secret"));
+    let (config, secret) = (key("", "ConfigMap", "a"), key("", "Secret", "a"));
     let mut begun = 0;
     while slots.admits(&config) == Admission::Free {
         slots.began(&config);
         begun += 1;
     }
     assert_eq!((begun, slots.pace.limit()), (32, 40));
+    assert_eq!(slots.admits(&in_namespace("other", "a")), Admission::Full, "wherever it is");
     assert_eq!(slots.admits(&secret), Admission::Free);
     slots.landed(&config);
     assert_eq!(slots.admits(&config), Admission::Free);
 }
 
 #[test]
-fn a_kind_whose_webhook_does_not_answer_gets_next_to_nothing_until_one_succeeds() {
+fn where_a_webhook_does_not_answer_next_to_nothing_is_begun_until_one_succeeds() {
     let mut slots = Slots::default();
     let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
     judge(&mut slots, &a, Duration::from_millis(1), &failed(Reason::Webhook));
-    (0..STUCK_MAX).for_each(|_| slots.began(&a.kind));
-    assert_eq!(slots.admits(&a.kind), Admission::Free, "one that answers at once is in nobody's way");
+    (0..STUCK_MAX).for_each(|_| slots.began(&a));
+    assert_eq!(slots.admits(&a), Admission::Free, "one that answers at once is in nobody's way");
     judge(&mut slots, &a, Duration::from_secs(2), &failed(Reason::Webhook));
-    assert_eq!(slots.admits(&a.kind), Admission::Stuck);
-    assert_eq!(slots.admits(&GroupKind::new("", "Secret")), Admission::Free);
+    assert_eq!(slots.admits(&a), Admission::Stuck);
+    assert_eq!(slots.admits(&key("", "Secret", "a")), Admission::Free);
+    let elsewhere = in_namespace("elsewhere", "a");
+    assert_eq!(slots.admits(&elsewhere), Admission::Free);
+    assert!(judge(&mut slots, &elsewhere, Duration::from_secs(1), &OpResult::Gone).is_empty());
+    assert_eq!(slots.admits(&a), Admission::Stuck, "it was not asked about the other");
 
     assert!(slots.wait(&b).is_some_and(|message| message.contains("a.b")));
     assert!(judge(&mut slots, &a, Duration::from_secs(2), &failed(Reason::Invalid)).is_empty());
     assert_eq!(judge(&mut slots, &a, Duration::from_secs(1), &OpResult::Gone), ["b"]);
-    assert_eq!(slots.admits(&a.kind), Admission::Free);
+    assert_eq!(slots.admits(&a), Admission::Free);
+}
+
+#[test]
+fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
+    let mut slots = Slots::default();
+    let stuck: Vec<_> = (0..20).map(|nth| in_namespace(&format!("n{nth:02}"), "a")).collect();
+    // What was under way before it was known counts as well.
+    slots.began(&stuck[0]);
+    slots.began(&stuck[0]);
+    slots.began(&stuck[0]);
+    for key in &stuck {
+        judge(&mut slots, key, Duration::from_secs(2), &failed(Reason::Webhook));
+    }
+    let mut begun = vec![&stuck[0]; 3];
+    for key in &stuck {
+        while slots.admits(key) == Admission::Free {
+            slots.began(key);
+            begun.push(key);
+        }
+    }
+    assert_eq!((begun.len(), slots.pace.limit()), (10, 40));
+    assert_eq!(slots.admits(&in_namespace("well", "a")), Admission::Free);
+
+    // One that is answered for is none of them any more, and leaves its places to the others.
+    judge(&mut slots, &stuck[0], Duration::from_secs(1), &OpResult::Gone);
+    assert_eq!(slots.admits(&stuck[19]), Admission::Free);
+    for key in begun {
+        slots.landed(key);
+    }
+    assert_eq!(slots.stuck_under_way, 0);
+    assert!(slots.under_way.is_empty() && slots.under_way_in.is_empty());
 }

@@ -153,6 +153,9 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
 fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
     let mut entries: Vec<Entry> = (0..100).map(|i| config_map(&format!("c{i:03}"), 0)).collect();
     entries.push(Entry { wave: 0, ..entry(&key("", "Secret", "sibling"), 1, 1) });
+    // Behind all of its kind that wait.
+    let elsewhere = ObjectKey { namespace: "zoo".into(), ..key("", "ConfigMap", "elsewhere") };
+    entries.push(Entry { wave: 0, ..entry(&elsewhere, 1, 1) });
     entries.push(Entry { wave: 5, ..entry(&key("apps", "Deployment", "later"), 1, 1) });
     let mut offline = Offline::new(entries);
     assert!(offline.names().contains(&"sibling"));
@@ -170,6 +173,10 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
         let result = OpResult::Failed { reason: Reason::Webhook, message, retry_after: None };
         offline.step(Event::Executed { id: *id, result });
     }
+    assert_eq!(offline.names(), ["elsewhere"], "it is asked about by nobody");
+    let (id, _) = offline.begun.remove(0);
+    let written = OpResult::Written { observed: Box::new(created(&elsewhere, None)), conflicts: Vec::new() };
+    offline.step(Event::Executed { id, result: written });
     assert_eq!(offline.names(), ["later"]);
     let waiting = &offline.core.objects.get(&key("", "ConfigMap", "c099")).unwrap().outcome;
     assert_eq!((waiting.progress, waiting.reason), (Progress::Pending, Some(Reason::Webhook)));
