@@ -33,7 +33,7 @@ mod request;
 mod survey;
 mod tell;
 
-pub use connect::{Error, connect, facts};
+pub use connect::{Answers, Error, connect, facts};
 pub use discovery::Kinds;
 pub use execute::Executor;
 pub use follow::Followers;

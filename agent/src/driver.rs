@@ -29,6 +29,7 @@ use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, Op
 use crate::core::{Effects, Loaded, PaceReading, PersistId};
 use crate::identity::{Keeper, TargetName};
 use crate::journal::{self, Journal};
+use crate::lease::Term;
 use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
@@ -78,6 +79,8 @@ pub(crate) struct Parts {
     pub(crate) accepted: bool,
     /// None where Events are not wanted.
     pub(crate) teller: Option<Arc<Teller>>,
+    /// Of the Lease, where replicas share one.
+    pub(crate) term: Option<Term>,
 }
 
 pub(crate) struct Driver {
@@ -95,6 +98,8 @@ pub(crate) struct Driver {
     watches: Watches,
     /// None where Events are not wanted.
     teller: Option<Arc<Teller>>,
+    /// Of the Lease, where replicas share one.
+    term: Option<Term>,
     followers: Followers,
     /// Held until the agent knows what to keep, and again when it is frozen.
     unready: Option<ReadinessGate>,
@@ -139,6 +144,7 @@ impl Driver {
             health,
             accepted,
             teller,
+            term,
         } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
@@ -170,6 +176,7 @@ impl Driver {
             health,
             watches,
             teller,
+            term,
             followers,
             unready,
             unwritable: None,
@@ -203,6 +210,10 @@ impl Driver {
         let mut events = vec![Event::Started];
         let outcome = loop {
             heartbeat.beat();
+            // What is under way is broken off, and the hub is not told: both are another's by now.
+            if self.term.as_ref().is_some_and(Term::is_over) {
+                break Ok(Ended::Stopped);
+            }
             self.step(&mut events, &mut effects);
             if let Some(defect) = self.journal.defect() {
                 break Err(Error::Journal(defect));
@@ -232,6 +243,7 @@ impl Driver {
                     let why = self.superseded.borrow_and_update().clone().unwrap_or_default();
                     self.freeze(&FreezeReason::Fenced(why));
                 }
+                () = over(self.term.as_ref()) => break Ok(Ended::Stopped),
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
                 () = sleep_until(wake) => self.fire_timers(&mut events),
             }
@@ -484,6 +496,14 @@ impl Driver {
 
     fn scope(&self) -> Scope {
         self.scope.expect("the core asks for nothing at the cluster before it is enrolled")
+    }
+}
+
+/// Waits until the Lease is lost; for ever, if there is none.
+async fn over(term: Option<&Term>) {
+    match term {
+        Some(term) => term.over().await,
+        None => pending().await,
     }
 }
 

@@ -4,9 +4,12 @@ use clap::Args;
 use kube::Client;
 
 use crate::identity::SecretPlace;
+use crate::lease;
 
 /// The Secret of the identity, unless another is named.
 const IDENTITY_SECRET: &str = "tideline-agent-identity";
+/// The Lease of replicas, unless another is named.
+const LEASE: &str = "tideline-agent";
 
 /// What the agent has in the cluster for itself.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -18,11 +21,28 @@ pub struct Home {
     /// The Secret there that holds the identity; each agent of a namespace needs its own
     #[arg(long, env = "TIDELINE_IDENTITY_SECRET", value_name = "NAME", default_value = IDENTITY_SECRET)]
     pub identity_secret: String,
+    /// Work only while holding a Lease in the namespace of the identity: of several replicas, each with its own data
+    /// directory, one keeps the cluster and the others stand by
+    #[arg(long, env = "TIDELINE_LEADER_ELECT")]
+    pub leader_elect: bool,
+    /// The Lease there; replicas of one agent share it
+    #[arg(long, env = "TIDELINE_LEASE", value_name = "NAME", default_value = LEASE)]
+    pub lease: String,
 }
+
+/// Replicas have nothing in common.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("--leader-elect needs a namespace for the Lease and the identity, which replicas share; give --namespace")]
+pub struct NoNamespace;
 
 impl Default for Home {
     fn default() -> Self {
-        Self { namespace: None, identity_secret: IDENTITY_SECRET.to_owned() }
+        Self {
+            namespace: None,
+            identity_secret: IDENTITY_SECRET.to_owned(),
+            leader_elect: false,
+            lease: LEASE.to_owned(),
+        }
     }
 }
 
@@ -31,6 +51,15 @@ impl Home {
     pub(crate) fn secret(&self, client: &Client, in_cluster: bool) -> Option<SecretPlace> {
         let namespace = self.namespace(client, in_cluster)?;
         Some(SecretPlace { client: client.clone(), namespace, name: self.identity_secret.clone() })
+    }
+
+    /// The Lease to be held, if one is. There must be a namespace then.
+    pub(crate) fn lease(&self, client: &Client, in_cluster: bool) -> Result<Option<lease::Place>, NoNamespace> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let namespace = self.namespace(client, in_cluster).ok_or(NoNamespace)?;
+        Ok(Some(lease::Place { client: client.clone(), namespace, name: self.lease.clone() }))
     }
 
     fn namespace(&self, client: &Client, in_cluster: bool) -> Option<String> {

@@ -44,11 +44,6 @@ pub enum Error {
          hub then treats this agent as another target"
     )]
     SecretDamaged { place: String, why: String },
-    #[error(
-        "cannot read the Secret {place}, which may hold the identity of this agent: {why}. Make the API server answer; or \
-         give the --data-dir of an agent that is enrolled"
-    )]
-    SecretUnread { place: String, why: String },
     #[error("cannot write the Secret {place}: {why}")]
     SecretUnwritten { place: String, why: String },
     #[error(
@@ -58,7 +53,7 @@ pub enum Error {
     TwoIdentities { place: String, file: TargetId, secret: TargetId },
     #[error(
         "the Secret {place} was taken by another process: {why}. If two agents run with this identity, stop one of them, or \
-         give both --leader-election"
+         give both --leader-elect"
     )]
     Superseded { place: String, why: String },
     #[error("the token names a hub key of {0} bytes; it is damaged, make another with `tideline-hub token create`")]

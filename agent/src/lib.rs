@@ -4,7 +4,7 @@
 //! does nothing; the edges do what it asks for: the journal (disk), the link (hub), the [`cluster`].
 //!
 //! Tasks of an agent: the driver; one per kind watched; one per request to the hub, write to the journal and operation
-//! under way (each bounded by the core); the health port. One thread: the journal's. Channels: the events of all of them
+//! under way (each bounded by the core); the health port; the keeper of the Lease, where replicas share one. One thread: the journal's. Channels: the events of all of them
 //! to the driver, and the batches to the journal; both bounded.
 
 pub mod cluster;
@@ -14,12 +14,13 @@ mod driver;
 mod home;
 mod identity;
 pub mod journal;
+mod lease;
 mod link;
 mod metrics;
 mod namespaces;
 mod outlook;
 mod run;
 
-pub use home::Home;
+pub use home::{Home, NoNamespace};
 pub use namespaces::{NamespaceName, Namespaces};
-pub use run::{Agent, Error, Events, Listen, Options, PATROL_EVERY, run};
+pub use run::{Error, Events, Listen, Options, PATROL_EVERY, run};

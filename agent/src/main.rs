@@ -13,6 +13,9 @@ const WORKERS: usize = 2;
 /// Longest wait for threads once everything has ended. One may hang in a disk, and must not keep the process.
 const END_MAX: Duration = Duration::from_secs(5);
 
+/// Beside those of every process: another replica leads, or may.
+const LEASE_LOST: u8 = 3;
+
 /// Libraries log every failed try as an error; the agent says itself what is wrong, once.
 const LOG: &str = "info,kube_client=off,kube_runtime=off,sled=warn";
 
@@ -24,7 +27,7 @@ Examples:
   Go on afterwards, inside the cluster:
     tideline-agent run --data-dir /var/lib/tideline
 
-Exit codes: 0 done, 1 a failure that is said, 2 wrong usage, 70 a bug.";
+Exit codes: 0 done, 1 a failure that is said, 2 wrong usage, 3 the Lease was lost (--leader-elect), 70 a bug.";
 
 /// Keeps a Kubernetes cluster as its Tideline hub says
 #[derive(Debug, Parser)]
@@ -59,7 +62,13 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => exit::code("tideline-agent", Ok(())),
-        Err(error) => exit::code("tideline-agent", Err(error.as_ref())),
+        Err(error) => {
+            let code = exit::code("tideline-agent", Err(error.as_ref()));
+            match error.downcast_ref() {
+                Some(tideline_agent::Error::LeaseLost(_)) => ExitCode::from(LEASE_LOST),
+                _ => code,
+            }
+        }
     }
 }
 

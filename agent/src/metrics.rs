@@ -62,6 +62,7 @@ pub(crate) struct Metrics {
     patrol_objects: Family<PatrolLabels, Gauge>,
     patrol_findings: Family<PatrolLabels, Counter>,
     frozen: Gauge,
+    leading: Gauge,
 }
 
 impl Metrics {
@@ -83,6 +84,7 @@ impl Metrics {
             patrol_objects: Family::default(),
             patrol_findings: Family::default(),
             frozen: Gauge::default(),
+            leading: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("tideline_agent");
         registry.register("link_requests", "Requests to the hub, by how they ended", metrics.link_requests.clone());
@@ -117,6 +119,7 @@ impl Metrics {
         registry.register("patrol_objects", "Objects, as the last patrol counted them", metrics.patrol_objects.clone());
         registry.register("patrol_findings", "What patrols found, by what it was", metrics.patrol_findings.clone());
         registry.register("frozen", "1 if the agent was told to change nothing", metrics.frozen.clone());
+        registry.register("leading", "1 if this replica keeps the cluster, 0 if it stands by", metrics.leading.clone());
         metrics
     }
 
@@ -226,6 +229,10 @@ impl Metrics {
     pub(crate) fn paced(&self, pace: PaceReading, former: PaceReading) {
         self.concurrency_limit.set(i64::try_from(pace.limit).unwrap_or(i64::MAX));
         self.concurrency_decreases.inc_by(pace.decreases.saturating_sub(former.decreases));
+    }
+
+    pub(crate) fn leading(&self) {
+        self.leading.set(1);
     }
 
     pub(crate) fn frozen(&self) {

@@ -10,24 +10,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use kube::Client;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom, SystemRandom};
-use tideline_common::wire::v1::{Accepted, EnrolRequest};
+use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
 use tideline_common::{EnrolmentToken, TokenError};
 use tideline_runtime::health::{self, Health};
-use tideline_runtime::{BindError, Shutdown, TaskError};
+use tideline_runtime::{Backoff, BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::cluster::{self, Kinds, Scope};
+use crate::cluster::{self, Answers, Kinds, Scope};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
-use crate::home::Home;
-use crate::identity::{self, Data, Found, Keeper};
+use crate::home::{Home, NoNamespace};
+use crate::identity::{self, Data, Found, Keeper, SecretPlace};
 use crate::journal::{self, Journal};
+use crate::lease::{self, Candidate, Leading, Term};
 use crate::link::{self, Link};
 use crate::metrics::Metrics;
 use crate::namespaces::{NamespaceName, Namespaces};
@@ -116,6 +119,9 @@ impl fmt::Display for Listen {
     }
 }
 
+/// Pauses between two tries to learn which cluster this is: around the first, doubled up to around the second.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
+
 /// Why the agent does not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -140,45 +146,125 @@ pub enum Error {
     Bind(#[from] BindError),
     #[error("the operating system gives no random numbers")]
     Random,
+    #[error(transparent)]
+    Home(#[from] NoNamespace),
+    #[error(
+        "the Lease was lost: {0}. What this replica knows may be out of date: start it again, and it stands by or takes over"
+    )]
+    LeaseLost(String),
     #[error("the agent stopped by itself")]
     Task(#[from] TaskError),
 }
 
 /// Runs an agent until `shutdown`. Several may run in one process, each with its own data directory.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
-    Agent::start(options).await?.run(shutdown).await
+    let prepared = prepare(options).await?;
+    // What starts an agent is large, and small beside what it then needs.
+    Box::pin(prepared.run(&shutdown)).await
 }
 
-/// An agent that has all it needs, and has not begun.
-pub struct Agent {
-    core: Core,
-    config: Config,
-    parts: Parts,
+/// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
+async fn prepare(options: Options) -> Result<Prepared, Error> {
+    let Options { data_dir, kubeconfig, token_file, listen, patrol, events, home, only_namespaces } = options;
+    let namespaces = Namespaces::only(only_namespaces);
+    tideline_runtime::tls::install_provider();
+    let data_dir = DataDir::open(&data_dir)?;
+    let listener = match listen {
+        Listen::Off => None,
+        Listen::At(address) => Some(health::bind(address, "--listen").await?),
+    };
+    let token = token_file.as_deref().map(read_token).transpose()?;
+    let client = cluster::connect(kubeconfig.as_deref()).await?;
+    let secret = home.secret(&client, kubeconfig.is_none());
+    let lease = home.lease(&client, kubeconfig.is_none())?;
+    let mut registry = Registry::default();
+    health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
+    let (metrics, health) = (Metrics::register(&mut registry), Health::new());
+    let agent = Agent { client, token, secret, patrol, events, namespaces, metrics, health };
+    Ok(Prepared { agent, lease, listener, registry, data_dir })
+}
+
+/// An agent that has what it needs of this machine, and has asked nobody yet.
+struct Prepared {
+    agent: Agent,
+    lease: Option<lease::Place>,
     listener: Option<TcpListener>,
     registry: Registry,
-    health: Health,
-    identity: Arc<Keeper>,
-    /// What the journal accepts, for the identity to keep.
-    accepted: watch::Receiver<Option<Accepted>>,
     /// Last, so that everything else has let go of the directory.
     data_dir: DataDir,
 }
 
-impl Agent {
-    /// Opens and checks everything: a start that is bound to fail fails here, with one message.
-    pub async fn start(options: Options) -> Result<Self, Error> {
-        let Options { data_dir, kubeconfig, token_file, listen, patrol, events, home, only_namespaces } = options;
-        let namespaces = Namespaces::only(only_namespaces);
-        tideline_runtime::tls::install_provider();
-        let data_dir = DataDir::open(&data_dir)?;
-        let listener = match listen {
-            Listen::Off => None,
-            Listen::At(address) => Some(health::bind(address, "--listen").await?),
+impl Prepared {
+    /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more. Of replicas, only as long
+    /// as it leads.
+    async fn run(self, shutdown: &CancellationToken) -> Result<(), Error> {
+        let Self { agent, lease, listener, registry, data_dir } = self;
+        // Its own token: an agent that fails ends alone, not the process around it.
+        let run = Shutdown::with_token(shutdown.child_token());
+        let health = agent.health.clone();
+        let starting = lease.is_none().then(|| health.gate("cluster"));
+        if let Some(listener) = listener {
+            run.spawn("health", health::serve(listener, health.clone(), registry, run.token().clone()));
+        }
+        let leading = match lease {
+            None => None,
+            Some(place) => match run.token().run_until_cancelled(Candidate::new(place).lead(&health)).await {
+                Some(leading) => Some(leading),
+                None => return Ok(run.finished().await?),
+            },
         };
-        let token = token_file.as_deref().map(read_token).transpose()?;
-        let client = cluster::connect(kubeconfig.as_deref()).await?;
-        let place = home.secret(&client, kubeconfig.is_none());
-        let found = Found::look(data_dir.path(), token.as_ref(), place).await?;
+        let starting = starting.unwrap_or_else(|| health.gate("cluster"));
+        let term = leading.as_ref().map(Leading::term);
+        if let Some(term) = term.clone() {
+            let stop = run.token().clone();
+            run.spawn("lease", async move {
+                match stop.run_until_cancelled(term.over()).await {
+                    Some(()) => Err(term.why()),
+                    None => Ok(()),
+                }
+            });
+        }
+        let begun = agent.begin(&data_dir, &run, term.as_ref()).await;
+        if begun.is_err() {
+            run.begin();
+        }
+        drop(starting);
+        let ended = run.finished().await;
+        // Whatever else went wrong then did so for that.
+        let lost = term.filter(Term::is_over).map(|term| term.why());
+        if let Some(leading) = leading {
+            leading.end().await;
+        }
+        if let Some(why) = lost {
+            return Err(Error::LeaseLost(why));
+        }
+        begun?;
+        ended?;
+        info!(data_dir = ?data_dir.path(), "the agent has stopped");
+        Ok(())
+    }
+}
+
+/// What an agent is made of, before it knows who it is.
+struct Agent {
+    client: Client,
+    token: Option<EnrolmentToken>,
+    secret: Option<SecretPlace>,
+    patrol: Duration,
+    events: Events,
+    namespaces: Namespaces,
+    metrics: Metrics,
+    health: Health,
+}
+
+impl Agent {
+    /// Finds out who this agent is and what it holds, and begins to keep the cluster.
+    async fn begin(self, data_dir: &DataDir, run: &Shutdown, term: Option<&Term>) -> Result<(), Error> {
+        let Self { client, token, secret, patrol, events, namespaces, metrics, health } = self;
+        // Only now, for the replica that led before wrote there to its end.
+        let found = Found::look(data_dir.path(), token.as_ref(), secret);
+        let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
+        let found = found?;
         let path = data_dir.journal();
         if found.data() == Data::Outdated && journal::discard(&path)? {
             warn!(
@@ -196,7 +282,13 @@ impl Agent {
             return Err(identity::Error::NoToken(data_dir.path().to_owned()).into());
         }
         let hub = identity.pin().hub;
-        let facts = cluster::facts(&client).await;
+        let facts = match target {
+            Some(_) => cluster::facts(&client).await.0,
+            None => match run.token().run_until_cancelled(facts(&client)).await {
+                Some(facts) => facts,
+                None => return Ok(()),
+            },
+        };
         let enrolment = token.as_ref().map(|token| EnrolRequest {
             token: token.name.clone(),
             agent_key: identity.key().public().as_bytes().to_vec(),
@@ -213,62 +305,57 @@ impl Agent {
             patrol,
             namespaces: namespaces.clone(),
         };
-        let accepted = loaded.accepted.is_some();
-        let (newest, newest_seen) = watch::channel(loaded.accepted);
-        let core = Core::new(config.clone(), loaded);
-
-        let journal = Arc::new(journal);
-        let kinds = Arc::new(Kinds::new(client.clone()));
-        let mut registry = Registry::default();
-        health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
-        let health = Health::new();
+        let (newest, accepted) = watch::channel(loaded.accepted);
         let parts = Parts {
-            client,
-            kinds,
-            journal,
+            client: client.clone(),
+            kinds: Arc::new(Kinds::new(client)),
+            journal: Arc::new(journal),
             link: Arc::new(link),
             scope: target.map(|target| Scope { hub, target }),
             namespaces,
             identity: Arc::clone(&identity),
             newest: Arc::new(newest),
-            metrics: Metrics::register(&mut registry),
-            health: health.clone(),
-            accepted,
+            metrics,
+            health,
+            accepted: loaded.accepted.is_some(),
             teller: (events == Events::On).then(Arc::default),
+            term: term.cloned(),
         };
-        Ok(Self { core, config, parts, listener, registry, health, identity, accepted: newest_seen, data_dir })
-    }
-
-    /// Where the health port is, if it is anywhere.
-    pub fn health_address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref()?.local_addr().ok()
-    }
-
-    /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { core, config, parts, listener, registry, health, identity, accepted, data_dir } = self;
+        parts.metrics.leading();
+        let driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), run.token().clone());
         info!(data_dir = ?data_dir.path(), "the agent runs");
-        // Its own token: an agent that fails ends alone, not the process around it.
-        let run = Shutdown::with_token(shutdown.child_token());
-        // Before its health is served: until it has said what it waits for, nothing seems to be missing.
-        let driver = Driver::new(core, parts.clone(), run.token().clone());
-        if let Some(listener) = listener {
-            run.spawn("health", health::serve(listener, health, registry, run.token().clone()));
-        }
+        let term = term.cloned();
         run.spawn("identity", async move {
-            identity.follow(accepted).await;
+            let follow = identity.follow(accepted);
+            match term {
+                None => follow.await,
+                // The Secret is the next leader's then.
+                Some(term) => tokio::select! {
+                    () = follow => {}
+                    () = term.over() => {}
+                },
+            }
             Ok::<_, Infallible>(())
         });
         run.spawn("core", keep(driver, config, parts, run.token().clone()));
-        run.finished().await?;
-        info!(data_dir = ?data_dir.path(), "the agent has stopped");
         Ok(())
     }
 }
 
-impl fmt::Debug for Agent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").field("data_dir", &self.data_dir.path()).finish_non_exhaustive()
+/// Waits until the cluster says which one it is: an agent enrols as that of this cluster, and has nothing to do before.
+async fn facts(client: &Client) -> ClusterFacts {
+    let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
+    let mut complained = false;
+    loop {
+        match cluster::facts(client).await {
+            (facts, Answers::All) => return facts,
+            (_, Answers::Missing(why)) => {
+                if !std::mem::replace(&mut complained, true) {
+                    warn!("the cluster does not say which one it is; the agent waits for it before it enrols: {why}");
+                }
+            }
+        }
+        sleep(backoff.next_delay(None)).await;
     }
 }
 

@@ -82,17 +82,37 @@ fn client(config: Config, idle: Duration) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
-/// Asks the cluster who it is. What it does not say now stays empty: an agent starts without its API server too.
-pub async fn facts(client: &Client) -> ClusterFacts {
+/// Asks the cluster who it is, and says whether all was answered. What it does not say now stays empty: an agent that knows
+/// what to keep starts without its API server too. What may not be asked is answered.
+pub async fn facts(client: &Client) -> (ClusterFacts, Answers) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let (namespace, version) = tokio::join!(
-        tokio::time::timeout(FACT_MAX, namespaces.get_metadata("kube-system")),
-        tokio::time::timeout(FACT_MAX, client.apiserver_version()),
-    );
-    ClusterFacts {
-        cluster: namespace.ok().and_then(Result::ok).and_then(|it| Uid::try_from(it.metadata.uid?).ok()),
-        kubernetes_version: version.ok().and_then(Result::ok).map(|version| version.git_version).unwrap_or_default(),
+    let (namespace, version) =
+        tokio::join!(answered(namespaces.get_metadata("kube-system")), answered(client.apiserver_version()));
+    let why = namespace.as_ref().err().or(version.as_ref().err()).cloned();
+    let namespace = namespace.ok().flatten();
+    let facts = ClusterFacts {
+        cluster: namespace.and_then(|it| Uid::try_from(it.metadata.uid?).ok()),
+        kubernetes_version: version.ok().flatten().map(|version| version.git_version).unwrap_or_default(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    (facts, why.map_or(Answers::All, Answers::Missing))
+}
+
+/// Whether the API server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answers {
+    All,
+    /// Why not.
+    Missing(String),
+}
+
+async fn answered<T>(asked: impl Future<Output = Result<T, kube::Error>>) -> Result<Option<T>, String> {
+    match tokio::time::timeout(FACT_MAX, asked).await {
+        Ok(Ok(answer)) => Ok(Some(answer)),
+        // Not one that is starting, or behind a load balancer that has no other.
+        Ok(Err(kube::Error::Api(status))) if status.code < 500 => Ok(None),
+        Ok(Err(error)) => Err(tideline_runtime::exit::chain(&error)),
+        Err(_elapsed) => Err("the API server does not answer".to_owned()),
     }
 }
 

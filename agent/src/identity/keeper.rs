@@ -7,6 +7,7 @@ use std::time::Duration;
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::Accepted;
 use tideline_common::{EnrolmentToken, SessionNumber};
+use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -17,10 +18,9 @@ use super::merge::{self, Data, Merged};
 use super::secret::{Failure, SecretPlace, Stored};
 use super::{Error, file};
 
-/// Between two tries to read the Secret before the agent starts, and how many there are: an API server that is starting
-/// too takes half a minute. What waits longer is started again by whoever started it.
-const READ_AGAIN: Duration = Duration::from_secs(3);
-const READS_MAX: u32 = 20;
+/// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
+/// There is nothing to be done without it, and to end would only have whoever started the agent wait longer every time.
+const READ_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
 /// How often a write is begun anew when another was first. Nobody else writes there for long.
 const ROUNDS_MAX: u32 = 5;
 /// Between two writes of the newest set, and of what could not be written. An agent whose sets change every second shall
@@ -52,7 +52,7 @@ struct Written {
 /// What may be done with a Secret.
 enum Reading {
     Done(Stored),
-    /// Not now.
+    /// Not now, and the file serves.
     Later(String),
     Never(String),
 }
@@ -78,12 +78,11 @@ impl Found {
             let mut written = Written { place: place.clone(), version: None, behind: false, complained: false };
             let stored = match read_patiently(&place, copy.is_some()).await {
                 Reading::Done(stored) => stored,
-                Reading::Later(why) if copy.is_some() => {
+                Reading::Later(why) => {
                     warn!("{place} cannot be read now: {why}. The copy in the data directory serves meanwhile");
                     written.behind = true;
                     return Self::of(path, Some(written), None, copy, directory, token);
                 }
-                Reading::Later(why) => return Err(Error::SecretUnread { place: place.to_string(), why }),
                 Reading::Never(why) => {
                     info!(
                         "the identity is kept in the data directory alone: the Secret {place} cannot be used ({why})"
@@ -394,21 +393,20 @@ fn failed(failure: Failure) -> Refused {
 /// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
 /// new identity must not be made in place of one that is there.
 async fn read_patiently(place: &SecretPlace, known_otherwise: bool) -> Reading {
-    for nth in 1.. {
+    let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
+    let mut complained = false;
+    loop {
         match place.read().await {
             Ok(stored) => return Reading::Done(stored),
             Err(Failure::NotAllowed(why)) => return Reading::Never(why),
             Err(Failure::Conflict) => {}
+            Err(Failure::Unavailable(why)) if known_otherwise => return Reading::Later(why),
             Err(Failure::Unavailable(why)) => {
-                if known_otherwise || nth >= READS_MAX {
-                    return Reading::Later(why);
-                }
-                if nth == 1 {
-                    warn!("the Secret {place} cannot be read now, and who this agent is is not known: {why}");
+                if !std::mem::replace(&mut complained, true) {
+                    warn!("the Secret {place} cannot be read now, and who this agent is is not known; it waits: {why}");
                 }
             }
         }
-        sleep(READ_AGAIN).await;
+        sleep(backoff.next_delay(None)).await;
     }
-    unreachable!("the range has no end")
 }

@@ -39,6 +39,7 @@ pub struct Health {
 #[derive(Debug, Default)]
 struct Parts {
     waiting: BTreeMap<&'static str, usize>,
+    notes: BTreeMap<&'static str, usize>,
     beats: BTreeMap<&'static str, Beat>,
 }
 
@@ -54,6 +55,14 @@ struct Beat {
 pub struct ReadinessGate {
     health: Health,
     name: &'static str,
+}
+
+/// What a process that is ready says beside that, such as that it stands by. It is said until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it at once takes it back"]
+pub struct Note {
+    health: Health,
+    text: &'static str,
 }
 
 /// The pulse of a loop. A loop that does not beat within its deadline makes the process not alive.
@@ -73,6 +82,11 @@ impl Health {
         ReadinessGate { health: self.clone(), name }
     }
 
+    pub fn note(&self, text: &'static str) -> Note {
+        *self.lock().notes.entry(text).or_default() += 1;
+        Note { health: self.clone(), text }
+    }
+
     pub fn heartbeat(&self, name: &'static str, deadline: Duration) -> Heartbeat {
         self.lock().beats.insert(name, Beat { last: Instant::now(), deadline });
         Heartbeat { health: self.clone(), name }
@@ -81,6 +95,11 @@ impl Health {
     /// The parts that are not ready yet.
     pub fn waiting_for(&self) -> Vec<&'static str> {
         self.lock().waiting.keys().copied().collect()
+    }
+
+    /// What is to be said beside it.
+    pub fn notes(&self) -> Vec<&'static str> {
+        self.lock().notes.keys().copied().collect()
     }
 
     /// The loops that are stuck.
@@ -97,12 +116,21 @@ impl Health {
 
 impl Drop for ReadinessGate {
     fn drop(&mut self) {
-        let mut parts = self.health.lock();
-        if let Some(count) = parts.waiting.get_mut(self.name) {
-            *count -= 1;
-            if *count == 0 {
-                parts.waiting.remove(self.name);
-            }
+        count_down(&mut self.health.lock().waiting, self.name);
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        count_down(&mut self.health.lock().notes, self.text);
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
         }
     }
 }
@@ -179,8 +207,8 @@ pub async fn serve(
 
 fn respond(request: &Request<Incoming>, health: &Health, metrics: &Registry) -> Response<Full<Bytes>> {
     match request.uri().path() {
-        "/livez" => verdict(&health.stuck(), "stuck"),
-        "/readyz" => verdict(&health.waiting_for(), "waiting for"),
+        "/livez" => verdict(&health.stuck(), "stuck", &[]),
+        "/readyz" => verdict(&health.waiting_for(), "waiting for", &health.notes()),
         "/metrics" => {
             let mut text = String::new();
             match encode(&mut text, metrics) {
@@ -194,9 +222,10 @@ fn respond(request: &Request<Incoming>, health: &Health, metrics: &Registry) -> 
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-fn verdict(bad: &[&str], what: &str) -> Response<Full<Bytes>> {
+fn verdict(bad: &[&str], what: &str, notes: &[&str]) -> Response<Full<Bytes>> {
     if bad.is_empty() {
-        answer(StatusCode::OK, PLAIN, "ok\n".to_owned())
+        let said: Vec<_> = ["ok"].iter().chain(notes).copied().collect();
+        answer(StatusCode::OK, PLAIN, format!("{}\n", said.join(", ")))
     } else {
         answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{what} {}\n", bad.join(", ")))
     }

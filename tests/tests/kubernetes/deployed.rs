@@ -114,12 +114,13 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
     let audit = Audit::new(&directory)?;
     let (cluster, hub) = tokio::try_join!(start(&assets, &audit), Hub::start())?;
     let local = cluster.client();
-    cluster.kubectl().run(&["apply", "--kustomize", &deploy("agent").display().to_string()]).await?;
+    // What only replicas need is a Role of its own.
+    cluster.kubectl().run(&["apply", "--kustomize", &deploy("agent-replicated").display().to_string()]).await?;
     admitted(&local, ACCOUNT).await?;
 
     let kubeconfig = directory.join("kubeconfig");
     fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
-    let home = Home { namespace: Some(ACCOUNT.to_owned()), ..Home::default() };
+    let home = Home { namespace: Some(ACCOUNT.to_owned()), leader_elect: true, ..Home::default() };
     let mut agent = hub.agent_at_home("east", &kubeconfig, home).await?;
     work(&hub, &local).await?;
     agent.stop().await?;
@@ -134,10 +135,12 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
 
     // Nothing of these kinds is placed: all that is done to them is for the agent itself, but that a namespace is looked
     // into before it goes.
-    let own = api(&local, "rbac.authorization.k8s.io/v1", "Role", Some(ACCOUNT)).get(ACCOUNT).await?;
-    let own_use = |it: &&Request| it.resource == "secrets" && it.verb != "list";
-    let used = requests.values().filter(own_use).map(|it| it.verb.clone()).collect();
-    assert_eq!(granted(&own.data["rules"], Some("secrets")), used, "secrets: granted left, used right");
+    for (role, resource) in [(ACCOUNT, "secrets"), ("tideline-agent-lease", "leases")] {
+        let own = api(&local, "rbac.authorization.k8s.io/v1", "Role", Some(ACCOUNT)).get(role).await?;
+        let own_use = |it: &&Request| it.resource == resource && it.verb != "list";
+        let used = requests.values().filter(own_use).map(|it| it.verb.clone()).collect();
+        assert_eq!(granted(&own.data["rules"], Some(resource)), used, "{resource}: granted left, used right");
+    }
     Ok(())
 }
 

@@ -29,6 +29,7 @@ const MUST_NOT_DEPEND_ON: &[(&str, &[&str])] =
 const PURE: &[&str] = &[
     "common/src",
     "agent/src/core",
+    "agent/src/lease/election",
     "agent/src/plan",
     "agent/src/session",
     "hub/src/approvals",

@@ -62,6 +62,7 @@ pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) phase: String,
+    pub(crate) kubernetes: String,
 }
 
 /// A hub whose ports stay its own over restarts.
@@ -158,6 +159,7 @@ impl Hub {
         let list = dynamic(&self.client("root").await?, "SyncTarget").list(&ListParams::default()).await?;
         let target = |object: DynamicObject| Target {
             phase: object.data["status"]["phase"].as_str().unwrap_or_default().to_owned(),
+            kubernetes: object.data["status"]["kubernetesVersion"].as_str().unwrap_or_default().to_owned(),
             name: object.metadata.name.unwrap_or_default(),
             uid: object.metadata.uid.unwrap_or_default(),
         };
@@ -254,32 +256,46 @@ impl Site {
 pub(crate) struct Agent {
     pub(crate) process: Process,
     pub(crate) health: u16,
+    start: Start,
+    /// Last, so that the log is there when the process shows it.
+    dir: Scratch,
+}
+
+/// With what an agent is started.
+struct Start {
     binaries: Binaries,
     kubeconfig: PathBuf,
     token_file: PathBuf,
-    /// Last, so that the log is there when the process shows it.
-    dir: Scratch,
+    arguments: Vec<String>,
 }
 
 impl Agent {
     /// Starts an agent with an empty data directory.
     pub(crate) fn start(binaries: &Binaries, kubeconfig: &Path, token_file: &Path) -> Result<Self> {
-        let dir = Scratch::new("agent")?;
-        let health = free_port()?;
-        let process = Self::spawn(binaries, &dir, kubeconfig, token_file, health)?;
-        let (kubeconfig, token_file) = (kubeconfig.to_owned(), token_file.to_owned());
-        Ok(Self { binaries: binaries.clone(), dir, kubeconfig, token_file, health, process })
+        Self::start_with(binaries, kubeconfig, token_file, &[])
     }
 
-    fn spawn(binaries: &Binaries, dir: &Scratch, kubeconfig: &Path, token: &Path, health: u16) -> Result<Process> {
-        let mut command = run_agent(binaries, &dir.join("data"), kubeconfig);
-        command.arg("--token-file").arg(token).args(["--listen", &format!("127.0.0.1:{health}")]);
-        Ok(Process::spawn("agent", command.args(["--log-format", "text"]), &dir.join("log"))?.with_log_shown())
+    /// As [`Agent::start`], with some arguments more.
+    pub(crate) fn start_with(
+        binaries: &Binaries,
+        kubeconfig: &Path,
+        token_file: &Path,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let start = Start {
+            binaries: binaries.clone(),
+            kubeconfig: kubeconfig.to_owned(),
+            token_file: token_file.to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        };
+        let (dir, health) = (Scratch::new("agent")?, free_port()?);
+        let process = start.spawn(&dir, health)?;
+        Ok(Self { process, health, start, dir })
     }
 
     /// Begins another run on the same data directory and port. What the log says of the former is kept.
     pub(crate) fn resume(&mut self) -> Result<()> {
-        self.process = Self::spawn(&self.binaries, &self.dir, &self.kubeconfig, &self.token_file, self.health)?;
+        self.process = self.start.spawn(&self.dir, self.health)?;
         Ok(())
     }
 
@@ -305,6 +321,15 @@ impl Agent {
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
+    }
+}
+
+impl Start {
+    fn spawn(&self, dir: &Scratch, health: u16) -> Result<Process> {
+        let mut command = run_agent(&self.binaries, &dir.join("data"), &self.kubeconfig);
+        command.arg("--token-file").arg(&self.token_file).args(["--listen", &format!("127.0.0.1:{health}")]);
+        command.args(["--log-format", "text"]).args(&self.arguments);
+        Ok(Process::spawn("agent", &mut command, &dir.join("log"))?.with_log_shown())
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tideline_tests::{eventually_ok, require_binaries};
+use tideline_tests::{EmbeddedCluster, Relay, Scratch, eventually_ok, require_binaries};
 
-use crate::harness::{SOON, Site, get};
+use crate::harness::{Agent, Hub, SOON, Site, get};
 
 /// Kubernetes waits 30 s before it kills; a person waits less.
 const END: Duration = Duration::from_secs(10);
@@ -86,6 +86,46 @@ async fn an_agent_that_was_killed_goes_on_as_the_same_target() -> Result<()> {
     site.agent.is_ready().await?;
     assert_eq!(site.hub.identities().await?, before);
     Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_is_asked_to() -> Result<()> {
+    let binaries = require_binaries!();
+    let scratch = Scratch::new("cluster")?;
+    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
+    let wire = Relay::start(cluster.address()).await?;
+    wire.cut();
+    let text = fs::read_to_string(cluster.kubeconfig())?;
+    let kubeconfig = scratch.join("behind-the-wire");
+    fs::write(&kubeconfig, text.replace(&cluster.address().to_string(), &wire.address().to_string()))?;
+    let hub = Hub::start(&binaries).await?;
+    let token = hub.token_file("store").await?;
+
+    // Which cluster it is is not known; or not even who the agent is, where that is in a Secret.
+    let homeless = Agent::start(&binaries, &kubeconfig, &token)?;
+    homeless.says("waits for it before it enrols").await?;
+    let mut agent = Agent::start_with(&binaries, &kubeconfig, &token, &["--namespace", "default"])?;
+    agent.says("who this agent is is not known").await?;
+    for agent in [&homeless, &agent] {
+        ensure!(get(agent.health, "/livez").await?.0 == 200, "it lives");
+        let (code, body) = get(agent.health, "/readyz").await?;
+        ensure!(code == 503 && body.contains("cluster"), "/readyz says {code}: {body}");
+    }
+    ensure!(hub.targets().await?.is_empty(), "it enrols as an agent of some cluster");
+    for mut agent in [homeless, std::mem::replace(&mut agent, Agent::start(&binaries, &kubeconfig, &token)?)] {
+        agent.process.terminate()?;
+        assert_eq!(agent.process.wait(SOON).await?.code(), Some(0));
+    }
+
+    agent.says("waits for it before it enrols").await?;
+    wire.resume();
+    agent.is_ready().await?;
+    eventually_ok(SOON, "the hub to know the cluster", async || {
+        let targets = hub.targets().await?;
+        ensure!(targets.iter().any(|target| !target.kubernetes.is_empty()), "{targets:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -5,5 +5,6 @@ mod bad_input;
 mod disk;
 mod harness;
 mod life;
+mod replicas;
 mod usage;
 mod views;

@@ -51,6 +51,11 @@ async fn verdicts_are_served_over_http() -> std::io::Result<()> {
     drop(gate);
     assert!(get("/readyz").await?.starts_with("HTTP/1.1 200"));
     assert!(get("/livez").await?.starts_with("HTTP/1.1 200"));
+    let note = health.note("standby");
+    let noted = get("/readyz").await?;
+    assert!(noted.starts_with("HTTP/1.1 200") && noted.ends_with("ok, standby\n"), "{noted}");
+    drop(note);
+    assert!(get("/readyz").await?.ends_with("\r\n\r\nok\n"));
     let metrics = get("/metrics").await?;
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     assert!(metrics.contains("tideline_build_info{component=\"agent\",version=\"1.2.3\"} 1"), "{metrics}");

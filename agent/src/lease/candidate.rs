@@ -1,0 +1,246 @@
+//! Stands by until the Lease is to be had, and then keeps it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tideline_common::Monotonic;
+use tideline_runtime::health::{Health, ReadinessGate};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info, info_span, warn};
+
+use super::election::{Election, Loss, Move, RENEW_DEADLINE, RETRY_EVERY};
+use super::record::Failure;
+
+pub(crate) use super::record::Place;
+
+/// Longest wait for the Lease to be released at the end. Without that the next leads a quarter of a minute later.
+const RELEASE_MAX: Duration = Duration::from_secs(4);
+
+/// A replica that does not lead yet.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    place: Place,
+    election: Election<Timestamp>,
+    /// Of what was seen last.
+    version: String,
+    start: Instant,
+}
+
+/// What one look came to.
+enum Look {
+    Ours,
+    NotOurs,
+    /// Nothing is known: why.
+    Blind(String),
+    Lost(Loss),
+}
+
+impl Candidate {
+    pub(crate) fn new(place: Place) -> Self {
+        // A Pod's own name, then what no other process has.
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = if host.trim().is_empty() { "agent" } else { host.trim() };
+        let me = format!("{host}_{}", uuid::Uuid::new_v4());
+        Self { place, election: Election::new(me), version: String::new(), start: Instant::now() }
+    }
+
+    /// Waits until this replica leads. Cancel-safe, but that a Lease just taken runs out by itself then.
+    pub(crate) async fn lead(mut self, health: &Health) -> Leading {
+        let mut standing_by = None;
+        let mut blind: Option<ReadinessGate> = None;
+        let mut holder = None;
+        loop {
+            match self.look().await {
+                Look::Ours => break,
+                Look::Blind(why) => {
+                    // It could not take over, so it is no use as a standby.
+                    if blind.is_none() {
+                        warn!("the Lease {} can be neither had nor looked at; it is tried again: {why}", self.place);
+                        blind = Some(health.gate("lease"));
+                    }
+                }
+                Look::NotOurs | Look::Lost(_) => {
+                    blind = None;
+                    standing_by.get_or_insert_with(|| health.note("standby"));
+                    let now = self.election.holder().map(str::to_owned);
+                    if now.is_some() && now != holder {
+                        info!(lease = %self.place, holder = now, "standing by: another replica leads");
+                        holder = now;
+                    }
+                }
+            }
+            sleep(RETRY_EVERY).await;
+        }
+        info!(lease = %self.place, "this replica leads");
+        Leading::begin(self)
+    }
+
+    /// Looks, and does what is to be done about it.
+    async fn look(&mut self) -> Look {
+        let read = self.place.read().await;
+        match read {
+            Ok(Some(stored)) => {
+                self.version = stored.version;
+                self.election.see(self.now(), Some(stored.record));
+            }
+            Ok(None) => self.election.see(self.now(), None),
+            Err(Failure::Conflict) => return Look::NotOurs,
+            Err(Failure::Refused(why)) => return Look::Blind(why),
+        }
+        self.act().await
+    }
+
+    /// Does what is to be done about what was seen last.
+    async fn act(&mut self) -> Look {
+        let begun = self.now();
+        let written = match self.election.next(begun, Timestamp::now()) {
+            Move::Create(record) => self.place.create(&record).await,
+            Move::Replace(record) => self.place.replace(&self.version, &record).await,
+            Move::Wait => return Look::NotOurs,
+            Move::Lost(loss) => return Look::Lost(loss),
+        };
+        match written {
+            Ok(stored) => {
+                self.version = stored.version;
+                self.election.wrote(begun, stored.record);
+                Look::Ours
+            }
+            Err(Failure::Conflict) => Look::NotOurs,
+            Err(Failure::Refused(why)) => Look::Blind(why),
+        }
+    }
+
+    /// Keeps it until `stop`, then releases it; or says why it is not ours any more.
+    async fn keep(mut self, until: watch::Sender<Instant>, stop: CancellationToken) -> Option<String> {
+        let mut trouble: Option<String> = None;
+        let mut next = Instant::now() + RETRY_EVERY;
+        loop {
+            let deadline = *until.borrow();
+            // Both arms are cancel-safe, and neither awaits in its body.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = sleep_until(next.min(deadline)) => {}
+            }
+            // What was written last is what is there, unless another wrote: then it is looked at.
+            let renewed = async {
+                match self.act().await {
+                    Look::NotOurs => self.look().await,
+                    look => look,
+                }
+            };
+            let look = match tokio::time::timeout_at(deadline, renewed).await {
+                Ok(look) => look,
+                Err(_elapsed) => Look::Lost(Loss::NotRenewed),
+            };
+            match look {
+                Look::Ours => {
+                    trouble = None;
+                    until.send_replace(self.ours_until());
+                }
+                Look::NotOurs => {}
+                Look::Blind(why) => {
+                    if trouble.replace(why.clone()).is_none() {
+                        warn!("the Lease {} cannot be renewed; it is tried again: {why}", self.place);
+                    }
+                }
+                Look::Lost(Loss::Taken { by }) => return Some(format!("{by} holds it now")),
+                Look::Lost(Loss::NotRenewed) => {
+                    let why = trouble.unwrap_or_else(|| "the API server does not answer".to_owned());
+                    return Some(format!("it could not be renewed for {} s: {why}", RENEW_DEADLINE.as_secs()));
+                }
+            }
+            next = Instant::now() + RETRY_EVERY;
+        }
+        match timeout(RELEASE_MAX, self.release()).await {
+            Ok(Ok(())) => info!(lease = %self.place, "released, for another replica to lead"),
+            Ok(Err(why)) => warn!("the Lease {} was not released: {why}", self.place),
+            Err(_elapsed) => warn!("the Lease {} was not released: the API server does not answer", self.place),
+        }
+        None
+    }
+
+    async fn release(&mut self) -> Result<(), String> {
+        let Some(record) = self.election.release(Timestamp::now()) else { return Ok(()) };
+        match self.place.replace(&self.version, &record).await {
+            Ok(_) => Ok(()),
+            Err(Failure::Conflict) => Err("it was changed by another".to_owned()),
+            Err(Failure::Refused(why)) => Err(why),
+        }
+    }
+
+    fn ours_until(&self) -> Instant {
+        let until = self.election.ours_until().unwrap_or(Monotonic::START);
+        self.start + Duration::from_millis(until.as_millis())
+    }
+
+    fn now(&self) -> Monotonic {
+        Monotonic::from_millis(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A replica that leads, until it is told to end or the Lease is lost.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    term: Term,
+    stop: CancellationToken,
+    keeper: JoinHandle<()>,
+}
+
+/// How long this replica leads. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Term {
+    lost: CancellationToken,
+    why: Arc<OnceLock<String>>,
+    until: watch::Receiver<Instant>,
+}
+
+impl Leading {
+    fn begin(candidate: Candidate) -> Self {
+        let (until, seen) = watch::channel(candidate.ours_until());
+        let (stop, lost, why) = (CancellationToken::new(), CancellationToken::new(), Arc::new(OnceLock::new()));
+        let term = Term { lost: lost.clone(), why: Arc::clone(&why), until: seen };
+        let keep = candidate.keep(until, stop.clone());
+        let keeper = async move {
+            if let Some(reason) = keep.await {
+                // Nobody else sets it.
+                let _ = why.set(reason);
+                lost.cancel();
+            }
+        };
+        Self { term, stop, keeper: tokio::spawn(keeper.instrument(info_span!("lease"))) }
+    }
+
+    pub(crate) fn term(&self) -> Term {
+        self.term.clone()
+    }
+
+    /// Releases the Lease, once nothing is done under it any more.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        // A panic there is told by its hook.
+        let _ = self.keeper.await;
+    }
+}
+
+impl Term {
+    /// Whether this replica must do nothing more. Says so also where nobody was able to notice in time, as after the whole
+    /// machine stood still.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lost.is_cancelled() || *self.until.borrow() <= Instant::now()
+    }
+
+    /// Waits until the Lease is lost. Cancel-safe.
+    pub(crate) async fn over(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Why it was lost.
+    pub(crate) fn why(&self) -> String {
+        self.why.get().cloned().unwrap_or_else(|| "this process stood still for too long".to_owned())
+    }
+}
