@@ -4,6 +4,7 @@
 mod bad_input;
 mod disk;
 mod harness;
+mod image;
 mod life;
 mod replicas;
 mod usage;
