@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use tideline_common::{Digest, HubId, MARK_LABEL, TargetId};
 
+use crate::core::Sighting;
+
 mod autoscaled;
 mod compare;
 mod connect;
@@ -52,6 +54,11 @@ impl Scope {
     /// Selects by label the objects that say they are ours.
     fn selector(&self) -> String {
         format!("{MARK_LABEL}={}", self.target)
+    }
+
+    /// Whether a sighting is of ours, or of what was copied here from another target of the same hub.
+    fn is_of_interest(&self, sighting: &Sighting) -> bool {
+        sighting.labelled || sighting.mark.as_ref().is_some_and(|mark| mark.hub == self.hub)
     }
 }
 

@@ -1,9 +1,10 @@
-//! What there is of a kind under our label, read page by page as metadata. Nothing is kept from one page to the next.
+//! What there is of a kind under the label, whichever target it names, read page by page as metadata. Nothing is kept from
+//! one page to the next.
 
 use std::sync::Arc;
 
 use kube::Client;
-use tideline_common::GroupKind;
+use tideline_common::{GroupKind, MARK_LABEL};
 use tokio::sync::mpsc;
 use tracing::debug;
 
@@ -55,15 +56,15 @@ impl Survey {
         events: &mpsc::Sender<Event>,
     ) -> Result<(), Failure> {
         let resource = kinds.resolve(&self.kind, &self.version).await.map_err(Unresolved::into_failure)?;
-        let selector = form_escaped(&self.scope.selector());
+        let selector = form_escaped(MARK_LABEL);
         let first = format!("{}?labelSelector={selector}&limit={PAGE}", resource.collection(namespace));
         let mut next = Some(first.clone());
         while let Some(uri) = next {
             let page: Page<Item> =
                 call(client, Call::get(uri, Want::MetadataList)).await.map_err(|refused| refused.failure())?;
             let (items, following) = page.turn(&first);
-            let objects: Vec<_> =
-                items.into_iter().filter_map(|item| sight(&self.scope, &resource, &item.metadata)).collect();
+            let objects = items.into_iter().filter_map(|item| sight(&self.scope, &resource, &item.metadata));
+            let objects: Vec<_> = objects.filter(|sighting| self.scope.is_of_interest(sighting)).collect();
             if !objects.is_empty() && events.send(Event::Sighted { survey: self.id, objects }).await.is_err() {
                 return Err(Failure::unavailable("the agent stops"));
             }

@@ -268,12 +268,25 @@ impl Core {
             return;
         }
         for sighting in objects {
+            if !sighting.labelled {
+                self.copy_sighted(me, survey, sighting);
+                continue;
+            }
             if let Some(object) = self.objects.get_mut(&sighting.key) {
                 object.sighted = survey;
             }
             let matter = self.matter(me, &sighting.key, Some(sighting));
             self.judge(now, &sighting.key, Some(sighting), matter);
             self.fold_if_many();
+        }
+    }
+
+    /// It carries the label of another target. What stands in a place of ours is told of with what is assigned there.
+    fn copy_sighted(&mut self, me: Me, survey: SurveyId, sighting: &Sighting) {
+        let Sighting { key, mark, .. } = sighting;
+        let ownership = mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key));
+        if ownership == Some(Ownership::Copy) && self.desired.get(key).is_none() {
+            self.copies.sighted(key, survey);
         }
     }
 
@@ -289,6 +302,7 @@ impl Core {
         let Some(look) = self.patrol.look().filter(|look| look.survey == survey) else { return };
         let Some(kind) = look.kind.take() else { return };
         if result.is_ok() {
+            self.copies.surveyed(&kind, survey);
             for key in self.keys_of(&kind) {
                 if self.objects.get(&key).is_some_and(|object| object.sighted != survey) {
                     let matter = self.matter(me, &key, None);

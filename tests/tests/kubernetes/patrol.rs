@@ -1,6 +1,6 @@
 //! The patrol, readiness gates and drift that is only reported, on a real API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ struct Watchless {
     timers: BTreeMap<Timer, Instant>,
     start: Instant,
     patrols: Vec<PatrolTally>,
+    /// What patrols saw under the label of another target.
+    copies: BTreeSet<String>,
     _cluster: Cluster,
 }
 
@@ -118,6 +120,7 @@ impl Watchless {
             timers: BTreeMap::new(),
             start: Instant::now(),
             patrols: Vec::new(),
+            copies: BTreeSet::new(),
             _cluster: cluster,
         };
         agent.step(Event::Started);
@@ -131,6 +134,10 @@ impl Watchless {
     fn step(&mut self, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
+            if let Event::Sighted { objects, .. } = &event {
+                let copies = objects.iter().filter(|sighting| !sighting.labelled);
+                self.copies.extend(copies.map(|sighting| sighting.key.name.to_string()));
+            }
             let now = u64::try_from(self.start.elapsed().as_millis()).expect("it is minutes");
             let mut effects = Vec::new();
             self.core.step(Monotonic::from_millis(now), event, &mut effects);
@@ -203,10 +210,15 @@ impl Watchless {
 
     /// An object with our own mark, of a source that nobody assigned.
     async fn plant(&self, name: &str) -> Result<()> {
+        self.plant_of(scope(), name).await
+    }
+
+    /// The same with the mark and the label of another scope.
+    async fn plant_of(&self, scope: Scope, name: &str) -> Result<()> {
         let mark = Mark {
             v: 1,
-            hub: scope().hub,
-            target: scope().target,
+            hub: scope.hub,
+            target: scope.target,
             source: source(name),
             local: ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name),
             generation: 1,
@@ -217,7 +229,7 @@ impl Watchless {
             origin: Origin::Created,
         };
         let mut object = config(name, "orphaned");
-        object["metadata"]["labels"][MARK_LABEL] = json!(scope().target.to_string());
+        object["metadata"]["labels"][MARK_LABEL] = json!(scope.target.to_string());
         object["metadata"]["annotations"] = json!({MARK_ANNOTATION: mark.encode()});
         let maps = api(&self.client, CONFIG.0, CONFIG.1, Some("shop"));
         maps.create(&PostParams::default(), &from_value(object)?).await?;
@@ -275,6 +287,14 @@ async fn without_any_watch_a_patrol_counts_exactly_what_was_injected_and_mends_i
     assert_eq!(found, PatrolTally { missing: 1, repaired: 1, ..held });
     assert_eq!(agent.kept().await?, names());
     assert!(maps.get_opt("orphan-a").await?.is_some(), "what nobody unassigned is not deleted");
+
+    // Restored from a backup of another cluster of this hub, or another hub's.
+    let elsewhere = TargetId::from_uuid(Uuid::from_u128(3));
+    agent.plant_of(Scope { target: elsewhere, ..scope() }, "restored").await?;
+    agent.plant_of(Scope { hub: HubId::from_uuid(Uuid::from_u128(4)), target: elsewhere }, "theirs").await?;
+    assert_eq!([agent.patrol().await?, agent.patrol().await?], [held, held], "they are nothing of ours");
+    assert_eq!(agent.copies, BTreeSet::from(["restored".to_owned()]));
+    assert!(maps.get_opt("restored").await?.is_some() && maps.get_opt("theirs").await?.is_some());
     Ok(())
 }
 

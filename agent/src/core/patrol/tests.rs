@@ -141,3 +141,20 @@ fn what_is_in_the_way_is_foreign() {
     assert_eq!(first, PatrolTally { missing: 1, ..CLEAN }, "by its label it is not there");
     assert_eq!(world.next_patrol(), PatrolTally { foreign: 1, ..CLEAN });
 }
+
+#[test]
+fn what_was_restored_from_another_cluster_is_told_of_and_left() {
+    let (mut world, keys) = deaf();
+    let restored = key("", "ConfigMap", "restored");
+    world.cluster.carry(&restored, &keys[8]);
+    let ops = world.ops;
+    assert_eq!([world.next_patrol(), world.next_patrol()], [CLEAN, CLEAN]);
+    world.quiesce();
+    let told = world.hub.conditions();
+    assert!(told.iter().any(|condition| condition.starts_with("Copy 1: ConfigMap shop/restored: ")), "{told:?}");
+    assert!(world.ops == ops && world.cluster.objects.contains_key(&restored));
+    world.cluster.delete(&restored);
+    world.next_patrol();
+    world.quiesce();
+    assert_eq!(world.hub.conditions(), [""; 0]);
+}

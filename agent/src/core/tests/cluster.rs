@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
-use tideline_common::{ConflictPolicy, Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+use tideline_common::{ConflictPolicy, Digest, GroupKind, Mark, ObjectKey, Reason, TargetId, Uid};
 use uuid::Uuid;
 
 use super::super::{
     Difference, Event, FieldConflict, LocalField, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId,
     Values,
 };
-use super::uid;
+use super::{target_id, uid};
 
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Local {
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     pub(in crate::core) fn list(&mut self, kind: &GroupKind) {
-        let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.mark.is_some());
+        let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.is_labelled());
         let objects = labelled.map(|(key, local)| local.observed(key)).collect();
         self.feed.push_back(Event::Listed { kind: kind.clone(), objects });
     }
@@ -192,9 +192,18 @@ impl Cluster {
         self.put(key, local);
     }
 
+    /// What another target has in this place, restored here.
+    pub(in crate::core) fn carry(&mut self, key: &ObjectKey, like: &ObjectKey) {
+        let mut mark = (**self.objects[like].mark.as_ref().unwrap()).clone();
+        mark.local = key.clone();
+        mark.target = TargetId::from_uuid(Uuid::from_u128(99));
+        let local = Local { mark: Some(Arc::new(mark)), ..self.make(None) };
+        self.put(key, local);
+    }
+
     pub(in crate::core) fn delete(&mut self, key: &ObjectKey) {
         if let Some(local) = self.objects.remove(key)
-            && local.mark.is_some()
+            && local.is_labelled()
         {
             self.tell(&key.kind.clone(), Event::Vanished { key: key.clone(), uid: local.uid });
         }
@@ -267,12 +276,12 @@ impl Cluster {
         self.versions += 1;
         local.version = self.versions;
         let observed = local.observed(key);
-        let labelled = local.mark.is_some();
+        let labelled = local.is_labelled();
         let uid = local.uid.clone();
         let former = self.objects.insert(key.clone(), local);
         if labelled {
             self.tell(&key.kind, Event::Observed(Box::new(observed.clone())));
-        } else if former.is_some_and(|former| former.mark.is_some()) {
+        } else if former.is_some_and(|former| former.is_labelled()) {
             self.tell(&key.kind, Event::Vanished { key: key.clone(), uid });
         }
         OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() }
@@ -294,6 +303,11 @@ impl Local {
     pub(in crate::core) fn restore(&mut self, input: Option<Digest>) {
         self.input = input;
         self.generation = 1;
+    }
+
+    /// The label names the target that the mark does.
+    fn is_labelled(&self) -> bool {
+        self.mark.as_ref().is_some_and(|mark| mark.target == target_id())
     }
 
     fn sighting(&self, key: &ObjectKey) -> Sighting {
@@ -336,7 +350,7 @@ impl Local {
                 None => self.ours.then(|| Digest::of(b"edited")),
             },
             mark: self.mark.clone(),
-            labelled: self.mark.is_some(),
+            labelled: self.is_labelled(),
             deleting: self.deleting,
             health: self.health,
             health_message: if self.health == Health::Ready { String::new() } else { "it starts".to_owned() },
