@@ -47,6 +47,7 @@ mod remove;
 mod removing;
 mod report;
 mod result;
+mod rows;
 mod session;
 mod shared;
 mod slots;
@@ -237,6 +238,7 @@ impl Core {
         for tombstone in removing {
             core.put_removal(tombstone, None, Cause::Told);
         }
+        core.pack();
         core.fuse.resume(passed, |tombstone| core.removals.contains_key(tombstone));
         core
     }

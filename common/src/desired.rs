@@ -187,6 +187,11 @@ impl DesiredSet {
         self.entries.is_empty()
     }
 
+    /// Has the set take no more room than it needs. One that grew in the order of its keys takes up to twice that.
+    pub fn pack(&mut self) {
+        self.entries = std::mem::take(&mut self.entries).into_iter().collect();
+    }
+
     pub fn digest(&self) -> Digest {
         self.digest.digest()
     }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::effect::{AppliedRecord, SurveyId};
 use super::observe::{Live, Object, Outcome, Seen, Status, Told};
 use super::plan::Me;
+use super::shared::Shared;
 
 /// Some 160 bytes, where an [`Object`] with all that it points to has ten times as many.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) struct Folded {
     waved: bool,
     seen: Option<FoldedSeen>,
     health: Health,
-    message: Box<str>,
+    message: Arc<str>,
     /// Of the source.
     observed_generation: Option<NonZeroU32>,
     status: FoldedStatus,
@@ -65,7 +66,7 @@ enum FoldedStatus {
 
 impl Folded {
     /// Folds an object that stands as `entry` says; none if there is more to it.
-    pub(super) fn of(object: &Object, entry: &Arc<Entry>, me: Option<&Arc<Me>>) -> Option<Self> {
+    pub(super) fn of(object: &Object, entry: &Arc<Entry>, me: Option<&Arc<Me>>, messages: &mut Shared) -> Option<Self> {
         let Object {
             record,
             unrecorded: 0,
@@ -120,7 +121,7 @@ impl Folded {
             waved: record.wave.is_some(),
             seen,
             health: *health,
-            message: message.as_str().into(),
+            message: messages.shared(message),
             observed_generation: fold_generation(*observed_generation)?,
             status,
             tried: *tried,
@@ -150,7 +151,7 @@ impl Folded {
             terminal: self.terminal.map(|fact| (entry.source.uid.clone(), fact)),
             live: Live {
                 health: self.health,
-                message: String::from(&*self.message),
+                message: self.message.as_ref().to_owned(),
                 observed_generation: unfold_generation(self.observed_generation),
                 status,
             },

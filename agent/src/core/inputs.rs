@@ -5,58 +5,119 @@ use std::collections::{BTreeMap, BTreeSet};
 use tideline_common::Digest;
 
 #[derive(Debug, Default)]
-pub(super) struct Inputs(BTreeMap<Digest, Input>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Input {
-    held: bool,
-    named: u32,
+pub(super) struct Inputs {
+    named: BTreeMap<Short, Named>,
+    /// What the journal holds and no entry names, in full: by these digests it is dropped.
+    spare: BTreeSet<Digest>,
 }
+
+/// The first bytes of a digest; the entries that name it have all of it. Where two had them alike, a body would be taken to
+/// be held that is not, and be fetched when it turns out to be missing.
+type Short = [u8; 12];
+
+/// How many entries name it, at least one, and whether it is held: twice the number, and one.
+#[derive(Clone, Copy, Debug)]
+struct Named(u32);
 
 impl Inputs {
     pub(super) fn new(held: BTreeSet<Digest>) -> Self {
-        Self(held.into_iter().map(|digest| (digest, Input { held: true, named: 0 })).collect())
+        Self { named: BTreeMap::new(), spare: held }
     }
 
     pub(super) fn is_held(&self, digest: &Digest) -> bool {
-        self.0.get(digest).is_some_and(|input| input.held)
+        self.named.get(&short(digest)).is_some_and(|named| named.is_held()) || self.spare.contains(digest)
     }
 
     pub(super) fn hold(&mut self, digest: Digest) {
-        self.0.entry(digest).or_default().held = true;
+        match self.named.get_mut(&short(&digest)) {
+            Some(named) => named.hold(),
+            None => {
+                self.spare.insert(digest);
+            }
+        }
     }
 
     /// The journal cannot give it, whatever it said.
     pub(super) fn lost(&mut self, digest: &Digest) {
-        if let Some(input) = self.0.get_mut(digest) {
-            input.held = false;
+        self.spare.remove(digest);
+        if let Some(named) = self.named.get_mut(&short(digest)) {
+            named.lose();
         }
     }
 
     pub(super) fn name(&mut self, digest: Digest) {
-        self.0.entry(digest).or_default().named += 1;
+        let held = self.spare.remove(&digest);
+        let named = self.named.entry(short(&digest)).or_insert(Named::NONE);
+        named.add();
+        if held {
+            named.hold();
+        }
     }
 
     /// Returns whether nothing names it any more and the journal holds it.
     pub(super) fn unname(&mut self, digest: &Digest) -> bool {
-        let Some(input) = self.0.get_mut(digest) else { return false };
-        input.named = input.named.saturating_sub(1);
-        input.named == 0 && input.held
+        let Some(named) = self.named.get_mut(&short(digest)) else { return false };
+        named.take();
+        if named.count() > 0 {
+            return false;
+        }
+        let held = named.is_held();
+        self.named.remove(&short(digest));
+        if held {
+            self.spare.insert(*digest);
+        }
+        held
     }
 
     /// Forgets and returns, of the candidates, what is held and not named.
     pub(super) fn take_unnamed(&mut self, candidates: impl IntoIterator<Item = Digest>) -> Vec<Digest> {
-        let mut unnamed = Vec::new();
-        for digest in candidates {
-            if self.0.get(&digest).is_some_and(|input| input.named == 0) {
-                let held = self.0.remove(&digest).is_some_and(|input| input.held);
-                unnamed.extend(held.then_some(digest));
-            }
-        }
-        unnamed
+        candidates.into_iter().filter(|digest| self.spare.remove(digest)).collect()
     }
 
-    pub(super) fn all(&self) -> Vec<Digest> {
-        self.0.keys().copied().collect()
+    /// Forgets and returns everything that is held and not named.
+    pub(super) fn take_all_unnamed(&mut self) -> Vec<Digest> {
+        std::mem::take(&mut self.spare).into_iter().collect()
+    }
+
+    /// As [`Objects::pack`](super::objects::Objects::pack).
+    pub(super) fn pack(&mut self) {
+        self.named = std::mem::take(&mut self.named).into_iter().collect();
     }
 }
+
+impl Named {
+    const NONE: Self = Self(0);
+    const HELD: u32 = 1;
+    const ONE: u32 = 2;
+
+    fn count(self) -> u32 {
+        self.0 / Self::ONE
+    }
+
+    fn is_held(self) -> bool {
+        self.0 & Self::HELD != 0
+    }
+
+    fn hold(&mut self) {
+        self.0 |= Self::HELD;
+    }
+
+    fn lose(&mut self) {
+        self.0 &= !Self::HELD;
+    }
+
+    fn add(&mut self) {
+        self.0 += Self::ONE;
+    }
+
+    fn take(&mut self) {
+        self.0 = self.0.saturating_sub(Self::ONE);
+    }
+}
+
+fn short(digest: &Digest) -> Short {
+    *digest.as_bytes().first_chunk().expect("a digest has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 use super::folded::Folded;
 use super::observe::Object;
 use super::plan::Me;
+use super::rows::{Row, Rows};
+use super::shared::Shared;
 
 /// Places that are whole for having been asked for, at one to two kilobytes each.
 const OPEN_MAX: usize = 256;
@@ -22,6 +24,9 @@ const OPEN_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     places: BTreeMap<Key, Place>,
+    folded: Rows<Folded>,
+    /// What is said of many alike.
+    messages: Shared,
     /// What was asked for since things were folded last.
     open: Vec<ObjectKey>,
     me: Option<Arc<Me>>,
@@ -40,7 +45,7 @@ enum Place {
     Blank {
         queued: Option<i32>,
     },
-    Folded(Box<Folded>),
+    Folded(Row),
     Whole {
         object: Box<Object>,
         open: bool,
@@ -56,12 +61,12 @@ pub(super) enum Look<'a> {
 
 impl Objects {
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Look<'_>> {
-        self.places.get(key).map(Place::look)
+        self.places.get(key).map(|place| place.look(&self.folded))
     }
 
     pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Object> {
         let place = self.places.get_mut(key)?;
-        Some(place.open(key, &mut self.open))
+        Some(place.open(key, &mut self.folded, &mut self.open))
     }
 
     /// The place of a key, made if there is none.
@@ -77,11 +82,13 @@ impl Objects {
     pub(super) fn assign(&mut self, entry: &Arc<Entry>) -> &mut Object {
         let place = self.places.remove(&entry.key).unwrap_or(Place::BLANK);
         let place = self.places.entry(Key::Of(Arc::clone(entry))).or_insert(place);
-        place.open(&entry.key, &mut self.open)
+        place.open(&entry.key, &mut self.folded, &mut self.open)
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) {
-        self.places.remove(key);
+        if let Some(Place::Folded(row)) = self.places.remove(key) {
+            self.folded.take(row);
+        }
     }
 
     pub(super) fn contains_key(&self, key: &ObjectKey) -> bool {
@@ -104,7 +111,12 @@ impl Objects {
 
     /// Every key with its place, in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, Look<'_>)> {
-        self.places.iter().map(|(key, place)| (key.borrow(), place.look()))
+        self.places.iter().map(|(key, place)| (key.borrow(), place.look(&self.folded)))
+    }
+
+    /// Has the tree take no more room than it needs, which it does when it is made of all at once.
+    pub(super) fn pack(&mut self) {
+        self.places = std::mem::take(&mut self.places).into_iter().collect();
     }
 
     /// Whether so much is whole that it should be folded before more is asked for.
@@ -125,30 +137,32 @@ impl Objects {
                 if let Some(queued) = object.is_blank() {
                     *place = Place::Blank { queued };
                 } else if let Some(folded) =
-                    desired.get(&key).and_then(|entry| Folded::of(object, entry, self.me.as_ref()))
+                    desired.get(&key).and_then(|entry| Folded::of(object, entry, self.me.as_ref(), &mut self.messages))
                 {
-                    *place = Place::Folded(Box::new(folded));
+                    *place = Place::Folded(self.folded.put(folded));
                 }
             }
         }
+        // A step that asked for very many was one of few.
+        self.open.shrink_to(2 * OPEN_MAX);
     }
 }
 
 impl Place {
     const BLANK: Self = Self::Blank { queued: None };
 
-    fn look(&self) -> Look<'_> {
+    fn look(&self, folded: &Rows<Folded>) -> Look<'_> {
         match self {
             Self::Blank { queued } => Look::Unfolded(Box::new(blank(*queued))),
-            Self::Folded(folded) => Look::Unfolded(Box::new(folded.unfold())),
+            Self::Folded(row) => Look::Unfolded(Box::new(folded.get(*row).unfold())),
             Self::Whole { object, .. } => Look::There(object),
         }
     }
 
-    fn open(&mut self, key: &ObjectKey, open: &mut Vec<ObjectKey>) -> &mut Object {
+    fn open(&mut self, key: &ObjectKey, folded: &mut Rows<Folded>, open: &mut Vec<ObjectKey>) -> &mut Object {
         let unfolded = match self {
             Self::Blank { queued } => Some(blank(*queued)),
-            Self::Folded(folded) => Some(folded.unfold()),
+            Self::Folded(row) => Some(folded.take(*row).unfold()),
             Self::Whole { .. } => None,
         };
         if let Some(object) = unfolded {

@@ -1,5 +1,5 @@
-//! Texts that many entries have alike, held once: kinds, versions, spaces, namespaces, and the name that an object has at
-//! both ends.
+//! Texts that many have alike, held once: kinds, versions, spaces, namespaces, and the name that an object has at both ends;
+//! what is said of its health.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,6 +33,16 @@ impl Shared {
         self.text(&mut kind.group);
         self.text(&mut kind.kind);
         self.text(namespace);
+    }
+
+    /// The text that others hold that say the same.
+    pub(super) fn shared(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.texts.get(text) {
+            return Arc::clone(shared);
+        }
+        let mut text = text.into();
+        self.text(&mut text);
+        text
     }
 
     fn text(&mut self, text: &mut Arc<str>) {

@@ -40,7 +40,7 @@ fn object(entry: &Entry) -> Object {
 }
 
 fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Folded> {
-    Folded::of(object, entry, Some(&Arc::new(me())))
+    Folded::of(object, entry, Some(&Arc::new(me())), &mut Shared::default())
 }
 
 #[test]

@@ -18,3 +18,11 @@ fn entries_share_what_they_have_alike() {
     assert!(Arc::ptr_eq(&first.version, &second.version));
     assert!(!Arc::ptr_eq(&first.key.name, &second.key.name));
 }
+
+#[test]
+fn what_is_said_alike_is_held_once() {
+    let mut shared = Shared::default();
+    let [first, second, other] = ["1 of 2", "1 of 2", "2 of 2"].map(|text| shared.shared(text));
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!([&*second, &*other], ["1 of 2", "2 of 2"]);
+}
