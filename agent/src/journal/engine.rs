@@ -143,17 +143,31 @@ impl Engine {
     }
 
     /// Writes groups of changes, each whole or not at all, and none before those that precede it; all are on disk when this
-    /// returns. Blocks, on a full disk perhaps for ever.
-    pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<(), Error> {
+    /// returns, and by how many bytes there is more then. Blocks, on a full disk perhaps for ever.
+    pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<i64, Error> {
+        let mut grown = 0;
         if groups.iter().all(Vec::is_empty) {
-            return Ok(());
+            return Ok(grown);
         }
         for group in groups {
+            grown += self.growth(group)?;
             self.put(group)?;
             self.let_go(group.len());
         }
         self.db.flush().map_err(|error| Error::Write(reason(&error)))?;
-        self.sync().map_err(|error| Error::Write(error.to_string()))
+        self.sync().map_err(|error| Error::Write(error.to_string()))?;
+        Ok(grown)
+    }
+
+    /// By how many bytes changes of different keys make more of what is there. Their pages are needed for them anyway.
+    fn growth(&self, changes: &[Change]) -> Result<i64, Error> {
+        let mut grown = 0;
+        for change in changes {
+            let former = self.tree(change.table).get(&change.key).map_err(|error| Error::Write(reason(&error)))?;
+            grown -= former.map_or(0, |value| bytes_of(&change.key, &value));
+            grown += change.value.as_ref().map_or(0, |value| bytes_of(&change.key, value));
+        }
+        Ok(grown)
     }
 
     /// Puts all changes into the log, in memory for now.
@@ -235,6 +249,10 @@ impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+fn bytes_of(key: &[u8], value: &[u8]) -> i64 {
+    i64::try_from(key.len() + value.len()).unwrap_or(i64::MAX)
 }
 
 /// sled's own threads let go of the files a moment after it was closed; a journal opened again in the same process waits

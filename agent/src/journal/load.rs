@@ -100,7 +100,7 @@ fn check_schema(engine: &Engine, path: &Path, existed: bool) -> Result<(), Error
 }
 
 fn write_schema(engine: &Engine) -> Result<(), Error> {
-    engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]])
+    engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]]).map(drop)
 }
 
 /// Reads the policies that entries name, or that objects stand under, and returns the others.

@@ -31,7 +31,7 @@ const PAGE_RECORDS: u64 = 16;
 const HELD_AT_REST_MAX: u64 = 1 << 20;
 /// Bytes in memory for which a journal at work is opened again, which costs it up to a second with 50,000 objects. sled
 /// takes two to three times as much for them.
-const HELD_AT_WORK_MAX: u64 = 16 << 20;
+const HELD_AT_WORK_MAX: u64 = 6 << 20;
 
 /// The log may grow to so many times of what it took when it was written anew, and [`GROWTH_BYTES`], before it is
 /// written anew.
@@ -104,13 +104,18 @@ impl Slot {
         space::require_for_write(&self.path, bytes)?;
         self.mend()?;
         let outcome = self.engine()?.commit(groups);
-        if outcome.is_err() {
-            self.refused.store(true, Ordering::Release);
+        match &outcome {
+            Ok(grown) => {
+                let live = self.live.load(Ordering::Relaxed).saturating_add_signed(*grown);
+                // The one thread that writes is the only one that counts.
+                self.live.store(live, Ordering::Relaxed);
+            }
+            Err(_) => self.refused.store(true, Ordering::Release),
         }
         for change in groups.iter().flatten() {
             self.touch(change.table, change.bytes());
         }
-        outcome
+        outcome.map(drop)
     }
 
     /// Opens an engine again that refused the last write, if the disk takes something by now. Until then the former engine

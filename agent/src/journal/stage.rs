@@ -111,7 +111,7 @@ pub(super) fn finish(engine: &Engine) -> Result<(), Error> {
             record::take(Table::Meta, SWITCH_KEY.to_vec()),
         ]);
     }
-    engine.commit(&groups)
+    engine.commit(&groups).map(drop)
 }
 
 /// The parts of a change with their keys.

@@ -45,6 +45,24 @@ async fn the_journal_stays_bounded_under_churn() -> Result<(), anyhow::Error> {
     Ok(())
 }
 
+/// Writing it anew takes as much memory again, and gains nothing while it only grows.
+#[tokio::test]
+async fn what_is_put_in_for_the_first_time_counts_as_held() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let slot = Slot::new(&path, Engine::open(&path)?, Numbers::default(), 0, 0);
+    let before = slot.bytes_max();
+    let body = |n: u32, len| record::put_bytes(Table::Bodies, n.to_be_bytes().to_vec(), &vec![b'x'; len]);
+    slot.commit(&[(0..200).map(|n| body(n, 10_000)).collect()])?;
+    let first = slot.bytes_max();
+    assert!(first > before + 3 * 2_000_000, "{before} became {first}");
+    slot.commit(&[(0..200).map(|n| body(n, 10_000)).collect()])?;
+    assert_eq!(slot.bytes_max(), first, "what is written again is no more");
+    slot.commit(&[(0..200_u32).map(|n| record::take(Table::Bodies, n.to_be_bytes().to_vec())).collect()])?;
+    assert_eq!(slot.bytes_max(), before, "what was taken out is not held");
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_is_written_anew_holds_the_same() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
