@@ -268,6 +268,8 @@ impl Core {
             Event::Observed(observed) => self.observed(now, *observed),
             Event::Vanished { key, uid } => self.vanished(now, &key, &uid),
             Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
+            Event::Unwatched { kind, message } => self.kinds.unwatched(&kind, Some(message)),
+            Event::Watched { kind } => self.kinds.unwatched(&kind, None),
             Event::Followed { kind, run, news } => self.followed(now, kind, run, news),
             Event::Sighted { survey, objects } => self.sighted(now, survey, &objects),
             Event::Surveyed { survey, result } => self.surveyed(now, survey, &result, out),

@@ -317,6 +317,8 @@ impl Driver {
             | Event::Observed(_)
             | Event::Vanished { .. }
             | Event::WatchLost { .. }
+            | Event::Unwatched { .. }
+            | Event::Watched { .. }
             | Event::Followed { .. }
             | Event::Sighted { .. }
             | Event::Surveyed { .. }

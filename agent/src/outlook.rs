@@ -1,7 +1,7 @@
 //! What a person reads in the log of hub and cluster: once when it turns bad, once when it turns good, and not for every
 //! try or object in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{AssociatedKind, GroupKind, Reason};
@@ -15,6 +15,8 @@ pub(crate) struct Outlook {
     hub: Side,
     /// The kinds whose watches are lost, with what was said of each.
     lost: BTreeMap<GroupKind, String>,
+    /// The kinds that may be listed and not watched.
+    unwatched: BTreeSet<GroupKind>,
     /// The kinds of associated objects that cannot be followed, and why.
     unfollowed: BTreeMap<AssociatedKind, Reason>,
     /// What the last patrol found.
@@ -61,6 +63,16 @@ impl Outlook {
             Event::WatchLost { kind, reason, message } => {
                 if self.loses(kind, message) {
                     warn!(%kind, %reason, "the view of the cluster is not complete; it is tried again: {message}");
+                }
+            }
+            Event::Unwatched { kind, message } => {
+                if self.unwatched.insert(kind.clone()) {
+                    warn!(%kind, "it may not be watched, and is listed now and then: {message}");
+                }
+            }
+            Event::Watched { kind } => {
+                if self.unwatched.remove(kind) {
+                    info!(%kind, "it is watched");
                 }
             }
             Event::Followed { kind, run: _, news } => match news {

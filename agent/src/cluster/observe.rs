@@ -8,6 +8,9 @@
 //!            └─ WatchLost ◀── any failure (410, 403, …) ──┘   relist: back to the list
 //! ```
 //!
+//! A kind that may be listed and not watched is known all the same, as of the last list: it is Unwatched, not lost, and
+//! listed again after a while. Each time the watch is tried as well.
+//!
 //! An agent that keeps some namespaces only has a list and a watch in each; together they are what one is otherwise.
 //!
 //! kube's watcher resumes by itself when a watch ends in order, which the API server does every few minutes; whatever
@@ -19,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, SelectAll};
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Event as Watched};
@@ -54,6 +57,12 @@ const CHANGED_EVERY: Duration = Duration::from_secs(1);
 const CHANGED_LOOKS: u32 = 10;
 /// Pauses after failures: around the first, doubled up to around the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Between two lists of what may not be watched, after [`POLL_LEAST`]: drawn up to the first, doubled up to around the
+/// second. A kind that is denied for good costs two requests in a minute.
+const POLL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_mins(2));
+const POLL_LEAST: Duration = Duration::from_secs(5);
+/// A watch that was denied before and is not within this time works: a refusal takes milliseconds.
+const WATCH_TRIAL: Duration = Duration::from_secs(10);
 /// A watch that was not lost for so long is well: longer than the longest pause.
 const STEADY: Duration = Duration::from_mins(1);
 
@@ -114,6 +123,7 @@ impl Watches {
                 kind: kind.clone(),
                 version,
                 told: None,
+                denied: true,
             };
             let stop = running.stop.clone();
             self.tasks.spawn(async move { stop.run_until_cancelled(task.run()).await }.instrument(span));
@@ -171,12 +181,16 @@ struct Task {
     version: Arc<str>,
     /// What the core was told last.
     told: Option<Served>,
+    /// Its watch was refused when it was tried last, or nothing is known of it yet.
+    denied: bool,
 }
 
 /// Why a pass over list and watch ended.
 enum Ended {
     Relist,
     Lost(Failure),
+    /// All is listed, and may not be watched.
+    Denied(Failure),
     /// Nobody listens any more.
     Closed,
 }
@@ -184,6 +198,8 @@ enum Ended {
 impl Task {
     async fn run(mut self) {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut poll = Backoff::new(POLL.0, POLL.1);
+        let relist = Arc::clone(&self.relist);
         let mut looks = 0;
         let kinds = Arc::clone(&self.kinds);
         loop {
@@ -216,6 +232,20 @@ impl Task {
             match self.pass(&resource, &mut listed).await {
                 Ended::Relist => {}
                 Ended::Closed => return,
+                Ended::Denied(failure) => {
+                    debug!("it may not be watched: {}", failure.message);
+                    if !std::mem::replace(&mut self.denied, true) {
+                        poll.reset();
+                    }
+                    backoff.reset();
+                    let denied = Event::Unwatched { kind: self.kind.clone(), message: failure.message };
+                    if self.events.send(denied).await.is_err() {
+                        return;
+                    }
+                    let pause = poll.next_delay(Some(POLL_LEAST));
+                    // Either way it is listed next.
+                    let _ = tokio::time::timeout(pause, relist.notified()).await;
+                }
                 Ended::Lost(failure) => {
                     debug!(reason = %failure.reason, "the watch is lost: {}", failure.message);
                     if failure.reason == Reason::KindMissing {
@@ -233,22 +263,49 @@ impl Task {
     }
 
     /// Lists, then watches, until something ends it.
-    async fn pass(&self, resource: &Arc<Resource>, listed: &mut bool) -> Ended {
+    async fn pass(&mut self, resource: &Arc<Resource>, listed: &mut bool) -> Ended {
         let mut streams: SelectAll<_> = self.namespaces.each().map(|name| self.stream(resource, name)).collect();
+        let relist = Arc::clone(&self.relist);
+        let mut denied = None;
+        let mut tried = None;
         let mut unlisted = streams.len();
         let mut page = Vec::new();
         // What happened in one namespace while another was still listed.
         let mut early = Vec::new();
         loop {
-            // Both arms are cancel-safe: the stream keeps its state, and a permit of Notify is not lost.
+            let trial = async move {
+                match tried {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Every arm is cancel-safe: the stream keeps its state, and a permit of Notify is not lost.
             let next = tokio::select! {
                 biased;
-                () = self.relist.notified() => return Ended::Relist,
-                next = streams.next() => next,
+                () = relist.notified() => return Ended::Relist,
+                next = streams.next() => Some(next),
+                () = trial => None,
+            };
+            let Some(next) = next else {
+                tried = None;
+                self.denied = false;
+                if self.events.send(Event::Watched { kind: self.kind.clone() }).await.is_err() {
+                    return Ended::Closed;
+                }
+                continue;
             };
             let event = match next {
                 None => return Ended::Lost(Failure::unavailable("the watch ended")),
-                Some(Err(error)) => return Ended::Lost(failure_of(&error)),
+                Some(Err(error)) => {
+                    let failure = failure_of(&error);
+                    match failure.reason == Reason::Forbidden && is_of_watch(&error) {
+                        true if *listed => return Ended::Denied(failure),
+                        // Other namespaces are still being listed.
+                        true => denied = Some(failure),
+                        false => return Ended::Lost(failure),
+                    }
+                    continue;
+                }
                 Some(Ok(Watched::Init)) if *listed => return Ended::Relist,
                 Some(Ok(Watched::InitApply(observed))) => {
                     page.extend(observed);
@@ -267,6 +324,10 @@ impl Task {
                             return Ended::Closed;
                         }
                     }
+                    if let Some(failure) = denied {
+                        return Ended::Denied(failure);
+                    }
+                    tried = self.denied.then(|| Instant::now() + WATCH_TRIAL);
                     continue;
                 }
                 Some(Ok(Watched::Apply(Some(observed)))) => {
@@ -299,13 +360,13 @@ impl Task {
         if resource.status {
             let whole = move |DynamicObject { metadata, mut data, .. }| fold(&scope, &resource, &metadata, &mut data);
             let api: Api<DynamicObject> = scoped(client, namespace, &api_resource);
-            watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(move |event| map(event, &whole)).boxed()
+            until_failed(watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(move |event| map(event, &whole)))
         } else {
             let api: Api<PartialObjectMeta<DynamicObject>> = scoped(client, namespace, &api_resource);
             let bare = move |PartialObjectMeta { metadata, .. }: PartialObjectMeta<DynamicObject>| {
                 fold(&scope, &resource, &metadata, &mut Value::Null)
             };
-            watcher::watcher(api, config.page_size(PAGE_METADATA)).map_ok(move |event| map(event, &bare)).boxed()
+            until_failed(watcher::watcher(api, config.page_size(PAGE_METADATA)).map_ok(move |event| map(event, &bare)))
         }
     }
 
@@ -326,6 +387,17 @@ impl Task {
     }
 }
 
+/// Ends a stream with its first error: what follows would be another try of the same.
+fn until_failed<T: Send + 'static>(
+    stream: impl Stream<Item = watcher::Result<T>> + Send + 'static,
+) -> BoxStream<'static, watcher::Result<T>> {
+    let once = |failed: &mut bool, next: watcher::Result<T>| {
+        let over = std::mem::replace(failed, next.is_err());
+        std::future::ready((!over).then_some(next))
+    };
+    stream.scan(false, once).boxed()
+}
+
 fn scoped<K>(client: Client, namespace: Option<&str>, resource: &ApiResource) -> Api<K>
 where
     K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -344,6 +416,14 @@ pub(super) fn map<K, T>(event: Watched<K>, fold: &impl Fn(K) -> Option<T>) -> Wa
         Watched::InitApply(object) => Watched::InitApply(fold(object)),
         Watched::Apply(object) => Watched::Apply(fold(object)),
         Watched::Delete(object) => Watched::Delete(fold(object)),
+    }
+}
+
+/// Whether it is the watch that failed, and not the list before it.
+fn is_of_watch(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) | watcher::Error::WatchError(_) => true,
+        watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
     }
 }
 

@@ -57,6 +57,15 @@ pub enum Event {
         reason: Reason,
         message: String,
     },
+    /// A kind may be listed and not watched: it is listed again now and then, and what is known is as of the last time.
+    Unwatched {
+        kind: GroupKind,
+        message: String,
+    },
+    /// A kind that could not be watched can be.
+    Watched {
+        kind: GroupKind,
+    },
     /// News of what was made of placed objects, from a watch of [`Effect::Follow`](super::Effect::Follow).
     Followed {
         kind: AssociatedKind,

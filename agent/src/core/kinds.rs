@@ -45,6 +45,8 @@ struct Kind {
     version: Arc<str>,
     served: Option<Served>,
     watch: Watch,
+    /// It may be listed and not watched, with what was said: what is known of it is from a list now and then.
+    unwatched: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -139,6 +141,12 @@ impl Kinds {
         }
     }
 
+    pub(super) fn unwatched(&mut self, kind: &GroupKind, message: Option<String>) {
+        if let Some(entry) = self.kinds.get_mut(kind) {
+            entry.unwatched = message;
+        }
+    }
+
     /// What may be concluded about an object.
     pub(super) fn view(&self, key: &ObjectKey) -> View {
         if self.namespaces.keep(key) { self.view_of(&key.kind) } else { View::Elsewhere }
@@ -167,7 +175,7 @@ impl Kinds {
     pub(super) fn forbidden<'a>(&'a self, denied: &'a Denied) -> BTreeMap<&'a GroupKind, &'a str> {
         let unseen = self.kinds.iter().filter_map(|(name, kind)| match &kind.watch {
             Watch::Lost(Reason::Forbidden, message) => Some((name, message.as_str())),
-            Watch::Lost(..) | Watch::Current | Watch::Unlisted => None,
+            Watch::Lost(..) | Watch::Current | Watch::Unlisted => Some((name, kind.unwatched.as_deref()?)),
         });
         denied.kinds().chain(unseen).collect()
     }

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tideline_tests::kubernetes::{Audit, ClusterOptions};
 use tideline_tests::{Scratch, eventually, eventually_ok, require_kubernetes};
 
-use crate::objects::{CONFIG, DEPLOYMENT, SOON, api_cluster, apply, config, deployment, gone, shows, shows_cluster};
+use crate::objects::{
+    CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, gone, shows, shows_cluster,
+};
 use crate::site::{REPORT, Site, USER, grant, of_app, value};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
@@ -132,6 +134,60 @@ async fn what_is_forbidden_is_said_and_all_else_goes_on_until_it_is_granted() ->
         Ok(())
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_listed_and_not_watched_is_kept_by_lists_and_said_to_be_so() -> Result<()> {
+    let assets = require_kubernetes!();
+    let directory = Scratch::new("unwatched")?;
+    let audit = Audit::new(&directory)?;
+    let options = ClusterOptions { apiserver_arguments: audit.arguments(), ..ClusterOptions::default() };
+    let rules = |verbs: &[&str]| {
+        json!([
+            rule("", "configmaps", verbs),
+            rule("", "namespaces", &["*"]),
+            rule("", "events", &["get", "create", "patch"])
+        ])
+    };
+    let site = Site::kept_short(&assets, options, rules(&["get", "list", "create", "patch", "delete"])).await?;
+    apply(&site.space, config("web", "1")).await?;
+    site.place("web", &[("", "configmaps")], json!({})).await?;
+    site.reported("configmap.web", "Applied", None).await?;
+    let said = eventually(SOON, "the kind to be named", async || forbidden(&site).await.ok()?).await?;
+    ensure!(said.contains("ConfigMap") && said.contains("watch"), "{said}");
+
+    // Put right at the next list; and all the while it is said.
+    for edit in ["theirs", "theirs again"] {
+        site.edit(CONFIG, "web", json!({"data": {"value": edit}})).await?;
+        let mut silent = 0;
+        eventually_ok(SOON * 3, "the edit to be reverted", async || {
+            silent += usize::from(forbidden(&site).await?.is_none());
+            let web = site.local(CONFIG, "web").await?;
+            ensure!(value(&web) == &json!("1"), "{}", value(&web));
+            Ok(())
+        })
+        .await?;
+        ensure!(silent == 0 && forbidden(&site).await?.is_some(), "it was not said at {silent} looks");
+    }
+    let report = api(&site.space, REPORT.0, REPORT.1, Some("shop")).get("configmap.web.east").await?;
+    assert_eq!(report.data["health"], "Ready", "{report:?}");
+    // Some to find out, and then one for each list.
+    let denied = |verb: &str| -> Result<usize> {
+        let requests = audit.requests(USER)?;
+        Ok(requests.values().filter(|it| it.verb == verb && it.resource == "configmaps").count())
+    };
+    let (lists, watches) = (denied("list")?, denied("watch")?);
+    ensure!(lists < 20 && watches < 20, "{lists} lists, {watches} watches");
+
+    grant(&site.local, &rules(&["*"])).await?;
+    eventually_ok(SOON * 6, "nothing to be forbidden", async || {
+        let said = forbidden(&site).await?;
+        ensure!(said.is_none(), "{said:?}");
+        Ok(())
+    })
+    .await?;
+    site.edit(CONFIG, "web", json!({"data": {"value": "watched"}})).await?;
+    shows(&site.local, CONFIG, "web", "the edit reverted", |it| it["data"]["value"] == "1").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -243,6 +243,41 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
     assert!(!offline.core.kinds.in_sync());
 }
 
+#[test]
+fn a_kind_that_is_listed_and_may_not_be_watched_is_kept_and_said_steadily() {
+    let (entry, policy) = (config_map("a", 0), ApplyPolicy::default());
+    let written = |version: &str| OpResult::Written {
+        observed: Box::new(standing(&entry, &policy, version)),
+        conflicts: Vec::new(),
+    };
+    let mut offline = Offline::new(vec![entry.clone()]);
+    let (id, key) = offline.begun.remove(0);
+    let kind = key.kind;
+    let mut said = Vec::new();
+    let mut look = |offline: &Offline| {
+        let conditions = offline.core.kinds.conditions(&offline.core.denied);
+        said.push(conditions.into_iter().map(|it| (it.reason, it.message)).collect::<Vec<_>>());
+    };
+    offline.step(Event::Executed { id, result: written("7") });
+    look(&offline);
+    for version in ["8", "9"] {
+        offline.step(Event::Unwatched { kind: kind.clone(), message: "cannot watch".into() });
+        look(&offline);
+        assert!(!offline.core.kinds.is_forbidden(&kind), "how it does is known");
+        assert!(offline.core.kinds.in_sync());
+        // A list without it is the last word.
+        offline.step(Event::Listed { kind: kind.clone(), objects: Vec::new() });
+        look(&offline);
+        assert_eq!(offline.names(), ["a"]);
+        let (id, _) = offline.begun.remove(0);
+        offline.step(Event::Executed { id, result: written(version) });
+    }
+    offline.step(Event::Watched { kind });
+    look(&offline);
+    let denied = vec![(Reason::Forbidden, "no permission for ConfigMap: cannot watch".to_owned())];
+    assert_eq!(said, [vec![], denied.clone(), denied.clone(), denied.clone(), denied, vec![]]);
+}
+
 fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
     Observed {
         key: key.clone(),
