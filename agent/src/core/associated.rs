@@ -213,6 +213,10 @@ impl Core {
     }
 
     fn asked(&self, key: &ObjectKey) -> Option<&BTreeSet<AssociatedKind>> {
+        // Of what is never looked at nothing is known, and nowhere else is looked for what was made of it.
+        if !self.config.namespaces.keep(key) {
+            return None;
+        }
         let policy = self.policies.get(&self.desired.get(key)?.policy)?;
         Some(&policy.associated).filter(|asked| !asked.is_empty())
     }

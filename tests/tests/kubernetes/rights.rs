@@ -172,3 +172,75 @@ async fn an_agent_of_some_namespaces_needs_no_rights_elsewhere() -> Result<()> {
     assert!(refused.iter().all(|request| request.verb == "get" && request.resource == "namespaces"), "{refused:?}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_of_some_namespaces_counts_what_is_made_there_across_a_restart() -> Result<()> {
+    let assets = require_kubernetes!();
+    let directory = Scratch::new("counting")?;
+    let audit = Audit::new(&directory)?;
+    let (cluster, hub) = tokio::try_join!(start(&assets, &audit), Hub::start())?;
+    let local = cluster.client();
+    cluster.kubectl().run(&["apply", "--kustomize", &deploy("agent-namespaced").display().to_string()]).await?;
+    admitted(&local, ACCOUNT).await?;
+
+    let space = hub.client("default").await?;
+    for (name, replicas) in [("shop", 2), ("till", 1), ("other", 1)] {
+        apply(&space, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
+        apply(&space, elsewhere(deployment("web", replicas), name)).await?;
+    }
+    let mut counting = placement("web", &json!({}), "web", &[("apps", "deployments")]);
+    counting["spec"]["objects"][0]["status"] = json!({"associated": ["replicasets", "pods"]});
+    apply(&space, counting).await?;
+    let kubeconfig = directory.join("kubeconfig");
+    fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
+    let mut agent = hub.prepare("east", &[], &kubeconfig, None).await?;
+    agent.only_namespaces = ["shop", "till"].map(|name| name.parse().expect("a namespace")).to_vec();
+    agent.resume();
+
+    let counted = async |namespace: &str, sets: u64, pods: u64| {
+        let reports = api(&space, REPORT.0, REPORT.1, Some(namespace));
+        eventually_ok(SOON * 2, &format!("{sets} ReplicaSets and {pods} Pods in {namespace}"), async || {
+            let report = reports.get("deployment.apps.web.east").await?;
+            let made = &report.data["associated"];
+            let total = (&made["replicasets"]["total"], &made["pods"]["total"]);
+            anyhow::ensure!(total == (&json!(sets), &json!(pods)), "{}", report.data);
+            anyhow::ensure!(report.data["progress"] == "Applied", "{}", report.data);
+            Ok(())
+        })
+        .await
+    };
+    counted("shop", 1, 2).await?;
+    counted("till", 1, 1).await?;
+    let reports = api(&space, REPORT.0, REPORT.1, Some("other"));
+    eventually_ok(SOON, "what is elsewhere to be withheld, and of no count", async || {
+        let report = reports.get("deployment.apps.web.east").await?;
+        let told = report.data["reason"] == "OtherNamespace" && report.data.get("associated").is_none();
+        anyhow::ensure!(told, "{}", report.data);
+        Ok(())
+    })
+    .await?;
+
+    // Changed at the source, or deleted at the target, while the agent is away.
+    agent.stop().await?;
+    apply(&space, elsewhere(deployment("web", 4), "shop")).await?;
+    let deployments = |namespace: &str| api(&local, DEPLOYMENT.0, DEPLOYMENT.1, Some(namespace));
+    let before = deployments("till").get("web").await?.uid();
+    deployments("till").delete("web", &DeleteParams::background()).await?;
+    agent.resume();
+    counted("shop", 1, 4).await?;
+    eventually_ok(SOON, "what was deleted to be made again", async || {
+        let again = deployments("till").get("web").await?.uid();
+        anyhow::ensure!(again != before, "it is the former one");
+        Ok(())
+    })
+    .await?;
+    counted("till", 1, 1).await?;
+    // And while it is there.
+    apply(&space, elsewhere(deployment("web", 3), "till")).await?;
+    counted("till", 1, 3).await?;
+    agent.stop().await?;
+
+    let refused: Vec<_> = audit.requests(USER)?.into_values().filter(|request| request.code == Some(403)).collect();
+    assert!(refused.iter().all(|request| request.verb == "get" && request.resource == "namespaces"), "{refused:?}");
+    Ok(())
+}

@@ -34,6 +34,10 @@ fn placed(name: &str, policy: &ApplyPolicy) -> Entry {
 
 impl Scene {
     fn new(entries: Vec<Entry>, policies: &[&Arc<ApplyPolicy>]) -> Self {
+        Self::within(Namespaces::All, entries, policies)
+    }
+
+    fn within(namespaces: Namespaces, entries: Vec<Entry>, policies: &[&Arc<ApplyPolicy>]) -> Self {
         let entries: Vec<Arc<Entry>> = entries.into_iter().map(Arc::new).collect();
         let set: DesiredSet = entries.iter().cloned().collect();
         let loaded = Loaded {
@@ -51,7 +55,7 @@ impl Scene {
             seed: 1,
             fuse: FuseLimits::default(),
             patrol: Duration::from_mins(10),
-            namespaces: Namespaces::All,
+            namespaces,
         };
         let mut scene = Self {
             core: Core::new(config, loaded.clone()),
@@ -295,4 +299,26 @@ fn a_watch_that_was_ended_is_not_believed() {
     assert_ne!(scene.follow[&PODS].run, old);
     scene.step(Event::Followed { kind: PODS, run: old, news: FollowNews::Seen(vec![pod("web", 1, 0)]) });
     assert_eq!(scene.core.associates.fold.size(), (0, 0));
+}
+
+#[test]
+fn what_is_in_a_namespace_that_is_not_kept_is_not_counted_nor_asked_about() {
+    let asked = asking(&[AssociatedKind::ReplicaSets, AssociatedKind::Pods]);
+    let mut elsewhere = placed("web", &asked);
+    elsewhere.key.namespace = "elsewhere".into();
+    let kept = || Namespaces::only(["shop".parse().expect("a namespace")]);
+    let mut scene = Scene::within(kept(), vec![elsewhere.clone()], &[&asked]);
+    scene.pass(Duration::from_secs(20));
+    assert!(scene.follow.is_empty(), "{:?}", scene.follow);
+
+    let mut scene = Scene::within(kept(), vec![elsewhere, placed("web", &asked)], &[&asked]);
+    let follow = scene.follow.clone();
+    assert_eq!(follow[&AssociatedKind::Pods].namespace.as_deref(), Some("shop"));
+    for (kind, Follow { run, .. }) in follow {
+        scene.step(Event::Followed { kind, run, news: FollowNews::Listing });
+        scene.step(Event::Followed { kind, run, news: FollowNews::Listed });
+    }
+    scene.pass(Duration::from_secs(20));
+    let said: BTreeSet<_> = scene.reports.iter().map(|report| report.key.namespace.to_string()).collect();
+    assert_eq!(said, BTreeSet::from(["shop".to_owned()]));
 }
