@@ -293,6 +293,11 @@ impl Core {
         self.fuse.started(now);
         self.retire_all();
         self.reports.everything(self.objects.keys(), now);
+        // No watch tells of what is never looked at; untried, it would hold up every later wave.
+        let elsewhere = self.objects.keys().filter(|key| !self.config.namespaces.keep(key));
+        for key in elsewhere.cloned().collect::<Vec<_>>() {
+            self.enqueue(&key);
+        }
         self.session_start(out);
     }
 

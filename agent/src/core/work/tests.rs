@@ -29,6 +29,10 @@ fn config() -> Config {
 
 impl Offline {
     fn new(entries: Vec<Entry>) -> Self {
+        Self::within(crate::Namespaces::All, entries)
+    }
+
+    fn within(namespaces: crate::Namespaces, entries: Vec<Entry>) -> Self {
         let entries: Vec<Arc<Entry>> = entries.into_iter().map(Arc::new).collect();
         let set: DesiredSet = entries.iter().cloned().collect();
         let loaded = Loaded {
@@ -39,8 +43,12 @@ impl Offline {
             entries: entries.clone(),
             ..Loaded::default()
         };
-        let mut offline =
-            Self { core: Core::new(config(), loaded.clone()), loaded, now: Monotonic::START, begun: Vec::new() };
+        let mut offline = Self {
+            core: Core::new(Config { namespaces, ..config() }, loaded.clone()),
+            loaded,
+            now: Monotonic::START,
+            begun: Vec::new(),
+        };
         offline.step(Event::Started);
         offline.list();
         offline
@@ -276,6 +284,16 @@ fn a_kind_that_is_listed_and_may_not_be_watched_is_kept_and_said_steadily() {
     look(&offline);
     let denied = vec![(Reason::Forbidden, "no permission for ConfigMap: cannot watch".to_owned())];
     assert_eq!(said, [vec![], denied.clone(), denied.clone(), denied.clone(), denied, vec![]]);
+}
+
+#[test]
+fn after_a_restart_what_is_in_no_kept_namespace_holds_up_no_later_wave() {
+    let namespace = Entry { wave: -100, implied: true, ..entry(&key("", "Namespace", "shop"), 1, 1) };
+    let role = Entry { wave: -60, ..entry(&key("", "ClusterRole", "web"), 1, 1) };
+    let role = Entry { key: ObjectKey { namespace: "".into(), ..role.key.clone() }, ..role };
+    let kept = crate::Namespaces::only(["shop".parse().expect("a namespace")]);
+    let offline = Offline::within(kept, vec![namespace, role, config_map("a", 0)]);
+    assert_eq!(offline.names(), ["a"]);
 }
 
 fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
