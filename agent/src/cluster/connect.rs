@@ -20,6 +20,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long a connection to the API server is kept with nothing to ask: each holds 40 to 100 KiB, and a large set leaves as
 /// many as were asked on at once. The next request a while later waits for a handshake instead.
 const IDLE_MAX: Duration = Duration::from_secs(15);
+/// Bytes of an answer that a connection reads at once, and keeps room for while it lasts: two TLS records. By itself it goes
+/// up to 400 KiB for a watch that began with a long list.
+const BUFFER_BYTES_MAX: usize = 32 << 10;
 /// Longest wait for each of the facts.
 const FACT_MAX: Duration = Duration::from_secs(15);
 
@@ -72,6 +75,7 @@ fn client(config: Config, idle: Duration) -> Result<Client, kube::Error> {
     let pool: legacy::Client<_, kube::client::Body> = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(idle)
+        .http1_max_buf_size(BUFFER_BYTES_MAX)
         .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
