@@ -26,9 +26,9 @@ const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
 /// Records that come into memory with one of them: sled's pages hold sixteen.
 const PAGE_RECORDS: u64 = 16;
-/// Bytes in memory for which a journal at rest is opened again: it writes up to a segment and a snapshot, so that it is
-/// not worth it for less.
-const HELD_AT_REST_MAX: u64 = 1 << 20;
+/// Bytes in memory for which a journal at rest is opened again, for sled takes two to three times as much: it writes up to a
+/// segment and a snapshot, so that it is not worth it for less.
+const HELD_AT_REST_MAX: u64 = 256 << 10;
 /// Bytes in memory for which a journal at work is opened again, which costs it up to a second with 50,000 objects. sled
 /// takes two to three times as much for them.
 const HELD_AT_WORK_MAX: u64 = 6 << 20;
