@@ -111,7 +111,8 @@ impl Approvals {
 
     /// What a target is to be told that holds this much; none if that is all, or if it is not known yet.
     ///
-    /// What is assigned again by now is left out, so that an agent that has not heard of that yet does not remove it.
+    /// What is assigned again by now is left out, so that an agent that has not heard of that yet does not remove it. It
+    /// counts as told: whoever judges that must know of every set that the agent knows of.
     pub fn page(
         &self,
         now: Monotonic,

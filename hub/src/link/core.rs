@@ -65,6 +65,7 @@ pub trait Sets {
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool;
 
     /// The removals approved at a target, as far as an agent that holds this much does not know of them; none if it does.
+    /// What the present set assigns is left out, and not told later: the agent must not know of a later set.
     fn approved(&self, now: Monotonic, target: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage>;
 }
 
@@ -461,8 +462,11 @@ impl Core {
         out: &mut Effects,
     ) {
         let Some(present) = sets.info(key) else { return };
-        // Before all else, so that a set that changes all the time does not keep it back.
-        if let Some(page) = request.approved.as_ref().and_then(|held| sets.approved(now, key, held)) {
+        // Before all else, so that a set that changes all the time does not keep it back. But not to an agent that has heard
+        // of a later set than there is here: what the earlier one assigned is left out of a page, and that counts as told.
+        let behind = request.since.is_some_and(|since| since > present.version);
+        let held = request.approved.as_ref().filter(|_| !behind);
+        if let Some(page) = held.and_then(|held| sets.approved(now, key, held)) {
             out.push(respond_desired(id, DesiredAnswer::Approved(page)));
             return;
         }

@@ -44,7 +44,9 @@ impl Sets for OneSet {
     }
 
     fn approved(&self, now: Monotonic, id: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
-        self.approvals.page(now, id, held, |_| false)
+        self.approvals.page(now, id, held, |removal| {
+            self.set.get(&removal.key).is_some_and(|entry| entry.source.uid == removal.source)
+        })
     }
 }
 
@@ -70,6 +72,13 @@ impl OneSet {
         };
         self.changed.insert(entry.key.clone(), self.revision);
         self.set.insert(Arc::new(entry));
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.revision += 1;
+        let entry = self.set.remove(&key(name)).expect("it was put");
+        self.changed.insert(entry.key.clone(), self.revision);
+        self.removed.push((Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() }, self.revision));
     }
 }
 
@@ -461,6 +470,41 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
     let told = asks(&mut script, held, 45);
     let nothing = ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
     assert_eq!(told, format!("5: {:?}", DesiredAnswer::Approved(nothing)));
+}
+
+#[test]
+fn nothing_of_an_approval_is_lost_to_an_agent_that_is_ahead_of_a_replica() {
+    let mut script = Script::new();
+    script.open(None);
+    script.sets.put("a");
+    let before = script.sets.revision;
+    script.sets.remove("a");
+    let since = script.accepted();
+    let removal = Tombstone { key: key("a"), source: "a".parse().expect("a UID") };
+    let approval = Approval { target: target(), expires: 60, until: at(60), removals: [removal.clone()].into() };
+    assert!(script.sets.approvals.end_listing().is_empty());
+    let _changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
+    let asks = |script: &mut Script| {
+        script.request(Request::Desired(DesiredRequest {
+            session: SessionNumber(5),
+            since: Some(since.version),
+            digest: Some(since.digest),
+            after: None,
+            wait_seconds: 45,
+            approved: Some(ApprovedHeld::default()),
+            decommission: None,
+        }))
+    };
+    let now = std::mem::replace(&mut script.sets, OneSet { epoch: 1, ..OneSet::default() });
+    script.sets.put("a");
+    script.sets.approvals = now.approvals.clone();
+    assert_eq!(script.sets.revision, before);
+    let told = asks(&mut script);
+    assert!(!told.contains("Approved"), "a replica that has not heard of the removal tells of its approval: {told}");
+
+    script.sets = now;
+    let told = asks(&mut script);
+    assert!(told.contains("Approved") && told.contains(&format!("{removal:?}")), "{told}");
 }
 
 #[test]
