@@ -244,7 +244,7 @@ impl Core {
                     self.associated_told(key, source, None);
                 }
                 for tombstone in removed {
-                    if self.removals.contains_key(&tombstone) || !self.objects.contains_key(&tombstone.key) {
+                    if self.removals.contains_key(&tombstone) || !self.speaks_of(&tombstone) {
                         self.reports.removed.insert(tombstone);
                     }
                 }
@@ -362,8 +362,18 @@ impl Core {
         let explained = self.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
         let unexplained = (!explained).then(|| report.source_uid.clone());
         // It stands there again, if it was ever gone.
-        self.reports.forget_removed(&Tombstone { key: key.clone(), source: report.source_uid.clone() });
-        self.explain(&key, unexplained);
+        let there = Tombstone { key: key.clone(), source: report.source_uid.clone() };
+        self.reports.forget_removed(&there);
+        if let Ok(at) = page.removed.binary_search(&there) {
+            page.removed.remove(at);
+        }
+        // The report that says whose it is now may be lost, or wait for a status, and then never be due again.
+        if let Some(source) = self.explain(&key, unexplained) {
+            let former = Tombstone { key: key.clone(), source };
+            if former != there && !self.removals.contains_key(&former) {
+                self.reports.vanished(former);
+            }
+        }
         let Some(object) = self.objects.get(&key) else { return };
         let facts = short(&serde_json::to_vec(&report).unwrap_or_default());
         let mut told = Told { facts, status: None };
@@ -412,6 +422,12 @@ impl Core {
             (None, None) | (Some(_), Some(_)) => {}
         }
         former
+    }
+
+    /// Whether something that the hub is told of stands there for this source.
+    fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
+        let assigned = self.desired.get(key).is_some_and(|entry| entry.source.uid == *source);
+        assigned || self.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
     }
 
     /// How things are with one object, but for its status; none if there is nothing to say.
@@ -508,3 +524,6 @@ fn bounded(mut message: String) -> String {
     truncate(&mut message, MESSAGE_BYTES_MAX);
     message
 }
+
+#[cfg(test)]
+mod tests;

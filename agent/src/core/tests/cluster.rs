@@ -185,9 +185,13 @@ impl Cluster {
 
     /// An object with our own mark, of a source that is not assigned.
     pub(in crate::core) fn plant(&mut self, key: &ObjectKey, like: &ObjectKey) {
+        self.plant_of(key, like, "s99");
+    }
+
+    pub(in crate::core) fn plant_of(&mut self, key: &ObjectKey, like: &ObjectKey, source: &str) {
         let mut mark = (**self.objects[like].mark.as_ref().unwrap()).clone();
         mark.local = key.clone();
-        mark.source.uid = uid("s99");
+        mark.source.uid = uid(source);
         let local = Local { mark: Some(Arc::new(mark)), ..self.make(None) };
         self.put(key, local);
     }
@@ -223,12 +227,12 @@ impl Cluster {
         }
     }
 
-    /// Somebody changes a field of ours.
     /// Counts the writes so far, by whomever.
     pub(in crate::core) fn versions(&self) -> u64 {
         self.versions
     }
 
+    /// Somebody changes a field of ours.
     pub(in crate::core) fn edit(&mut self, key: &ObjectKey) {
         if let Some(local) = self.objects.get(key).cloned() {
             self.put(key, Local { input: None, generation: local.generation + 1, ..local });
@@ -246,6 +250,16 @@ impl Cluster {
         if let Some(local) = self.objects.get(key).cloned() {
             self.put(key, Local { status, ..local });
         }
+    }
+
+    /// Somebody takes the mark off and leaves the label.
+    pub(in crate::core) fn unmark(&mut self, key: &ObjectKey) {
+        let Some(local) = self.objects.get_mut(key) else { return };
+        local.mark = None;
+        self.versions += 1;
+        local.version = self.versions;
+        let observed = Observed { labelled: true, ..local.observed(key) };
+        self.tell(&key.kind, Event::Observed(Box::new(observed)));
     }
 
     /// Somebody else's object, managed by other means.

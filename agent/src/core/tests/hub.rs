@@ -228,7 +228,7 @@ impl Hub {
         }
         for tombstone in request.removed {
             self.tombstones.remove(&tombstone);
-            if self.desired.get(&tombstone.key).is_none() {
+            if self.reports.get(&tombstone.key).is_some_and(|(_, _, report)| report.source_uid == tombstone.source) {
                 self.reports.remove(&tombstone.key);
             }
         }

@@ -162,6 +162,12 @@ impl World {
         self.heal_cluster();
     }
 
+    /// The hub is reached again, and whatever people put in the cluster stays.
+    pub(in crate::core) fn reconnect(&mut self) {
+        self.link_up = true;
+        self.faults = false;
+    }
+
     pub(in crate::core) fn heal_cluster(&mut self) {
         self.faults = false;
         // People take away what is in the way.

@@ -1,0 +1,70 @@
+//! What the hub is told of objects that nothing explains, where that is lost on the way.
+
+use std::time::Duration;
+
+use super::super::tests::key;
+use super::super::tests::world::World;
+use super::*;
+
+/// Where an object stands that is ours by its mark, and that nobody assigned. The hub was told.
+fn world() -> (World, ObjectKey, ObjectKey) {
+    let (assigned, stray) = (key("apps", "Deployment", "d0"), key("apps", "Deployment", "d1"));
+    let mut world = World::new(5);
+    world.hub.put(&assigned, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.plant(&stray, &assigned);
+    world.quiesce();
+    assert_eq!(told(&world, &stray).as_deref(), Some("s99"));
+    (world, assigned, stray)
+}
+
+/// Whose object the hub believes stands there.
+fn told(world: &World, key: &ObjectKey) -> Option<String> {
+    world.hub.reports.get(key).map(|(_, _, report)| report.source_uid.to_string())
+}
+
+/// Something happens while nothing reaches the hub.
+fn apart(world: &mut World, happens: impl FnOnce(&mut World)) {
+    world.cut_off();
+    happens(world);
+    world.run_for(Duration::from_secs(1));
+}
+
+#[test]
+fn what_bore_another_mark_before_it_went_is_not_reported_for_ever() {
+    let (mut world, assigned, stray) = world();
+    apart(&mut world, |world| world.cluster.plant_of(&stray, &assigned, "s98"));
+    world.cluster.delete(&stray);
+    world.reconnect();
+    world.quiesce();
+    assert_eq!(told(&world, &stray), None);
+}
+
+#[test]
+fn what_bears_another_mark_is_reported_as_that_one_s() {
+    let (mut world, assigned, stray) = world();
+    apart(&mut world, |world| world.cluster.plant_of(&stray, &assigned, "s98"));
+    world.reconnect();
+    world.quiesce();
+    assert_eq!(told(&world, &stray).as_deref(), Some("s98"));
+}
+
+#[test]
+fn what_lost_its_mark_while_nothing_reached_the_hub_is_not_reported_for_ever() {
+    let (mut world, _, stray) = world();
+    apart(&mut world, |world| world.cluster.unmark(&stray));
+    world.reconnect();
+    world.quiesce();
+    assert_eq!(told(&world, &stray), None);
+}
+
+#[test]
+fn what_went_and_came_again_while_nothing_reached_the_hub_is_reported() {
+    let (mut world, assigned, stray) = world();
+    apart(&mut world, |world| world.cluster.delete(&stray));
+    world.cluster.plant(&stray, &assigned);
+    world.reconnect();
+    world.quiesce();
+    assert_eq!(told(&world, &stray).as_deref(), Some("s99"));
+}
