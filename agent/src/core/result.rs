@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::Core;
 use super::effect::{Effects, LeftToOthers, OpId};
@@ -27,10 +27,11 @@ impl Core {
         match doing {
             Doing::Create { entry, policy } => {
                 let write = Write { origin: Origin::Created, posted: true, local: Arc::default() };
-                self.written(now, &entry, &policy, write, result, out);
+                self.written(now, &entry, &policy, (write, None), result, out);
             }
-            Doing::Apply { entry, policy, origin, local } => {
-                self.written(now, &entry, &policy, Write { origin, posted: false, local }, result, out);
+            Doing::Apply { entry, policy, uid, origin, local } => {
+                let write = Write { origin, posted: false, local };
+                self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
             }
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
@@ -42,13 +43,13 @@ impl Core {
         self.forget_if_empty(&key);
     }
 
-    /// A creation or an application ended.
+    /// A creation, or an application onto an object, ended.
     fn written(
         &mut self,
         now: Monotonic,
         entry: &Arc<Entry>,
         policy: &ApplyPolicy,
-        write: Write,
+        (write, onto): (Write, Option<&Uid>),
         result: OpResult,
         out: &mut Effects,
     ) {
@@ -77,6 +78,11 @@ impl Core {
             }
             OpResult::Gone | OpResult::PreconditionFailed => {
                 let Some(object) = self.objects.get_mut(key) else { return };
+                let another = |seen: &Seen| onto.is_some_and(|onto| *onto != seen.uid);
+                if object.seen.as_ref().is_some_and(another) {
+                    // What is there instead has been seen meanwhile, and the watch would not tell of it again.
+                    return self.enqueue(key);
+                }
                 object.unsee();
                 let again = std::mem::replace(&mut object.doubted, true);
                 if again { self.retry(now, key, None) } else { self.enqueue(key) }

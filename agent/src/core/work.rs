@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+use tideline_common::{
+    ApplyMode, ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid,
+};
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::event::LocalField;
@@ -69,6 +71,7 @@ pub(super) enum Doing {
     Apply {
         entry: Arc<Entry>,
         policy: Arc<ApplyPolicy>,
+        uid: Uid,
         origin: Origin,
         local: Arc<[LocalField]>,
     },
@@ -427,6 +430,7 @@ impl Core {
                 let doing = Doing::Apply {
                     entry: Arc::clone(entry),
                     policy: Arc::clone(&policy),
+                    uid: uid.clone(),
                     origin,
                     local: Arc::clone(&local),
                 };

@@ -349,6 +349,15 @@ fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
 
 /// What a core begins and writes whose cluster holds this where an entry is, after it restarted with this record.
 fn after_restart(entry: &Entry, policy: &ApplyPolicy, seen: &Observed, record: Option<AppliedRecord>) -> Vec<Effect> {
+    restarted(entry, policy, seen, record).1
+}
+
+fn restarted(
+    entry: &Entry,
+    policy: &ApplyPolicy,
+    seen: &Observed,
+    record: Option<AppliedRecord>,
+) -> (Core, Vec<Effect>) {
     let entry = Arc::new(Entry { policy: policy.digest(), ..entry.clone() });
     let set: DesiredSet = [Arc::clone(&entry)].into_iter().collect();
     let loaded = Loaded {
@@ -366,7 +375,7 @@ fn after_restart(entry: &Entry, policy: &ApplyPolicy, seen: &Observed, record: O
     let served = Served::Yes { namespaced: true, status: false };
     core.step(Monotonic::START, Event::Kind { kind: kind.clone(), served }, &mut out);
     core.step(Monotonic::START, Event::Listed { kind, objects: vec![seen.clone()] }, &mut out);
-    out
+    (core, out)
 }
 
 fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
@@ -419,4 +428,24 @@ fn what_is_seen_as_it_was_before_our_last_write_is_read_before_it_is_written_aga
     assert_eq!(ops("3"), ["Get"], "it may be an old list");
     assert_eq!(ops("5"), Vec::<String>::new());
     assert_eq!(ops("7"), ["Apply"], "somebody changed it since");
+}
+
+#[test]
+fn what_is_seen_while_a_write_to_what_was_there_before_fails_stays_seen() {
+    let (policy, entry) = (ApplyPolicy::default(), config_map("again", 0));
+    let before = standing(&entry, &policy, "3");
+    let (mut core, out) = restarted(&entry, &policy, &before, None);
+    let apply = |effect: &Effect| match effect {
+        Effect::Execute { id, op: Op::Apply { uid, .. } } => Some((*id, uid.to_string())),
+        _ => None,
+    };
+    let (id, onto) = out.iter().find_map(apply).unwrap();
+    assert_eq!(onto, "u1");
+    let mut out = Vec::new();
+    let key = entry.key.clone();
+    core.step(Monotonic::START, Event::Vanished { key, uid: before.uid.clone() }, &mut out);
+    let now = Observed { uid: "u2".parse().unwrap(), ..standing(&entry, &policy, "9") };
+    core.step(Monotonic::START, Event::Observed(Box::new(now)), &mut out);
+    core.step(Monotonic::START, Event::Executed { id, result: OpResult::PreconditionFailed }, &mut out);
+    assert_eq!(out.iter().find_map(apply).map(|(_, onto)| onto).as_deref(), Some("u2"), "{out:?}");
 }
