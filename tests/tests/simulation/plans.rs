@@ -56,6 +56,11 @@ fn disturbed_by_a_plan_a_deletion_ends_as_if_undisturbed() {
 }
 
 #[test]
+fn disturbed_by_a_plan_a_deletion_and_recreation_under_one_name_ends_as_if_undisturbed() {
+    every_plan("recreate");
+}
+
+#[test]
 fn disturbed_by_a_plan_a_mass_deletion_ends_as_if_undisturbed() {
     every_plan("mass-delete");
 }
@@ -63,6 +68,11 @@ fn disturbed_by_a_plan_a_mass_deletion_ends_as_if_undisturbed() {
 #[test]
 fn disturbed_by_a_plan_a_move_ends_as_if_undisturbed() {
     every_plan("move");
+}
+
+#[test]
+fn disturbed_by_a_plan_upkeep_ends_as_if_undisturbed() {
+    every_plan("upkeep");
 }
 
 #[test]

@@ -56,8 +56,9 @@ impl Outcome {
         let reports = world.hub.summary.target(parse(TARGET));
         for report in reports.into_iter().flat_map(|reports| reports.objects().chain(reports.held())) {
             // How often a controller wrote a status depends on what it saw in between.
-            let ObjectReport { key, status, .. } = &**report;
-            let text = format!("{:?} {}", ObjectReport { status: None, ..(**report).clone() }, status.is_some());
+            let ObjectReport { key, status, message, .. } = &**report;
+            let told = ObjectReport { status: None, message: timeless(message), ..(**report).clone() };
+            let text = format!("{told:?} {}", status.is_some());
             facts.insert(format!("{key} as reported"), text);
         }
         let tombstones: BTreeSet<Tombstone> = world.hub.tombstones().into_iter().collect();
@@ -101,4 +102,12 @@ impl Outcome {
         }
         text
     }
+}
+
+/// A message without when something was seen first, which depends on the way.
+fn timeless(message: &str) -> String {
+    const SEEN: &str = "seen first at ";
+    let Some((before, after)) = message.split_once(SEEN) else { return message.to_owned() };
+    let rest = after.split_once(':').map_or("", |(_, rest)| rest);
+    format!("{before}{SEEN}some time:{rest}")
 }

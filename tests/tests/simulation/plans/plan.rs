@@ -78,11 +78,10 @@ impl fmt::Display for Disturbance {
 
 impl Disturbance {
     /// Whether it is known that what comes of it is not always as if undisturbed, so that it is run on demand alone: what
-    /// was created just before a crash and is not in the list by which its removal is judged stays, held and said, until
-    /// somebody approves; and a hub that has just started shows nobody what is held.
+    /// was created again before a crash, and is not in the list by which its removal is judged, stays, held and said,
+    /// until somebody approves.
     pub(crate) fn is_open(&self, workload: &str) -> bool {
-        let unseen = workload == "mass-delete" && matches!(self, Self::Hub { .. });
-        matches!(self, Self::StaleStart { .. }) || unseen
+        workload == "move" && matches!(self, Self::StaleStart { .. })
     }
 
     /// The kind of disturbance, for counting.

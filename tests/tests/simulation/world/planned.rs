@@ -65,10 +65,12 @@ impl World {
         }
     }
 
-    /// Somebody approves what is held for that, if anything is.
-    pub(crate) fn approve_held(&mut self) {
+    /// Somebody approves what is held for that, if the hub shows anything. Returns whether it did.
+    pub(crate) fn approve_held(&mut self) -> bool {
         let held = self.held();
+        let shown = self.hub.up && !held.is_empty();
         self.approve(held, 3_600_000);
+        shown
     }
 
     /// Whether something else than the hub answers a poll.
