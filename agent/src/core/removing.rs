@@ -10,10 +10,21 @@ use super::Core;
 use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Op, Write};
 use super::fuse::Passage;
+use super::observe::Seen;
 use super::plan::Me;
-use super::remove::{Evidence, Ground, Inspection, RemovalState, Verdict, may_delete};
+use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
 use super::work::{Doing, RETRY};
+
+/// What a live look for the sake of a removal found just now.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nobody looked.
+    Nothing,
+    Inside(Inspection),
+    /// This stands there, whatever lists and watches say.
+    There(Box<Seen>),
+}
 
 impl Core {
     pub(super) fn enqueue_removals(&mut self, key: &ObjectKey) {
@@ -72,10 +83,15 @@ impl Core {
         now: Monotonic,
         me: Me,
         tombstone: &Tombstone,
-        inspection: Option<Inspection>,
+        found: Found,
         out: &mut Effects,
     ) {
         let key = &tombstone.key;
+        let (inspection, live) = match found {
+            Found::Nothing => (None, None),
+            Found::Inside(inspection) => (Some(inspection), None),
+            Found::There(seen) => (None, Some(seen)),
+        };
         if self.lapses(now, tombstone) {
             return;
         }
@@ -92,13 +108,12 @@ impl Core {
             entry: self.desired.get(key).map(|entry| &**entry),
             record,
             policy: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
-            seen: object.seen.as_ref(),
+            seen: live.as_deref().or(object.seen.as_ref()),
             view: self.kinds.view(key),
             inspection,
             decommission: self.decommission,
         });
-        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
-        let version = removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&key.kind));
+        let version = self.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         match self.fused(now, tombstone, verdict) {
@@ -122,6 +137,22 @@ impl Core {
                 self.retry_removal(now, tombstone, None);
             }
         }
+    }
+
+    fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {
+        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
+        removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&tombstone.key.kind))
+    }
+
+    /// Something else stands there than what was to be removed: that was known from an older list, and this may be to be
+    /// removed as well. So it is looked at, and judged once more.
+    pub(super) fn look(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
+        let key = &tombstone.key;
+        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        let version = self.version_of(tombstone, removal, object.record.as_ref());
+        let doing = Doing::Look { tombstone: tombstone.clone(), wave: removal.wave };
+        drop(object);
+        self.execute(now, key, doing, Op::Get { key: key.clone(), version }, out);
     }
 
     /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
@@ -208,3 +239,6 @@ impl Core {
         self.notice_held(now, &tombstone.key, failures, &state);
     }
 }
+
+#[cfg(test)]
+mod tests;

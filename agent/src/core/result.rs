@@ -12,6 +12,7 @@ use super::event::{FieldConflict, LocalField, Observed, OpResult};
 use super::observe::{Seen, Status};
 use super::plan::record_of;
 use super::remove::{Inspection, RemovalState, may_replace};
+use super::removing::Found;
 use super::work::{Doing, Flight};
 
 impl Core {
@@ -35,6 +36,7 @@ impl Core {
             }
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
+            Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
             Doing::Read => self.read(now, &key, result),
             Doing::Compare => self.compared(now, &key, result),
             Doing::Verify { entry, origin } => self.verified(now, &entry, origin, result),
@@ -207,7 +209,13 @@ impl Core {
             }
         }
         match result {
-            // Gone, or orphaned, or replaced by something that is not ours.
+            OpResult::PreconditionFailed if self.desired.get(key).is_none() => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                }
+                self.look(now, tombstone, out);
+            }
+            // Gone, or orphaned, or replaced by something that is another's by now.
             OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. } => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
@@ -225,7 +233,8 @@ impl Core {
                     self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
                     self.retry_removal(now, tombstone, None);
                 } else if let Some(me) = self.me() {
-                    self.begin_removal(now, me, tombstone, Some(Inspection { foreign, ours }), out);
+                    let found = Found::Inside(Inspection { foreign, ours });
+                    self.begin_removal(now, me, tombstone, found, out);
                 }
             }
             OpResult::Failed { reason: Reason::Throttled, retry_after, .. } => {
@@ -237,6 +246,17 @@ impl Core {
                 self.retry_removal(now, tombstone, retry_after);
             }
             OpResult::Exists(_) | OpResult::Compared { .. } => self.retry_removal(now, tombstone, None),
+        }
+    }
+
+    /// What stands in the place of what was to be removed was read.
+    fn looked(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
+        match (result, self.me()) {
+            (OpResult::Written { observed, .. }, Some(me)) => {
+                let found = Found::There(Box::new(Seen::from(&*observed)));
+                self.begin_removal(now, me, tombstone, found, out);
+            }
+            (result, _) => self.removed(now, tombstone, result, out),
         }
     }
 

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{
-    ApplyMode, ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid,
-};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::event::LocalField;
@@ -18,6 +16,7 @@ use super::kinds::View;
 use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
 use super::remove::Removal;
+use super::removing::Found;
 use super::slots::{Admission, Slots};
 use super::{Core, Phase};
 
@@ -81,6 +80,11 @@ pub(super) enum Doing {
         tombstone: Tombstone,
         wave: i32,
     },
+    /// Read because something else stands there than what was to be removed.
+    Look {
+        tombstone: Tombstone,
+        wave: i32,
+    },
     /// Read for its status.
     Read,
     /// Read to say what was changed.
@@ -123,7 +127,7 @@ impl Work {
     pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
         self.slots.landed(&flight.key);
-        if let Doing::Remove { wave, .. } = &flight.doing {
+        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &flight.doing {
             count_down(&mut self.removing, *wave);
         }
         Some(flight)
@@ -165,7 +169,7 @@ impl Work {
     fn fly(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
-        if let Doing::Remove { wave, .. } = &doing {
+        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
             *self.removing.entry(*wave).or_default() += 1;
         }
         self.slots.began(key);
@@ -274,7 +278,7 @@ impl Core {
             } else if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
             } else if let Some(tombstone) = self.next_removal(now) {
-                self.begin_removal(now, me, &tombstone, None, out);
+                self.begin_removal(now, me, &tombstone, Found::Nothing, out);
             } else {
                 return;
             }

@@ -77,13 +77,6 @@ impl fmt::Display for Disturbance {
 }
 
 impl Disturbance {
-    /// Whether it is known that what comes of it is not always as if undisturbed, so that it is run on demand alone: what
-    /// was created again before a crash, and is not in the list by which its removal is judged, stays, held and said,
-    /// until somebody approves.
-    pub(crate) fn is_open(&self, workload: &str) -> bool {
-        workload == "move" && matches!(self, Self::StaleStart { .. })
-    }
-
     /// The kind of disturbance, for counting.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {

@@ -1,0 +1,120 @@
+//! Removals of what is not what was seen.
+
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Accepted, ClusterFacts};
+use tideline_common::{ApplyPolicy, DesiredSet, Origin, Version};
+
+use super::super::effect::{Effect, Enrolled, OpId};
+use super::super::event::{Event, Observed, OpResult, Served};
+use super::super::plan::{mark_of, record_of};
+use super::super::tests::{entry, hub_id, key, me, target_id, uid};
+use super::super::{Config, FuseLimits, Loaded};
+use super::*;
+
+/// An agent that restarted with a removal to make, and what it begins.
+struct Removing {
+    core: Core,
+    begun: Vec<(OpId, String)>,
+}
+
+impl Removing {
+    fn step(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.step(Monotonic::START, event, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Execute { id, op: Op::Delete { uid, .. } } => self.begun.push((id, format!("Delete {uid}"))),
+                Effect::Execute { id, op: Op::Get { .. } } => self.begun.push((id, "Get".to_owned())),
+                Effect::Execute { op, .. } => panic!("{op:?}"),
+                Effect::Persist { id, .. } => self.step(Event::Persisted { id, result: Ok(()) }),
+                _ => {}
+            }
+        }
+    }
+
+    /// The one thing that is under way ends so. Returns what that was.
+    fn ends(&mut self, result: OpResult) -> String {
+        assert_eq!(self.begun.len(), 1, "{:?}", self.begun);
+        let (id, what) = self.begun.remove(0);
+        self.step(Event::Executed { id, result });
+        what
+    }
+}
+
+/// The object of an entry as it stands with this UID, marked for the entry's source.
+fn standing(uid: &str, source: u64) -> Observed {
+    let entry = entry(&key("", "ConfigMap", "c"), source, 1);
+    let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
+    Observed {
+        key: entry.key,
+        uid: uid.parse().unwrap(),
+        resource_version: "5".into(),
+        generation: 0,
+        managed: None,
+        mark: Some(Arc::new(mark)),
+        labelled: true,
+        deleting: false,
+        health: Health::Ready,
+        health_message: String::new(),
+        observed_generation: None,
+        terminal: None,
+        status: None,
+        others: None,
+        managed_elsewhere: false,
+    }
+}
+
+/// It was placed, removed, placed again and removed again, and the list is from the first time.
+fn listed_as_before(recorded: bool) -> Removing {
+    let entry = entry(&key("", "ConfigMap", "c"), 1, 1);
+    let record = record_of(&entry, &Seen::from(&standing("u2", 1)), Origin::Created, true);
+    let loaded = Loaded {
+        enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
+        accepted: Some(Accepted { version: Version::default(), digest: DesiredSet::default().digest() }),
+        applied: recorded.then(|| (entry.key.clone(), record)).into_iter().collect(),
+        removing: vec![Tombstone { key: entry.key.clone(), source: uid("s1") }],
+        ..Loaded::default()
+    };
+    let config = Config {
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+        enrolment: None,
+        seed: 1,
+        fuse: FuseLimits::default(),
+        patrol: Duration::from_mins(10),
+        namespaces: crate::Namespaces::All,
+    };
+    let mut removing = Removing { core: Core::new(config, loaded), begun: Vec::new() };
+    let kind = entry.key.kind.clone();
+    removing.step(Event::Started);
+    removing.step(Event::Kind { kind: kind.clone(), served: Served::Yes { namespaced: true, status: false } });
+    removing.step(Event::Listed { kind, objects: vec![standing("u1", 1)] });
+    assert_eq!(removing.ends(OpResult::PreconditionFailed), "Delete u1");
+    removing
+}
+
+fn found(observed: Observed) -> OpResult {
+    OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() }
+}
+
+#[test]
+fn what_came_again_after_the_list_is_removed_too() {
+    for recorded in [true, false] {
+        let mut removing = listed_as_before(recorded);
+        assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
+        assert_eq!(removing.ends(OpResult::Gone), "Delete u2");
+        assert!(removing.begun.is_empty());
+        assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
+    }
+}
+
+#[test]
+fn what_is_another_s_by_now_is_left_alone() {
+    let unmarked = Observed { mark: None, labelled: false, ..standing("u3", 1) };
+    for there in [found(unmarked), found(standing("u3", 2)), OpResult::Gone] {
+        let mut removing = listed_as_before(true);
+        assert_eq!(removing.ends(there), "Get");
+        assert!(removing.begun.is_empty());
+        assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
+    }
+}
