@@ -6,6 +6,7 @@
 //!   comes in; no object is kept.
 //! - [`Followers`]: one list and watch per kind of what was made of placed objects, as long as something asks for it.
 //! - [`Survey`]: one look at what there is of a kind under our label, for the patrol.
+//! - [`pulse`](fn@pulse): whether the API server answers at all, as watches that are silent do not tell.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
 //! - [`Teller`]: Events on objects that go wrong, beside all else.
 //!
@@ -30,6 +31,7 @@ mod follow;
 mod inspect;
 mod observe;
 mod pages;
+mod pulse;
 mod render;
 mod request;
 mod survey;
@@ -40,6 +42,7 @@ pub use discovery::Kinds;
 pub use execute::Executor;
 pub use follow::Followers;
 pub use observe::Watches;
+pub use pulse::{Pulse, pulse};
 pub use survey::Survey;
 pub use tell::{Teller, Told};
 

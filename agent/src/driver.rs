@@ -14,6 +14,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use kube::Client;
 use tideline_common::wire::v1::Accepted;
 use tideline_common::{HubId, Monotonic};
@@ -24,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use crate::cluster::{Executor, Followers, Kinds, Scope, Survey, Teller, Told, Watches};
+use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, pulse};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId};
 use crate::identity::{Keeper, TargetName};
@@ -96,6 +98,10 @@ pub(crate) struct Driver {
     metrics: Metrics,
     health: Health,
     watches: Watches,
+    /// Polled by the driver itself, so that it ends with it.
+    pulse: BoxStream<'static, Pulse>,
+    /// Held while the API server does not answer.
+    silent: Option<ReadinessGate>,
     /// None where Events are not wanted.
     teller: Option<Arc<Teller>>,
     /// Of the Lease, where replicas share one.
@@ -157,6 +163,7 @@ impl Driver {
         }
         let ended = stop.child_token();
         let followers = Followers::new(client.clone(), sender.clone(), namespaces.clone(), tasks.clone(), ended);
+        let pulse = pulse(client.clone()).boxed();
         let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
         let hub = identity.pin().hub;
         let superseded = identity.superseded();
@@ -175,6 +182,8 @@ impl Driver {
             metrics,
             health,
             watches,
+            pulse,
+            silent: None,
             teller,
             term,
             followers,
@@ -243,6 +252,7 @@ impl Driver {
                     let why = self.superseded.borrow_and_update().clone().unwrap_or_default();
                     self.freeze(&FreezeReason::Fenced(why));
                 }
+                Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse),
                 () = over(self.term.as_ref()) => break Ok(Ended::Stopped),
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
                 () = sleep_until(wake) => self.fire_timers(&mut events),
@@ -323,6 +333,28 @@ impl Driver {
             | Event::Sighted { .. }
             | Event::Surveyed { .. }
             | Event::Stop => {}
+        }
+    }
+
+    /// The core is told by each watch that is lost, and by each list that follows.
+    fn feel(&mut self, pulse: Pulse) {
+        match pulse {
+            Pulse::Silent(why) => {
+                if self.silent.is_none() {
+                    warn!("the API server does not answer, and its watches are begun anew: {why}");
+                    self.silent = Some(self.health.gate("cluster"));
+                    self.metrics.cluster_answers(false);
+                }
+                self.watches.lose();
+                self.followers.lose();
+            }
+            Pulse::Back => {
+                info!("the API server answers again");
+                self.silent = None;
+                self.metrics.cluster_answers(true);
+                self.watches.begin_anew();
+                self.followers.lose();
+            }
         }
     }
 
@@ -468,6 +500,7 @@ impl Driver {
         };
         error!("the agent is frozen, and changes nothing in its cluster from now on: {why}. What to do: {remedy}");
         self.metrics.frozen();
+        self.silent = None;
         self.unready = Some(self.health.gate("frozen"));
         self.watches.set_none();
         self.followers.set_none();

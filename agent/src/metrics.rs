@@ -61,6 +61,7 @@ pub(crate) struct Metrics {
     patrols: Counter,
     patrol_objects: Family<PatrolLabels, Gauge>,
     patrol_findings: Family<PatrolLabels, Counter>,
+    cluster_answers: Gauge,
     frozen: Gauge,
     leading: Gauge,
 }
@@ -83,6 +84,7 @@ impl Metrics {
             patrols: Counter::default(),
             patrol_objects: Family::default(),
             patrol_findings: Family::default(),
+            cluster_answers: Gauge::default(),
             frozen: Gauge::default(),
             leading: Gauge::default(),
         };
@@ -118,6 +120,12 @@ impl Metrics {
         registry.register("patrols", "Patrols that ended", metrics.patrols.clone());
         registry.register("patrol_objects", "Objects, as the last patrol counted them", metrics.patrol_objects.clone());
         registry.register("patrol_findings", "What patrols found, by what it was", metrics.patrol_findings.clone());
+        registry.register(
+            "cluster_answers",
+            "0 while the API server of the cluster does not answer",
+            metrics.cluster_answers.clone(),
+        );
+        metrics.cluster_answers(true);
         registry.register("frozen", "1 if the agent was told to change nothing", metrics.frozen.clone());
         registry.register("leading", "1 if this replica keeps the cluster, 0 if it stands by", metrics.leading.clone());
         metrics
@@ -229,6 +237,10 @@ impl Metrics {
     pub(crate) fn paced(&self, pace: PaceReading, former: PaceReading) {
         self.concurrency_limit.set(i64::try_from(pace.limit).unwrap_or(i64::MAX));
         self.concurrency_decreases.inc_by(pace.decreases.saturating_sub(former.decreases));
+    }
+
+    pub(crate) fn cluster_answers(&self, answers: bool) {
+        self.cluster_answers.set(i64::from(answers));
     }
 
     pub(crate) fn leading(&self) {

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, SelectAll};
@@ -22,13 +23,13 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tideline_common::{AssociatedKind, Reason};
 use tideline_runtime::Backoff;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::failure::Failure;
-use super::observe::{WATCH_SECONDS, failure_of, map};
+use super::observe::{WATCH_SECONDS, failure_of, map, silence};
 use crate::core::{Associate, Depth, Event, Follow, FollowNews};
 use crate::namespaces::Namespaces;
 
@@ -53,6 +54,8 @@ pub struct Followers {
     namespaces: Namespaces,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Nothing is to be had of the API server.
+    silent: Arc<Notify>,
     running: BTreeMap<AssociatedKind, (Follow, CancellationToken)>,
 }
 
@@ -65,7 +68,7 @@ impl Followers {
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        Self { client, events, namespaces, tasks, stop, running: BTreeMap::new() }
+        Self { client, events, namespaces, tasks, stop, silent: Arc::default(), running: BTreeMap::new() }
     }
 
     /// Follows exactly these from now on.
@@ -87,6 +90,7 @@ impl Followers {
                 client: self.client.clone(),
                 events: self.events.clone(),
                 namespaces: self.namespaces.clone(),
+                silent: Arc::clone(&self.silent),
                 kind,
                 follow,
             };
@@ -98,6 +102,12 @@ impl Followers {
     /// Follows nothing from now on.
     pub fn set_none(&mut self) {
         self.set(BTreeMap::new());
+    }
+
+    /// Takes every watch and list under way for lost, with its connection, to be begun anew: the API server does not answer, or
+    /// did not.
+    pub fn lose(&self) {
+        self.silent.notify_waiters();
     }
 
     /// How many kinds are followed.
@@ -120,6 +130,7 @@ struct Task {
     client: Client,
     events: mpsc::Sender<Event>,
     namespaces: Namespaces,
+    silent: Arc<Notify>,
     kind: AssociatedKind,
     follow: Follow,
 }
@@ -163,7 +174,13 @@ impl Task {
         let mut page = Vec::new();
         self.tell(FollowNews::Listing).await?;
         loop {
-            match streams.next().await {
+            // Both arms are cancel-safe.
+            let next = tokio::select! {
+                biased;
+                () = self.silent.notified() => return Ok(silence()),
+                next = streams.next() => next,
+            };
+            match next {
                 None => return Ok(Failure::unavailable("the watch ended")),
                 Some(Err(error)) => return Ok(failure_of(&error)),
                 Some(Ok(Watched::Init)) if *listed => return Ok(Failure::unavailable("the watch begins anew")),

@@ -74,6 +74,8 @@ pub struct Watches {
     namespaces: Namespaces,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Nothing is to be had of the API server.
+    silent: Arc<Notify>,
     running: BTreeMap<GroupKind, Running>,
 }
 
@@ -94,7 +96,7 @@ impl Watches {
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        Self { client, kinds, events, namespaces, tasks, stop, running: BTreeMap::new() }
+        Self { client, kinds, events, namespaces, tasks, stop, silent: Arc::default(), running: BTreeMap::new() }
     }
 
     /// Watches exactly these kinds, at these versions, from now on.
@@ -120,6 +122,7 @@ impl Watches {
                 namespaces: self.namespaces.clone(),
                 scope,
                 relist: Arc::clone(&running.relist),
+                silent: Arc::clone(&self.silent),
                 kind: kind.clone(),
                 version,
                 told: None,
@@ -142,6 +145,19 @@ impl Watches {
     pub fn relist(&self, kinds: &[GroupKind]) {
         for running in kinds.iter().filter_map(|kind| self.running.get(kind)) {
             running.relist.notify_one();
+        }
+    }
+
+    /// Takes every watch and list under way for lost, with its connection: the API server does not answer. What waits to be
+    /// tried again does so anyway.
+    pub fn lose(&self) {
+        self.silent.notify_waiters();
+    }
+
+    /// Begins every watch and list under way anew: what was asked of a silent API server may stay without an answer for ever.
+    pub fn begin_anew(&self) {
+        for running in self.running.values() {
+            running.relist.notify_waiters();
         }
     }
 
@@ -177,6 +193,7 @@ struct Task {
     namespaces: Namespaces,
     scope: Scope,
     relist: Arc<Notify>,
+    silent: Arc<Notify>,
     kind: GroupKind,
     version: Arc<str>,
     /// What the core was told last.
@@ -265,7 +282,7 @@ impl Task {
     /// Lists, then watches, until something ends it.
     async fn pass(&mut self, resource: &Arc<Resource>, listed: &mut bool) -> Ended {
         let mut streams: SelectAll<_> = self.namespaces.each().map(|name| self.stream(resource, name)).collect();
-        let relist = Arc::clone(&self.relist);
+        let (relist, silent) = (Arc::clone(&self.relist), Arc::clone(&self.silent));
         let mut denied = None;
         let mut tried = None;
         let mut unlisted = streams.len();
@@ -283,6 +300,7 @@ impl Task {
             let next = tokio::select! {
                 biased;
                 () = relist.notified() => return Ended::Relist,
+                () = silent.notified() => return Ended::Lost(silence()),
                 next = streams.next() => Some(next),
                 () = trial => None,
             };
@@ -425,6 +443,11 @@ fn is_of_watch(error: &watcher::Error) -> bool {
         watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) | watcher::Error::WatchError(_) => true,
         watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
     }
+}
+
+/// Of a watch whose API server does not answer anything.
+pub(super) fn silence() -> Failure {
+    Failure::unavailable("the API server does not answer")
 }
 
 pub(super) fn failure_of(error: &watcher::Error) -> Failure {

@@ -1,0 +1,185 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use http::Response;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tideline_common::{AssociatedKind, GroupKind, HubId, Reason, TargetId};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::super::{Followers, Kinds, Scope, Watches};
+use super::*;
+use crate::core::{Depth, Event, Follow, FollowNews};
+use crate::namespaces::Namespaces;
+
+/// An API server that answers, or does not; and how often it was asked what.
+#[derive(Clone, Default)]
+struct Server {
+    hangs: Arc<AtomicBool>,
+    asked: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+impl Server {
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request.uri().path(), request.uri().query()).await) }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn answer(&self, path: &str, query: Option<&str>) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+        let watch = query.is_some_and(|query| query.contains("watch=true"));
+        let what = if watch { format!("watch {path}") } else { path.to_owned() };
+        *self.asked.lock().expect("no holder panics").entry(what).or_default() += 1;
+        if self.hangs.load(Ordering::SeqCst) {
+            return pending().await;
+        }
+        let text = match path {
+            "/livez" => "ok".to_owned(),
+            "/api/v1" => {
+                let resource = json!({"name": "configmaps", "kind": "ConfigMap", "namespaced": true, "verbs": [], "singularName": ""});
+                json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [resource]}).to_string()
+            }
+            // Nothing ever happens.
+            _ if watch => return Response::new(BodyExt::boxed(StreamBody::new(silent()))),
+            _ => json!({"metadata": {"resourceVersion": "1"}, "items": Value::Array(Vec::new())}).to_string(),
+        };
+        Response::new(BodyExt::boxed(Full::from(text)))
+    }
+
+    fn asked(&self, what: &str) -> usize {
+        self.asked.lock().expect("no holder panics").get(what).copied().unwrap_or_default()
+    }
+
+    fn hang(&self, hangs: bool) {
+        self.hangs.store(hangs, Ordering::SeqCst);
+    }
+}
+
+fn silent() -> impl Stream<Item = Result<http_body::Frame<bytes::Bytes>, Infallible>> {
+    futures::stream::pending()
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_told_after_two_questions_and_so_is_the_first_answer() {
+    let server = Server::default();
+    let begun = Instant::now();
+    let mut pulse = Box::pin(pulse(server.client()));
+    let quiet = timeout(EVERY * 10, pulse.next()).await;
+    assert!(quiet.is_err(), "while it answers there is no news: {quiet:?}");
+    let asked = server.asked("/livez");
+    assert!((8..=10).contains(&asked), "{asked}");
+
+    server.hang(true);
+    let hung = Instant::now();
+    assert!(matches!(pulse.next().await, Some(Pulse::Silent(why)) if why.contains("does not answer")));
+    let took = hung.elapsed();
+    assert!(took <= EVERY + ANSWER_MAX + AGAIN + ANSWER_MAX + Duration::from_secs(1), "{took:?}");
+    assert!(matches!(pulse.next().await, Some(Pulse::Silent(_))), "as long as it lasts");
+    server.hang(false);
+    assert_eq!(pulse.next().await, Some(Pulse::Back));
+    let asked = server.asked("/livez");
+    drop(pulse);
+    tokio::time::advance(begun.elapsed()).await;
+    assert_eq!(server.asked("/livez"), asked, "nobody asks for what nobody wants to know");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_between_makes_silence_begin_anew() {
+    let lost = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&lost);
+    let service = tower::service_fn(move |_request: Request<Body>| {
+        let nth = asked.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if nth.is_multiple_of(2) {
+                return pending().await;
+            }
+            let mut refused = Response::new(Body::from(b"you may not".to_vec()));
+            *refused.status_mut() = http::StatusCode::FORBIDDEN;
+            Ok::<_, Infallible>(refused)
+        }
+    });
+    let mut pulse = Box::pin(pulse(Client::new(service, "default")));
+    assert!(timeout(EVERY * 20, pulse.next()).await.is_err());
+    assert!(lost.load(Ordering::SeqCst) > 10);
+}
+
+/// Of which of the two an event says what is waited for.
+type Said = fn(&Event) -> Option<Who>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Watch,
+    Follower,
+}
+
+fn listed(event: &Event) -> Option<Who> {
+    match event {
+        Event::Listed { .. } => Some(Who::Watch),
+        Event::Followed { news: FollowNews::Listed, .. } => Some(Who::Follower),
+        _ => None,
+    }
+}
+
+fn lost(event: &Event) -> Option<Who> {
+    match event {
+        Event::WatchLost { reason: Reason::Unavailable, .. } => Some(Who::Watch),
+        Event::Followed { news: FollowNews::Lost { reason: Reason::Unavailable, .. }, .. } => Some(Who::Follower),
+        _ => None,
+    }
+}
+
+async fn both(events: &mut mpsc::Receiver<Event>, said: Said) {
+    let mut heard = BTreeSet::new();
+    while heard.len() < 2 {
+        let event = timeout(EVERY * 10, events.recv()).await.expect("in time").expect("they live");
+        heard.extend(said(&event));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
+    let server = Server::default();
+    let (sender, mut events) = mpsc::channel(64);
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let client = server.client();
+    let kinds = Arc::new(Kinds::new(client.clone()));
+    let mut watches = Watches::new(client.clone(), kinds, sender.clone(), Namespaces::All, tasks.clone(), stop.clone());
+    let mut followers = Followers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
+    let uuid = uuid::Uuid::from_u128;
+    let scope = Scope { hub: HubId::from_uuid(uuid(1)), target: TargetId::from_uuid(uuid(2)) };
+    watches.set(scope, BTreeMap::from([(GroupKind::new("", "ConfigMap"), Arc::from("v1"))]));
+    followers.set(BTreeMap::from([(AssociatedKind::Pods, Follow { run: 1, namespace: None, depth: Depth::Links })]));
+    both(&mut events, listed).await;
+
+    server.hang(true);
+    watches.lose();
+    followers.lose();
+    both(&mut events, lost).await;
+    // Now the lists hang. What is asked for again when it is back is answered, and not what was asked for before.
+    let (configs, pods) = ("/api/v1/configmaps", "/api/v1/pods");
+    while server.asked(configs) < 2 || server.asked(pods) < 2 {
+        tokio::time::advance(Duration::from_millis(100)).await;
+        tokio::task::yield_now().await;
+    }
+    server.hang(false);
+    watches.begin_anew();
+    followers.lose();
+    both(&mut events, listed).await;
+    assert_eq!((server.asked(configs), server.asked(pods)), (3, 3));
+
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+}
