@@ -39,7 +39,7 @@ const EDITED: &str = "edited";
 /// Longer than any bench.
 const NO_PATROL: &str = "24h";
 /// Objects on one page of a patrol's list.
-const PATROL_PAGE: usize = 500;
+const PATROL_PAGE: usize = 1_000;
 
 /// Measures edits, restarts and patrols
 #[derive(Parser)]
