@@ -298,8 +298,14 @@ impl Gather {
         let same_epoch = held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);
         if same_epoch && self.absence == Absence::Removal {
             let absent = remove.iter().filter_map(|key| held.desired.get(key));
-            tombstones
-                .extend(absent.map(|entry| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() }));
+            // So is a source whose place is another's by now. What stands there is handed over, and until that is done it is
+            // this source's: the other may be gone before.
+            let replaced = put.iter().filter_map(|entry| {
+                let former = held.desired.get(&entry.key)?;
+                (former.source.uid != entry.source.uid).then_some(former)
+            });
+            let removal = |entry: &Arc<Entry>| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
+            tombstones.extend(absent.chain(replaced).map(removal));
         }
         let terminal = std::mem::take(&mut self.terminal);
         Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal, decommission }))

@@ -1,5 +1,5 @@
 use super::super::tests::hub::Hub;
-use super::super::tests::{Random, entry, key, policies};
+use super::super::tests::{Random, entry, key, policies, uid};
 use super::*;
 
 use tideline_common::wire::v1::{DesiredAnswer, DesiredRequest};
@@ -101,12 +101,13 @@ fn what_is_gathered_is_what_the_hub_holds_however_it_changes_between_pages() {
 }
 
 #[test]
-fn a_removed_entry_is_authorised_by_absence_within_its_epoch_only() {
-    let held_set: DesiredSet = [Arc::new(entry(&key("", "ConfigMap", "a"), 1, 1))].into_iter().collect();
+fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() {
+    let a = key("", "ConfigMap", "a");
+    let held_set: DesiredSet = [Arc::new(entry(&a, 1, 1))].into_iter().collect();
     let version = |epoch| Version { epoch: Epoch(epoch), revision: Revision(5) };
     let accepted = Accepted { version: Version { revision: Revision(4), ..version(1) }, digest: held_set.digest() };
     let known = policies();
-    let removed = |epoch| {
+    let gathered = |epoch, entries: &[Arc<Entry>]| {
         let held = Held {
             accepted: Some(accepted),
             floor: Some(accepted),
@@ -114,13 +115,18 @@ fn a_removed_entry_is_authorised_by_absence_within_its_epoch_only() {
             desired: &held_set,
             policies: &known,
         };
-        match Gather::everything().page(snapshot(version(epoch), &[]), &held) {
-            Step::Complete(change) => (change.remove.len(), change.tombstones.len()),
+        match Gather::everything().page(snapshot(version(epoch), entries), &held) {
+            Step::Complete(change) => (change.remove.len(), change.put.len(), change.tombstones),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(removed(1), (1, 1));
-    assert_eq!(removed(2), (1, 0));
+    let former = || BTreeSet::from([Tombstone { key: a.clone(), source: uid("s1") }]);
+    assert_eq!(gathered(1, &[]), (1, 0, former()));
+    assert_eq!(gathered(2, &[]), (1, 0, BTreeSet::new()));
+    let another = [Arc::new(entry(&a, 2, 1))];
+    assert_eq!(gathered(1, &another), (0, 1, former()));
+    assert_eq!(gathered(2, &another), (0, 1, BTreeSet::new()));
+    assert_eq!(gathered(1, &[Arc::new(entry(&a, 1, 2))]), (0, 1, BTreeSet::new()), "it is changed");
 }
 
 #[test]

@@ -57,12 +57,8 @@ impl Hub {
         let entry = Arc::new(entry);
         self.bodies.insert(entry.input, format!("{{\"{key}\":\"{source} {input}\"}}"));
         self.tombstones.remove(&Tombstone { key: key.clone(), source: entry.source.uid.clone() });
-        if let Some(former) = self.desired.insert(Arc::clone(&entry))
-            && former.source.uid != entry.source.uid
-        {
-            let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
-            self.tombstones.insert(tombstone, self.revision);
-        }
+        // No tombstone is made where another source has the place.
+        self.desired.insert(Arc::clone(&entry));
         self.changed.insert(key.clone(), self.revision);
     }
 
