@@ -463,7 +463,10 @@ impl Driver {
         let (executor, metrics, sender) = (self.executor.clone(), self.metrics.clone(), self.sender.clone());
         let scope = self.scope();
         let span = match &op {
-            Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::Compare { entry, .. } => {
+            Op::Create { entry, .. }
+            | Op::Apply { entry, .. }
+            | Op::ReMark { entry, .. }
+            | Op::Compare { entry, .. } => {
                 info_span!("operation", key = %entry.key, trace = entry.trace_id())
             }
             Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => {

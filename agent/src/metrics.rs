@@ -151,6 +151,7 @@ impl Metrics {
         let operation = match op {
             Op::Create { .. } => "create",
             Op::Apply { .. } => "apply",
+            Op::ReMark { .. } => "re-mark",
             Op::Delete { .. } => "delete",
             Op::Orphan { .. } => "orphan",
             Op::Inspect { .. } => "inspect",

@@ -8,6 +8,7 @@
 //! | Apply, fields exempt, or left as somebody made them | GET, PATCH (apply) | one PATCH more where fields change between our two managers |
 //! | Apply, with replicas | LIST, PATCH (apply) | shared by all of a namespace: which workloads an autoscaler holds |
 //! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
+//! | ReMark | GET, PATCH | label and annotation alone, if the object is still of the version that was read |
 //! | Delete | DELETE | with the UID as precondition |
 //! | Compare | GET | of what drifted and is to be reported only |
 //! | Orphan | GET, PATCH | mark and managedFields entries go, data stays |
@@ -141,6 +142,7 @@ impl Executor {
             Op::Apply { entry, policy, mark, uid, takeover, local } => {
                 self.apply(&scope, entry, policy, mark, uid, *takeover, local).await
             }
+            Op::ReMark { entry, mark, uid } => self.re_mark(&scope, entry, mark, uid).await,
             Op::Delete { key, version, uid, impersonate } => {
                 self.delete(key, version, uid, impersonate.as_deref()).await
             }
@@ -251,6 +253,34 @@ impl Executor {
     async fn scaled(&self, key: &ObjectKey, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Stopped> {
         let asked = key.is_namespaced() && exempt::is_left_to_presets(policy, object, exempt::REPLICAS);
         Ok(if asked && self.autoscaled.holds(key).await? { Scaled::ByAutoscaler } else { Scaled::BySource })
+    }
+
+    async fn re_mark(&self, scope: &Scope, entry: &Entry, mark: &Mark, uid: &Uid) -> Result<OpResult, Stopped> {
+        // No account needs a right to the namespaces that are only implied.
+        let account = entry.impersonate.as_ref().filter(|_| !entry.implied);
+        let target = self.target(&entry.key, &entry.version, account).await?;
+        let metadata = json!({
+            "labels": {MARK_LABEL: mark.target.to_string()},
+            "annotations": {MARK_ANNOTATION: mark.encode()},
+        });
+        for _ in 0..REWRITE_ROUNDS_MAX {
+            let live = target.read().await?.filter(|live| live.is(uid)).ok_or(Stopped::Precondition)?;
+            let there = target.fold(scope, live.clone())?;
+            if there.labelled && there.mark.as_deref() == Some(mark) {
+                // Written before, by an agent that ended before it was told, or seen in an older list only.
+                return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
+            }
+            match target.rewrite(&live.metadata, live.managed().to_vec(), metadata.clone()).await {
+                Ok(marked) => return target.written(scope, marked, Vec::new()),
+                Err(Stopped::Outdated) => {}
+                Err(Stopped::Refused(refused)) if entry.implied && refused.failure().reason == Reason::Forbidden => {
+                    // It stays there whatever its mark says.
+                    return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
+                }
+                Err(stopped) => return Err(stopped),
+            }
+        }
+        Err(Stopped::Outdated)
     }
 
     async fn delete(

@@ -236,6 +236,8 @@ pub enum Op {
         takeover: ApplyTakeover,
         local: Arc<[LocalField]>,
     },
+    /// Writes this mark onto the object with this UID, and nothing else of it.
+    ReMark { entry: Arc<Entry>, mark: Arc<Mark>, uid: Uid },
     /// Deletes the object with this UID, in the background.
     Delete { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Strips mark and managedFields entries from the object with this UID and leaves the data.

@@ -475,7 +475,7 @@ impl Core {
                 if told { Matter::Nothing } else { Matter::Suspect(Finding::Unseen) }
             }
             Decision::Create => Matter::Suspect(Finding::Missing),
-            Decision::Apply { .. } => Matter::Suspect(Finding::Drifted),
+            Decision::Apply { .. } | Decision::ReMark { .. } => Matter::Suspect(Finding::Drifted),
             Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
             Decision::Withhold(_) => Matter::Withheld,
             Decision::Spare(..) => Matter::Suspect(Finding::Foreign),

@@ -75,6 +75,11 @@ pub(super) enum Decision {
         takeover: ApplyTakeover,
         origin: Origin,
     },
+    /// What is there is left as it is, and is this source's from now on: its mark is to say so.
+    ReMark {
+        uid: Uid,
+        origin: Origin,
+    },
     /// Something has to happen first that the agent will be told of.
     Wait(Reason),
     /// Assigned, but not to be applied.
@@ -156,6 +161,13 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
             Decision::Nothing(Settled::Terminal)
         }
         // While the view is not current nothing follows from not seeing it; it is written to where it was.
+        (Some(record), View::Lost) if is_left_alone(entry, policy) => {
+            if is_known(entry, record) {
+                Decision::Nothing(Settled::Unchanged)
+            } else {
+                Decision::ReMark { uid: record.uid.clone(), origin: record.origin }
+            }
+        }
         (Some(record), View::Lost) => {
             if is_as_recorded(entry, record) {
                 Decision::Nothing(Settled::Unchanged)
@@ -206,9 +218,8 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     match record {
         None => {
             let right = seen.mark.as_deref() == Some(&mark_of(me, entry, policy, origin));
-            let left_alone = policy.mode == ApplyMode::CreateOnly || entry.implied;
-            if left_alone {
-                Decision::Record { uid: seen.uid.clone(), origin }
+            if is_left_alone(entry, policy) {
+                take_up(situation, seen, origin)
             } else if right && seen.labelled && seen.managed.is_some() && situation.marks == Marks::Believed {
                 Decision::Verify { uid: seen.uid.clone(), origin }
             } else {
@@ -222,10 +233,13 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
 /// It is ours, and the journal knows it.
 fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &AppliedRecord) -> Decision {
     let Situation { me, entry, .. } = situation;
-    if policy.mode == ApplyMode::CreateOnly || entry.implied {
-        let known = record.source == entry.source.uid && record.implied == entry.implied;
-        return if !known {
-            Decision::Record { uid: seen.uid.clone(), origin: record.origin }
+    if is_left_alone(entry, policy) {
+        let known = is_known(entry, record);
+        // Whoever handed it over may not have written its mark: an older build did not. That of a namespace which is only
+        // implied may be nobody's to write.
+        let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
+        return if !known || (another && !entry.implied) {
+            take_up(situation, seen, record.origin)
         } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
         } else {
@@ -253,6 +267,34 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         (false, _) => Decision::Nothing(Settled::Unchanged),
         (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
         (true, DriftPolicy::Correct) => apply_onto(record),
+    }
+}
+
+/// Whether what is there stays as it is, whatever its source says.
+fn is_left_alone(entry: &Entry, policy: &ApplyPolicy) -> bool {
+    policy.mode == ApplyMode::CreateOnly || entry.implied
+}
+
+/// Whether the journal knows what is left alone as this source's.
+fn is_known(entry: &Entry, record: &AppliedRecord) -> bool {
+    record.source == entry.source.uid && record.implied == entry.implied
+}
+
+/// Whose it is by its own mark, if that is ours and belongs there.
+fn marked_source<'a>(me: Me, entry: &Entry, seen: &'a Seen) -> Option<&'a Uid> {
+    let mark = seen.mark.as_ref()?;
+    (mark.ownership(me.hub, me.target, &entry.key) == Ownership::Ours).then_some(&mark.source.uid)
+}
+
+/// What is left alone is this source's from now on. Nothing else would ever write the mark by which it is known when it is
+/// to go, or when the journal is lost.
+fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
+    let Situation { me, entry, .. } = situation;
+    let uid = seen.uid.clone();
+    if marked_source(me, entry, seen) == Some(&entry.source.uid) {
+        Decision::Record { uid, origin }
+    } else {
+        Decision::ReMark { uid, origin }
     }
 }
 

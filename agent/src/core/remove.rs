@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Monotonic, ObjectKey, Origin, Ownership, Prune, PruneAdopted,
-    Reason, Recreate, Uid,
+    ApplyMode, ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Monotonic, ObjectKey, Origin, Ownership, Prune,
+    PruneAdopted, Reason, Recreate, Uid,
 };
 
 use super::effect::{AppliedRecord, Op};
@@ -90,7 +90,7 @@ pub(super) enum Verdict {
     Orphan(Authorised),
     /// A live look is needed first.
     Inspect,
-    /// The place has a new source: what is there is handed over when that is applied.
+    /// The place has a new source: what is there is handed over when that is applied, or its mark is written.
     ReMark,
     /// Nothing of this source stands there: the removal is done.
     Forget,
@@ -229,7 +229,8 @@ pub(super) fn may_replace(
     let kind = &entry.key.kind;
     let never = holds_others(kind) || kind.is("", "PersistentVolumeClaim");
     let created = record.is_some_and(|record| record.uid == *uid && record.origin == Origin::Created);
-    (policy.recreate == Recreate::OnImmutable && !never && created).then(|| Authorised {
+    let once = policy.mode == ApplyMode::CreateOnly;
+    (policy.recreate == Recreate::OnImmutable && !never && !once && created).then(|| Authorised {
         key: entry.key.clone(),
         uid: uid.clone(),
         how: How::Delete,

@@ -34,6 +34,11 @@ impl Core {
                 let write = Write { origin, posted: false, local };
                 self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
             }
+            Doing::ReMark { entry, policy, uid, origin } => {
+                // What entry of ours the mark is in by now is looked at by the next apply, if there ever is one.
+                let write = Write { origin, posted: true, local: Arc::default() };
+                self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
+            }
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
             Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
@@ -45,7 +50,7 @@ impl Core {
         self.forget_if_empty(&key);
     }
 
-    /// A creation, or an application onto an object, ended.
+    /// A creation ended, or an application onto an object, or that of a mark alone.
     fn written(
         &mut self,
         now: Monotonic,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tideline_common::wire::v1::Progress;
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, Reason, SourceRef, SpaceName, TargetId, Uid,
+    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, Reason, SourceRef, SpaceName,
+    TargetId, Uid,
 };
 
 use super::plan::Me;
@@ -137,6 +138,37 @@ fn what_stands_is_taken_up_after_the_journal_was_lost_and_not_written_again() {
     assert_eq!(world.cluster.versions(), versions, "nothing is written");
     // Each is compared once, and read once for its status.
     assert!(world.ops - ops <= 40, "{}", world.ops - ops);
+    world.check_at_rest();
+}
+
+#[test]
+fn what_is_created_once_is_handed_over_by_its_mark_alone_and_goes_with_its_new_source() {
+    let mut world = World::new(3);
+    world.hub.policy.mode = ApplyMode::CreateOnly;
+    let once = key("", "ConfigMap", "once");
+    world.hub.put(&once, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.edit(&once);
+    world.quiesce();
+    let (before, versions) = (world.cluster.objects[&once].clone(), world.cluster.versions());
+
+    world.hub.put(&once, 2, 2);
+    world.quiesce();
+    world.crash();
+    world.quiesce();
+    let after = &world.cluster.objects[&once];
+    assert_eq!(after.mark.as_ref().map(|mark| &mark.source.uid), Some(&uid("s2")));
+    assert_eq!((&after.uid, after.input), (&before.uid, None), "what somebody changed stays so");
+    assert_eq!(world.cluster.versions(), versions + 1, "it is written once");
+    assert!(world.hub.tombstones.is_empty(), "the former source is done with");
+
+    world.hub.remove(&once);
+    world.quiesce();
+    world.cluster.finalize();
+    world.quiesce();
+    world.check_converged();
+    world.check_reported();
     world.check_at_rest();
 }
 

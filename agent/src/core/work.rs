@@ -74,6 +74,13 @@ pub(super) enum Doing {
         origin: Origin,
         local: Arc<[LocalField]>,
     },
+    /// Given another mark: it was another source's.
+    ReMark {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        uid: Uid,
+        origin: Origin,
+    },
     /// Deleted, to be created again.
     Replace,
     Remove {
@@ -352,12 +359,12 @@ impl Core {
                 .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
         drop(object);
-        if behind && !anew && matches!(decision, Decision::Apply { .. }) {
+        if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. }) {
             // A list or a watch shows how it was before our last write. What there is by now is read before anything is
             // written again: where the cluster was set back, it may be just that.
             return self.work.read(key.clone());
         }
-        let writes = matches!(decision, Decision::Create | Decision::Apply { .. });
+        let writes = matches!(decision, Decision::Create | Decision::Apply { .. } | Decision::ReMark { .. });
         if writes && anew && self.waits_for_its_wave(now, &entry) {
             return;
         }
@@ -441,6 +448,11 @@ impl Core {
                 let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
                 self.execute(now, key, doing, op, out);
             }
+            (Decision::ReMark { uid, origin }, Some(policy), _) => {
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::ReMark { entry: Arc::clone(entry), mark, uid: uid.clone() };
+                self.execute(now, key, Doing::ReMark { entry: Arc::clone(entry), policy, uid, origin }, op, out);
+            }
             (Decision::Wait(Reason::Progressing), ..) => {}
             (Decision::Wait(reason), ..) => {
                 self.conclude(now, key, Progress::Pending, Some(reason), String::new());
@@ -478,9 +490,14 @@ impl Core {
                     self.retry(now, key, None);
                 }
             }
-            (Decision::Record { .. } | Decision::Verify { .. } | Decision::Create | Decision::Apply { .. }, ..) => {
-                unreachable!("they are decided only with a policy, and of what is seen")
-            }
+            (
+                Decision::Record { .. }
+                | Decision::Verify { .. }
+                | Decision::Create
+                | Decision::Apply { .. }
+                | Decision::ReMark { .. },
+                ..,
+            ) => unreachable!("they are decided only with a policy, and of what is seen"),
         }
     }
 

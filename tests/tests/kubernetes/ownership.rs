@@ -2,15 +2,18 @@
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
+use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
 use tideline_tests::{Condition, eventually_ok, require_kubernetes};
 
 use crate::objects::{
     CONFIG, DEFINITION, NAMESPACE, ROLLUP, SOON, THING, api, api_cluster, apply, config, definition, gone,
     gone_cluster, shows, shows_cluster, thing,
 };
-use crate::site::{CLUSTER_REPORT, CLUSTER_ROLLUP, CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, value};
+use crate::site::{
+    CLUSTER_REPORT, CLUSTER_ROLLUP, CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, placed, value,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> Result<()> {
@@ -91,6 +94,93 @@ async fn what_is_made_anew_while_the_deletion_is_on_its_way_survives_it() -> Res
     site.settle("witness").await?;
     assert_eq!(site.local(CONFIG, "web").await?.uid(), after.uid());
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_new_source_says() -> Result<()> {
+    const NAMES: [&str; 2] = ["web", "kept"];
+    let assets = require_kubernetes!();
+    let mut site = Site::start(&assets).await?;
+    for name in NAMES {
+        site.place(name, CONFIG_MAPS, json!({"mode": "CreateOnly"})).await?;
+        apply(&site.space, config(name, "1")).await?;
+        site.reported(&format!("configmap.{name}"), "Applied", None).await?;
+    }
+    let mut before = Vec::new();
+    for name in NAMES {
+        before.push(site.edit(CONFIG, name, json!({"data": {"value": "local"}})).await?);
+    }
+
+    // Another namespace's objects are to be in the very same places, and wait for them.
+    apply(&site.space, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "depot"}})).await?;
+    let depot = |kind: (&str, &str)| api(&site.space, kind.0, kind.1, Some("depot"));
+    let (sources, reports) = (depot(CONFIG), depot(REPORT));
+    let mut uids = Vec::new();
+    for (name, prune) in NAMES.into_iter().zip(["Delete", "Orphan"]) {
+        let app = format!("depot-{name}");
+        let mut source = of_app(&app, config(name, "2"));
+        source["metadata"]["namespace"] = json!("depot");
+        apply(&site.space, source).await?;
+        uids.push(sources.get(name).await?.uid().unwrap_or_default());
+        let mut placement = placed(&app, &app, CONFIG_MAPS, &json!({"mode": "CreateOnly", "prune": prune}));
+        placement["spec"]["namespaceMapping"] = json!({"map": {"depot": "shop"}});
+        apply(&site.space, placement).await?;
+    }
+    let reported = async |name: &str, progress: &str| {
+        eventually_ok(SOON, &format!("{name} to be {progress}"), async || {
+            let report = serde_json::to_value(reports.get(&format!("configmap.{name}.east.shop")).await?)?;
+            ensure!(report["progress"] == progress, "{report}");
+            anyhow::Ok(())
+        })
+        .await
+    };
+    for name in NAMES {
+        // It is assigned, and nothing is known of it.
+        reported(name, "Unknown").await?;
+        site.displace(name).await?;
+    }
+
+    let mut after = Vec::new();
+    for ((name, before), uid) in NAMES.into_iter().zip(&before).zip(&uids) {
+        eventually_ok(SOON, &format!("{name} to say whose it is by now"), async || {
+            ensure!(mark_of(&site.local(CONFIG, name).await?)?.source_uid().as_str() == uid, "it is the former's");
+            anyhow::Ok(())
+        })
+        .await?;
+        reported(name, "Applied").await?;
+        // That is all that is written, and it is written once.
+        let object = site.local(CONFIG, name).await?;
+        assert_eq!((object.uid(), value(&object)), (before.uid(), &json!("local")));
+        let unmarked = |object: &DynamicObject| {
+            let mut metadata = object.metadata.clone();
+            (metadata.resource_version, metadata.managed_fields) = (None, None);
+            metadata.annotations.get_or_insert_default().remove(MARK_ANNOTATION);
+            metadata
+        };
+        assert_eq!(unmarked(&object), unmarked(before));
+        after.push(object);
+    }
+    site.agent.stop().await?;
+    site.agent.resume();
+    site.pass_along("witness").await?;
+    for (name, after) in NAMES.into_iter().zip(after) {
+        assert_eq!(site.local(CONFIG, name).await?.resource_version(), after.resource_version());
+        sources.delete(name, &DeleteParams::default()).await?;
+    }
+
+    gone(&site.local, CONFIG, "web").await?;
+    shows(&site.local, CONFIG, "kept", "the mark to go", |object| {
+        object["metadata"]["labels"].get(MARK_LABEL).is_none() && object["data"]["value"] == "local"
+    })
+    .await?;
+    eventually_ok(SOON, "nothing to be said of either any more", async || {
+        for name in NAMES {
+            let report = reports.get_opt(&format!("configmap.{name}.east.shop")).await?;
+            ensure!(report.is_none(), "{report:?}");
+        }
+        anyhow::Ok(())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -79,6 +79,7 @@ impl World {
             match self.standing(entry, policy) {
                 Standing::AsAssigned => {
                     assert_eq!(report.progress, Progress::Applied, "{key}: {report:?}");
+                    self.check_identity(entry, policy);
                     let free = entry.implied || policy.mode == ApplyMode::CreateOnly;
                     assert!(free || report.input == Some(entry.input), "{key}: {report:?}");
                     self.check_status(key, report);
@@ -94,6 +95,15 @@ impl World {
             }
         }
         self.check_leftovers();
+    }
+
+    /// Invariant 2. A change that is only to be reported may be of the mark.
+    fn check_identity(&self, entry: &Entry, policy: &ApplyPolicy) {
+        let key = &entry.key;
+        if self.cluster.ownership(key) == Some(Ownership::Ours) && policy.drift == DriftPolicy::Correct {
+            let mark = self.cluster.objects[key].mark.as_ref().map(|mark| &mark.source.uid);
+            assert_eq!(mark, Some(&entry.source.uid), "{key} carries another source's identity");
+        }
     }
 
     fn check_status(&self, key: &ObjectKey, report: &ObjectReport) {
@@ -130,8 +140,13 @@ impl World {
     /// What is not assigned is gone, or it is said why not.
     fn check_leftovers(&self) {
         let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        // Where history was lost; otherwise something says why it is there.
+        let unexplained = self.lost_journal || self.restored;
         let held = |key: &ObjectKey| {
-            self.report(key).is_some_and(|report| report.progress == Progress::DeletionHeld && report.reason.is_some())
+            self.report(key).is_some_and(|report| {
+                report.progress == Progress::DeletionHeld
+                    && report.reason.is_some_and(|reason| unexplained || reason != Reason::HistoryLost)
+            })
         };
         for (key, local) in &self.cluster.objects {
             let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;

@@ -15,7 +15,7 @@ use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
 #[expect(clippy::struct_excessive_bools, reason = "an object's properties are independent of each other")]
 pub(crate) struct Local {
     pub(crate) uid: Uid,
-    version: u64,
+    pub(crate) version: u64,
     generation: i64,
     /// What its fields say, if they say what an input says; none once somebody changed them.
     pub(crate) input: Option<Digest>,
@@ -147,6 +147,17 @@ impl Cluster {
                     return OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() };
                 }
                 self.put(&entry.key, applied)
+            }
+            Op::ReMark { entry, mark, uid } => {
+                let Some(local) = self.objects.get(&entry.key).filter(|local| local.uid == *uid) else {
+                    return OpResult::PreconditionFailed;
+                };
+                if local.label && local.mark.as_ref() == Some(mark) {
+                    return OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() };
+                }
+                let owner = Some(entry.source.uid.clone());
+                let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, ..local.clone() };
+                self.put(&entry.key, marked)
             }
             Op::Delete { key, uid, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,

@@ -91,6 +91,7 @@ fn check(cases: &[Variation], expected: &Expect) {
             Decision::Nothing(settled) => format!("Nothing({settled:?})"),
             Decision::Apply { uid, takeover, origin } => format!("Apply {uid} {takeover:?} {origin:?}"),
             Decision::Record { uid, origin } => format!("Record {uid} {origin:?}"),
+            Decision::ReMark { uid, origin } => format!("ReMark {uid} {origin:?}"),
             Decision::Verify { uid, origin } => format!("Verify {uid} {origin:?}"),
             Decision::Create => "Create".to_owned(),
         };
@@ -256,6 +257,103 @@ fn what_changed_on_either_side_is_applied() {
             a drifted one's policy                     Apply u1 None Created
             a drifted one's input, not looked at       Apply u1 None Created
         "]],
+    );
+}
+
+#[test]
+fn what_is_left_alone_is_handed_over_by_its_mark() {
+    fn handed_over(case: &mut Case) {
+        case.policy.mode = ApplyMode::CreateOnly;
+        case.entry.source.uid = uid("s9");
+        case.body = Body::Missing;
+    }
+    check(
+        &[
+            ("create-only", handed_over),
+            ("the same, marked before a crash", |case| {
+                handed_over(case);
+                case.mark().source.uid = uid("s9");
+            }),
+            ("the same, known to the journal alone", |case| {
+                handed_over(case);
+                case.record.as_mut().unwrap().source = uid("s9");
+            }),
+            ("the same, known to both", |case| {
+                handed_over(case);
+                case.record.as_mut().unwrap().source = uid("s9");
+                case.mark().source.uid = uid("s9");
+            }),
+            ("the same, known to neither", |case| {
+                handed_over(case);
+                case.record = None;
+            }),
+            ("changed and without its mark", |case| {
+                handed_over(case);
+                case.seen().managed = None;
+                case.seen().mark = None;
+            }),
+            ("under the mark of a copy", |case| {
+                handed_over(case);
+                case.mark().local = key("", "ConfigMap", "other");
+            }),
+            ("without its mark, known", |case| {
+                case.policy.mode = ApplyMode::CreateOnly;
+                case.seen().mark = None;
+            }),
+            ("its watch is lost", |case| {
+                handed_over(case);
+                case.seen = None;
+                case.view = View::Lost;
+            }),
+            ("deleted", |case| {
+                handed_over(case);
+                (case.seen, case.body) = (None, Body::Held);
+            }),
+            ("being deleted", |case| {
+                handed_over(case);
+                case.seen().deleting = true;
+            }),
+            ("another hub's", |case| {
+                handed_over(case);
+                case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("adopted", |case| {
+                handed_over(case);
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+            }),
+            ("withheld", |case| {
+                handed_over(case);
+                case.entry.state = EntryState::Withheld(Reason::Conflict);
+            }),
+            ("an implied namespace", |case| {
+                case.entry.implied = true;
+                case.record.as_mut().unwrap().implied = true;
+                case.entry.source.uid = uid("s9");
+            }),
+            ("the same, whose mark could not be written", |case| {
+                case.entry.implied = true;
+                case.entry.source.uid = uid("s9");
+                case.record = Some(record_of(&case.entry, case.seen.as_ref().unwrap(), Origin::Created, true));
+            }),
+        ],
+        &expect![[r#"
+            create-only                                ReMark u1 Created
+            the same, marked before a crash            Record u1 Created
+            the same, known to the journal alone       ReMark u1 Created
+            the same, known to both                    Nothing(Unchanged)
+            the same, known to neither                 ReMark u1 Created
+            changed and without its mark               ReMark u1 Created
+            under the mark of a copy                   ReMark u1 Created
+            without its mark, known                    Nothing(Unchanged)
+            its watch is lost                          ReMark u1 Created
+            deleted                                    Create
+            being deleted                              Wait(Finalizing)
+            another hub's                              Spare(Conflict)
+            adopted                                    ReMark u1 Adopted
+            withheld                                   Withhold(Conflict)
+            an implied namespace                       ReMark u1 Created
+            the same, whose mark could not be written  Nothing(Unchanged)
+        "#]],
     );
 }
 

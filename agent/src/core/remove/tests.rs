@@ -307,6 +307,7 @@ fn only_what_we_created_is_replaced_and_never_what_holds_others() {
     };
     assert!(may(&Case::plain(), &recreate));
     assert!(!may(&Case::plain(), &ApplyPolicy::default()));
+    assert!(!may(&Case::plain(), &ApplyPolicy { mode: ApplyMode::CreateOnly, ..recreate.clone() }));
     for (group, kind) in
         [("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")]
     {

@@ -116,6 +116,17 @@ impl Cluster {
                 }
                 OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts }
             }
+            Op::ReMark { entry, mark, uid } => match self.objects.get(&entry.key) {
+                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(local) if local.mark.as_ref() != Some(mark) => {
+                    let local = Local { mark: Some(Arc::clone(mark)), ..local.clone() };
+                    self.put(&entry.key, local)
+                }
+                Some(local) => {
+                    OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() }
+                }
+                None => OpResult::PreconditionFailed,
+            },
             Op::Delete { key, uid, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
                 Some(local) if local.uid != *uid => OpResult::PreconditionFailed,

@@ -56,6 +56,7 @@ kinds!(
         PersistDropBodies: Here,
         ExecuteCreate: Here,
         ExecuteApply: Here,
+        ExecuteReMark: Here,
         ExecuteDelete: Here,
         ExecuteOrphan: Here,
         ExecuteInspect: Here,
@@ -111,6 +112,7 @@ pub(crate) fn of_agent(effect: &Effect) -> Vec<AgentEffect> {
         Effect::Execute { op, .. } => match op {
             Op::Create { .. } => AgentEffect::ExecuteCreate,
             Op::Apply { .. } => AgentEffect::ExecuteApply,
+            Op::ReMark { .. } => AgentEffect::ExecuteReMark,
             Op::Delete { .. } => AgentEffect::ExecuteDelete,
             Op::Orphan { .. } => AgentEffect::ExecuteOrphan,
             Op::Inspect { .. } => AgentEffect::ExecuteInspect,

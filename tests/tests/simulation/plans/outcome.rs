@@ -76,6 +76,8 @@ impl Outcome {
     ///   be told from one that somebody changed since: what the server made of it was in the answer that nobody heard.
     ///   The same holds for the patch that lets go of an object; the second finds nothing to take off.
     /// - A creation is never repeated as such: the API server refuses it, and what is there is applied onto, once.
+    /// - A mark alone is never written twice: it is compared with what is there. It may be what takes the place of a deletion
+    ///   and a creation, for who did not see that nobody had the place in between.
     /// - A deletion is never repeated: it carries the UID of what it is about.
     /// - The hub commits once more for every part of a commit that a crash cut off, and for removals that were confirmed
     ///   one after another instead of at once.
@@ -93,7 +95,8 @@ impl Outcome {
         for (key, writes) in &self.writes {
             let usual = undisturbed.writes.get(key).copied().unwrap_or_default();
             let again = unacknowledged.get(key).copied().unwrap_or_default();
-            let applied = writes.created + writes.applied <= usual.created + usual.applied + again;
+            let written = |writes: &Writes| writes.created + writes.applied + writes.marked;
+            let applied = written(writes) <= written(&usual) + again;
             let orphaned = writes.orphaned <= usual.orphaned + again;
             let kept = writes.created <= usual.created && writes.deleted <= usual.deleted;
             if !(applied && orphaned && kept) {

@@ -7,7 +7,7 @@ use tideline_common::{GroupKind, ObjectKey};
 
 use super::effects::{self, AgentEffect, HubEffect};
 use super::plan::{Absence, Disturbance, When};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Local};
 use crate::journal::Journal;
 use crate::wire::Reply;
 
@@ -38,6 +38,8 @@ pub(crate) struct Happened {
 pub(crate) struct Writes {
     pub(crate) created: u64,
     pub(crate) applied: u64,
+    /// Marks alone that were not there before.
+    pub(crate) marked: u64,
     pub(crate) orphaned: u64,
     /// Deletions that were accepted.
     pub(crate) deleted: u64,
@@ -185,11 +187,18 @@ impl Probe {
         (self.news[state].0.clone(), since.map(|((_, event), _)| event.clone()).collect())
     }
 
-    /// An operation was carried out; `stood` says whether an object was there before, and not on its way out.
-    pub(crate) fn landed(&mut self, op: &Op, result: &OpResult, stood: bool) {
+    /// An operation was carried out where this stood before.
+    pub(crate) fn landed(&mut self, op: &Op, result: &OpResult, before: Option<&Local>) {
+        let stood = before.is_some_and(|local| !local.deleting);
         let (key, version) = match (op, result) {
             (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { observed, .. }) => {
                 (&entry.key, Some(&observed.resource_version))
+            }
+            (Op::ReMark { entry, .. }, OpResult::Written { observed, .. }) => {
+                // Whether or not anybody hears of it: what it says is there to be seen, and not written again.
+                let changed = before.is_some_and(|local| local.version.to_string() != *observed.resource_version);
+                self.writes.entry(entry.key.clone()).or_default().marked += u64::from(changed);
+                return;
             }
             (Op::Delete { key, .. }, OpResult::Gone | OpResult::Finalizing) if stood => (key, None),
             (Op::Orphan { key, .. }, OpResult::Written { .. }) => (key, None),
@@ -205,7 +214,7 @@ impl Probe {
             Op::Apply { .. } => writes.applied += 1,
             Op::Delete { .. } => writes.deleted += 1,
             Op::Orphan { .. } => writes.orphaned += 1,
-            Op::Inspect { .. } | Op::Get { .. } | Op::Compare { .. } => {}
+            Op::ReMark { .. } | Op::Inspect { .. } | Op::Get { .. } | Op::Compare { .. } => {}
         }
     }
 
@@ -230,7 +239,9 @@ impl Probe {
 /// Where an operation is about.
 pub(crate) fn place_of(op: &Op) -> &ObjectKey {
     match op {
-        Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::Compare { entry, .. } => &entry.key,
+        Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::ReMark { entry, .. } | Op::Compare { entry, .. } => {
+            &entry.key
+        }
         Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => key,
     }
 }

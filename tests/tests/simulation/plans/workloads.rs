@@ -55,6 +55,10 @@ fn gated() -> ApplyPolicy {
     ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() }
 }
 
+fn once() -> ApplyPolicy {
+    ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() }
+}
+
 /// One of each.
 fn cast() -> Vec<(ObjectKey, ApplyPolicy)> {
     let plain = ApplyPolicy::default;
@@ -63,7 +67,7 @@ fn cast() -> Vec<(ObjectKey, ApplyPolicy)> {
         (config_map("plain"), plain()),
         (config_map("y-implies"), plain()),
         (config_map("orphan"), ApplyPolicy { prune: Prune::Orphan, ..plain() }),
-        (config_map("once"), ApplyPolicy { mode: ApplyMode::CreateOnly, ..plain() }),
+        (config_map("once"), once()),
         (config_map("watched"), ApplyPolicy { drift: DriftPolicy::Report, ..plain() }),
         (config_map("adopted"), ApplyPolicy { takeover: Takeover::Always, ..plain() }),
         (deployment("first"), gated()),
@@ -125,9 +129,9 @@ fn delete(world: &mut World) {
 fn recreate(world: &mut World) {
     // In one commit, as `kubectl replace --force` comes to.
     again(world, common);
-    // What is let go of, or was not made by us, stands otherwise for whoever did not see that it was gone in between; and
-    // so does a namespace that is there for what is in it.
-    let kept = [config_map("orphan"), config_map("adopted"), config_map("y-implies")];
+    // What is let go of, was not made by us, or is made once, stands otherwise for whoever did not see that it was gone in
+    // between; and so does a namespace that is there for what is in it.
+    let kept = ["orphan", "adopted", "once", "y-implies"].map(config_map);
     let made = |key: &ObjectKey| common(key) && !kept.contains(key);
     world.act(|spaces| spaces.delete(made));
     world.pass(DONE);
@@ -193,12 +197,16 @@ fn relocate(world: &mut World) {
         for name in ["plain", "y-implies"] {
             spaces.create(&parse("retail"), &config_map(name), ApplyPolicy::default());
         }
+        spaces.create(&parse("retail"), &config_map("once"), once());
     });
     world.pass(DONE);
     world.act(|spaces| {
         spaces.delete_in(&SpaceName::root(), |key| key.kind.is("", "ConfigMap"));
         spaces.move_to(|key| *key == deployment("first"), Targets::There);
     });
+    world.pass(DONE);
+    // What came from the one goes with the other.
+    world.act(|spaces| spaces.delete(|key| *key == config_map("once")));
     world.pass(DONE);
 }
 

@@ -142,10 +142,10 @@ impl World {
             let message = "not there".to_owned();
             return OpResult::Failed { reason: Reason::BodyMissing, message, retry_after: None };
         }
-        let stood = self.cluster.objects.get(place_of(op)).is_some_and(|local| !local.deleting);
+        let before = self.cluster.objects.get(place_of(op)).cloned();
         let result = self.cluster.execute(op);
         if let Some(probe) = &mut self.probe {
-            probe.landed(op, &result, stood);
+            probe.landed(op, &result, before.as_ref());
         }
         if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { .. }) = (op, &result) {
             let place = (entry.key.clone(), entry.source.uid.clone());
