@@ -36,6 +36,7 @@ use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::outlook::Outlook;
+use crate::patience::Disk;
 
 /// Events that may wait for the core. One list of a kind is one event; operations under way are bounded by the core to
 /// some tens, watches are one per kind: this is several of each.
@@ -44,8 +45,9 @@ const EVENTS_MAX: usize = 256;
 const BEAT_EVERY: Duration = Duration::from_secs(10);
 /// A loop that did not turn for so long is stuck: three missed beats on a machine that swaps.
 const BEAT_MAX: Duration = Duration::from_mins(1);
-/// Longest time to finish what is under way when asked to stop. Kubernetes kills after 30 s.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// Longest time to finish what is under way when asked to stop.
+const STOP_MAX: Duration = Duration::from_secs(15);
+const _: () = assert!(STOP_MAX.as_secs() + journal::CLOSE_MAX.as_secs() < tideline_runtime::GRACE.as_secs());
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -111,6 +113,8 @@ pub(crate) struct Driver {
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
     unwritable: Option<ReadinessGate>,
+    /// Held while a write hangs.
+    hanging: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     timers: BTreeMap<Timer, Instant>,
@@ -189,6 +193,7 @@ impl Driver {
             followers,
             unready,
             unwritable: None,
+            hanging: None,
             events,
             sender,
             timers: BTreeMap::new(),
@@ -224,8 +229,8 @@ impl Driver {
                 break Ok(Ended::Stopped);
             }
             self.step(&mut events, &mut effects);
-            if let Some(defect) = self.journal.defect() {
-                break Err(Error::Journal(defect));
+            if let Err(defect) = self.watch_the_disk() {
+                break Err(defect);
             }
             let wake = match self.state {
                 State::Stopped => break Ok(Ended::Stopped),
@@ -358,9 +363,35 @@ impl Driver {
         }
     }
 
+    /// A write that hangs tells nobody.
+    fn watch_the_disk(&mut self) -> Result<(), Error> {
+        match (self.journal.disk().max(self.identity.disk()), self.hanging.is_some()) {
+            (Disk::Answers, false) | (Disk::Late, true) => {}
+            (Disk::Answers, true) => {
+                info!("the disk takes writes again");
+                self.hanging = None;
+                self.tell_writable();
+            }
+            (Disk::Late, false) => {
+                warn!(
+                    "the disk has not taken a write for long. Until it does, no new set is accepted, and what is done is \
+                     not acknowledged to the hub; should it never, the agent ends, to be started again"
+                );
+                self.hanging = Some(self.health.gate("journal"));
+                self.tell_writable();
+            }
+            (Disk::Stuck, _) => return Err(Error::Journal(journal::Error::Stuck)),
+        }
+        self.journal.defect().map_or(Ok(()), |defect| Err(Error::Journal(defect)))
+    }
+
     fn set_writable(&mut self, writable: bool) {
         self.unwritable = (!writable).then(|| self.health.gate("journal"));
-        self.metrics.journal_writable(writable);
+        self.tell_writable();
+    }
+
+    fn tell_writable(&self) {
+        self.metrics.journal_writable(self.unwritable.is_none() && self.hanging.is_none());
     }
 
     fn execute(&mut self, effect: Effect) {

@@ -24,11 +24,12 @@ use std::time::Duration;
 use tideline_common::Digest;
 use tideline_runtime::exit::chain;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use crate::cluster::BodyError;
 use crate::core::{Loaded, Write};
+use crate::patience::{self, Disk, Patience};
 
 mod bodies;
 mod engine;
@@ -47,15 +48,10 @@ use writer::{Batch, Running, Writer};
 
 /// Batches that may wait for the disk. The core has one under way at a time; the rest are late repetitions of it.
 const QUEUE_MAX: usize = 16;
-/// When a write is taken to hang, and is woken should it be sled that forgot it. A flush of the largest batch takes
-/// seconds on a slow SD card. Tests have a disk in memory, and no minute.
-const POKE_AFTER: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-/// Longest wait for the disk after that. What does not come back then never does, and only another process can go on.
-const WRITE_MAX: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 60 });
 /// Longest wait for a journal to be opened: fifty megabytes from a slow SD card are twenty seconds.
 const OPEN_MAX: Duration = Duration::from_mins(2);
-/// Longest wait for the thread to end when the journal is closed.
-const CLOSE_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for the thread to end when the journal is closed. What was acknowledged is on disk before.
+pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Starts in a row that may die while opening before the journal is taken for the cause. One may be a power cut.
 const OPENINGS_MAX: u32 = 2;
 /// Wait before a read that the medium refused is taken for damage.
@@ -87,7 +83,7 @@ pub enum Error {
     Write(String),
     #[error(
         "the disk did not take a write within {} s; it may be full, or failing. The agent must be started again",
-        (POKE_AFTER + WRITE_MAX).as_secs()
+        patience::WAIT_MAX_SECONDS
     )]
     Stuck,
     #[error("the disk did not let the journal be opened within {} s; it may be full, or failing", OPEN_MAX.as_secs())]
@@ -148,11 +144,9 @@ enum State {
 #[derive(Debug)]
 struct Open {
     slot: Arc<Slot>,
-    /// None only while dropping.
-    queue: Option<SyncSender<Batch>>,
+    queue: SyncSender<Batch>,
     running: Arc<AtomicBool>,
-    /// A write hangs.
-    stuck: Arc<AtomicBool>,
+    patience: Arc<Patience>,
     done: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
 }
 
@@ -186,8 +180,8 @@ impl Journal {
             .name("journal".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| Error::Io { action: "start the thread of", path: path.to_owned(), source })?;
-        let (queue, stuck, done) = (Some(queue), Arc::default(), std::sync::Mutex::new(done));
-        Ok((Self { path: path.to_owned(), state: State::Open(Open { slot, queue, running, stuck, done }) }, loaded))
+        let (patience, done) = (Arc::default(), std::sync::Mutex::new(done));
+        Ok((Self { path: path.to_owned(), state: State::Open(Open { slot, queue, running, patience, done }) }, loaded))
     }
 
     /// As [`Journal::open`]; where the disk refuses, stands in for the journal, empty and refusing writes, until
@@ -234,34 +228,22 @@ impl Journal {
     ///
     /// After [`Error::Stuck`] they may still be written later; writing them again is harmless.
     pub fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let (answer, mut outcome) = oneshot::channel();
+        let (answer, outcome) = oneshot::channel();
         let queued = match &self.state {
             State::Away(why) => Err(Error::Away(why.clone())),
-            State::Open(Open { queue: None, .. }) => Err(Error::Closed),
-            State::Open(Open { queue: Some(queue), slot, stuck, .. }) => {
-                match queue.try_send(Batch { writes, answer }) {
-                    Ok(()) => Ok((Arc::clone(slot), Arc::clone(stuck))),
-                    Err(TrySendError::Full(_)) => Err(Error::Stuck),
-                    Err(TrySendError::Disconnected(_)) => Err(Error::Closed),
-                }
-            }
+            State::Open(Open { queue, slot, patience, .. }) => match queue.try_send(Batch { writes, answer }) {
+                Ok(()) => Ok((Arc::clone(slot), Arc::clone(patience))),
+                Err(TrySendError::Full(_)) => Err(Error::Stuck),
+                Err(TrySendError::Disconnected(_)) => Err(Error::Closed),
+            },
         };
         async move {
-            let (slot, stuck) = queued?;
-            let answered = match timeout(POKE_AFTER, &mut outcome).await {
-                Ok(answered) => answered,
-                Err(_elapsed) => {
-                    slot.poke();
-                    match timeout(WRITE_MAX, outcome).await {
-                        Ok(answered) => answered,
-                        Err(_elapsed) => {
-                            stuck.store(true, Ordering::Release);
-                            return Err(Error::Stuck);
-                        }
-                    }
-                }
-            };
-            answered.unwrap_or(Err(Error::Closed))
+            let (slot, patience) = queued?;
+            // Should it be sled that forgot it, it is woken.
+            match patience.wait(outcome, || slot.poke()).await {
+                Some(answered) => answered.unwrap_or(Err(Error::Closed)),
+                None => Err(Error::Stuck),
+            }
         }
     }
 
@@ -276,11 +258,19 @@ impl Journal {
     /// What can be mended by another process only: a write hangs, or the thread ended, which it does by itself only when
     /// the engine panics.
     pub(crate) fn defect(&self) -> Option<Error> {
-        let State::Open(Open { stuck, running, .. }) = &self.state else { return None };
-        if stuck.load(Ordering::Acquire) {
+        let State::Open(Open { patience, running, .. }) = &self.state else { return None };
+        if patience.disk() == Disk::Stuck {
             return Some(Error::Stuck);
         }
         (!running.load(Ordering::Acquire)).then_some(Error::Closed)
+    }
+
+    /// Whether writes come back.
+    pub(crate) fn disk(&self) -> Disk {
+        match &self.state {
+            State::Open(Open { patience, .. }) => patience.disk(),
+            State::Away(_) => Disk::Answers,
+        }
     }
 
     /// Bytes on disk.
@@ -304,13 +294,18 @@ impl crate::cluster::Bodies for Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        let State::Open(open) = &mut self.state else { return };
-        open.queue = None;
+        let State::Open(open) = std::mem::replace(&mut self.state, State::Away("it is closed".to_owned())) else {
+            return;
+        };
+        let Open { slot, queue, running: _, patience, done } = open;
+        // The thread's is the last, and it may hang over closing the engine; this one must not.
+        drop(slot);
+        drop(queue);
         // What hangs does not end; this process does, by whoever starts it again.
-        if open.stuck.load(Ordering::Acquire) {
+        if patience.disk() == Disk::Stuck {
             return;
         }
-        let done = open.done.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if done.recv_timeout(CLOSE_MAX) == Err(RecvTimeoutError::Timeout) {
             warn!("the journal {:?} did not close in time; what was acknowledged is on disk", self.path);
         }

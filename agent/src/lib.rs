@@ -19,6 +19,7 @@ mod link;
 mod metrics;
 mod namespaces;
 mod outlook;
+mod patience;
 mod run;
 
 pub use home::{Home, NoNamespace};

@@ -11,7 +11,7 @@ use tideline_runtime::{Shutdown, exit, memory, telemetry};
 const WORKERS: usize = 2;
 
 /// Longest wait for threads once everything has ended. One may hang in a disk, and must not keep the process.
-const END_MAX: Duration = Duration::from_secs(5);
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// Beside those of every process: another replica leads, or may.
 const LEASE_LOST: u8 = 3;

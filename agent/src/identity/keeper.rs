@@ -17,6 +17,7 @@ use super::contents::{Contents, HubPin, TargetName, Unreadable};
 use super::merge::{self, Data, Merged};
 use super::secret::{Failure, SecretPlace, Stored};
 use super::{Error, file};
+use crate::patience::{Disk, Patience};
 
 /// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
 /// There is nothing to be done without it, and to end would only have whoever started the agent wait longer every time.
@@ -186,7 +187,14 @@ impl Found {
             file::save(&path, &contents)?;
         }
         let (superseded, _) = watch::channel(None);
-        Ok(Keeper { path, contents: StdMutex::new(contents), secret: Mutex::new(secret), superseded })
+        Ok(Keeper {
+            path,
+            contents: StdMutex::new(contents),
+            saving: Mutex::default(),
+            patience: Patience::default(),
+            secret: Mutex::new(secret),
+            superseded,
+        })
     }
 }
 
@@ -195,6 +203,9 @@ impl Found {
 pub(crate) struct Keeper {
     path: PathBuf,
     contents: StdMutex<Contents>,
+    /// Held while the file is written: one at a time, and what is newer last.
+    saving: Mutex<()>,
+    patience: Patience,
     secret: Mutex<Option<Written>>,
     /// Why this process must not go on, once that is known.
     superseded: watch::Sender<Option<String>>,
@@ -217,6 +228,11 @@ impl Keeper {
     pub(crate) fn standing(&self) -> (SessionNumber, Option<Accepted>) {
         let contents = self.contents();
         (contents.session, contents.floor)
+    }
+
+    /// Whether the file can be written: as long as it hangs, nothing that has to be kept goes on.
+    pub(crate) fn disk(&self) -> Disk {
+        self.patience.disk()
     }
 
     /// Tells when another process has taken the identity.
@@ -275,6 +291,7 @@ impl Keeper {
 
     /// Changes the identity, in memory and in the file.
     async fn change(&self, change: impl FnOnce(&mut Contents)) -> Result<(), Error> {
+        let _turn = self.saving.lock().await;
         let (former, contents) = {
             let mut contents = self.contents();
             let former = contents.clone();
@@ -285,11 +302,13 @@ impl Keeper {
             return Ok(());
         }
         let path = self.path.clone();
-        let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents)).await;
-        saved.unwrap_or_else(|panicked| {
-            let source = std::io::Error::other(panicked);
-            Err(Error::Io { action: "write", path: self.path.clone(), source })
-        })
+        let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents));
+        let source = match self.patience.wait(saved, || ()).await {
+            Some(Ok(saved)) => return saved,
+            Some(Err(panicked)) => std::io::Error::other(panicked),
+            None => std::io::ErrorKind::TimedOut.into(),
+        };
+        Err(Error::Io { action: "write", path: self.path.clone(), source })
     }
 
     /// Has the Secret hold what the file holds; says so once if it cannot.

@@ -22,4 +22,4 @@ pub mod tls;
 pub use bind::{BindError, bind};
 pub use process::ProcessCollector;
 pub use retry::Backoff;
-pub use shutdown::{Shutdown, TaskError};
+pub use shutdown::{GRACE, Shutdown, TaskError};

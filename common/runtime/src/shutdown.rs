@@ -8,8 +8,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, error_span, info, warn};
 
-/// How long a run may take to end once it was asked to. Kubernetes kills after 30 s by default.
-const GRACE: Duration = Duration::from_secs(25);
+/// How long the tasks of a run may take to end once it was asked to.
+pub const GRACE: Duration = Duration::from_secs(22);
+/// How long a process may take to end after the signal, whatever hangs. Kubernetes kills after 30 s by default, and then
+/// nothing says why.
+const END_MAX: Duration = Duration::from_secs(27);
+const _: () = assert!(GRACE.as_secs() < END_MAX.as_secs());
 
 /// What the kernel sends to who writes beyond RLIMIT_FSIZE: this number everywhere but on MIPS and SPARC.
 const SIGXFSZ: i32 = 25;
@@ -83,7 +87,8 @@ impl Shutdown {
         self.tracker.spawn(job);
     }
 
-    /// Ends the run at SIGINT or SIGTERM, and the process at the second. A write beyond the largest file that is allowed
+    /// Ends the run at SIGINT or SIGTERM, and the process at the second, or when it has not ended by itself in time: a thread
+    /// that hangs in a disk hears of no token. A write beyond the largest file that is allowed
     /// (RLIMIT_FSIZE) fails from now on, as one on a full disk does, and no longer ends the process.
     pub fn on_signals(&self) -> std::io::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -101,6 +106,7 @@ impl Shutdown {
                 };
                 if first {
                     info!(signal = name, "stopping; a second signal stops at once");
+                    end_in_time();
                     run.begin();
                 } else {
                     warn!(signal = name, "stopped at once");
@@ -142,6 +148,18 @@ impl Shutdown {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Sees to it that the process ends, on a thread that waits for nothing else.
+fn end_in_time() {
+    let watch = std::thread::Builder::new().name("end".to_owned()).spawn(|| {
+        std::thread::sleep(END_MAX);
+        error!(seconds = END_MAX.as_secs(), "something hangs, and the process did not stop in time; it is ended");
+        std::process::exit(i32::from(crate::exit::FAILURE));
+    });
+    if let Err(error) = watch {
+        warn!("no thread can be started that sees to a stop in time: {error}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Disks that are full or read-only: the agent says so, changes nothing it cannot remember, and goes on by itself.
 //!
-//! They are real: a file system of some megabytes takes the place of the agent's data directory, which needs root.
+//! These are real: a file system of some megabytes takes the place of the agent's data directory, which needs root. Disks that
+//! fail or hang are in `faulty_disk.rs`.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -10,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok, met_or_skipped, require_binaries, test_name};
 
-use crate::harness::{Agent, Hub, SOON, Site, get};
+use crate::harness::{Agent, Hub, SOON, Site};
 
 const MISSING: &str = "a file system of its own cannot be mounted; run as root";
 
@@ -98,17 +99,6 @@ async fn stopped(test: &str, binaries: &tideline_tests::Binaries) -> Result<Opti
     Ok(disk.map(|disk| Stopped { hub, cluster, agent, disk, _scratch: scratch }))
 }
 
-/// It lives, it says what it waits for, and counts it.
-async fn waits_for_its_journal(agent: &mut Agent) -> Result<()> {
-    ensure!(agent.process.exit_status()?.is_none(), "the agent ended");
-    ensure!(get(agent.health, "/livez").await?.0 == 200, "it lives");
-    let (code, body) = get(agent.health, "/readyz").await?;
-    ensure!(code == 503 && body.contains("journal"), "/readyz says {code}: {body}");
-    let (_, metrics) = get(agent.health, "/metrics").await?;
-    ensure!(metrics.contains("tideline_agent_journal_writable 0"), "{metrics}");
-    Ok(())
-}
-
 #[tokio::test]
 async fn an_agent_whose_disk_is_full_at_its_start_observes_and_goes_on_when_there_is_room() -> Result<()> {
     let binaries = require_binaries!();
@@ -119,7 +109,7 @@ async fn an_agent_whose_disk_is_full_at_its_start_observes_and_goes_on_when_ther
     disk.fill(0)?;
     agent.resume()?;
     agent.says("only observes").await?;
-    waits_for_its_journal(&mut agent).await?;
+    agent.waits_for_its_journal().await?;
     disk.empty()?;
     agent.says("the journal can be opened now").await?;
     agent.is_ready().await?;
@@ -137,7 +127,7 @@ async fn an_agent_whose_disk_fills_up_says_so_and_goes_on_when_there_is_room() -
     disk.fill(1 << 20)?;
     let mended = async {
         agent.says("kB left").await?;
-        waits_for_its_journal(&mut agent).await?;
+        agent.waits_for_its_journal().await?;
         disk.empty()?;
         agent.says("the journal takes writes again").await
     };
@@ -154,7 +144,7 @@ async fn an_agent_whose_disk_is_read_only_observes_until_it_is_not() -> Result<(
     disk.remount("ro").await?;
     agent.resume()?;
     agent.says("only observes").await?;
-    waits_for_its_journal(&mut agent).await?;
+    agent.waits_for_its_journal().await?;
     disk.remount("rw").await?;
     agent.says("the journal can be opened now").await?;
     agent.is_ready().await?;
@@ -181,7 +171,7 @@ async fn an_agent_that_may_not_write_large_files_lives_and_goes_on_when_it_may()
     limit_files(agent.process.id(), &format!("{limit}:unlimited"))?;
     let mended = async {
         agent.says("File too large").await?;
-        waits_for_its_journal(agent).await?;
+        agent.waits_for_its_journal().await?;
         limit_files(agent.process.id(), allowed)?;
         agent.says("the journal takes writes again").await
     };

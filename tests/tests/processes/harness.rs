@@ -1,5 +1,6 @@
 //! A hub and agents as processes, each of which a test may end and begin again.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(40);
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(20);
 
 /// What every namespaced object of these tests is in.
-const NAMESPACE: &str = "shop";
+pub(crate) const NAMESPACE: &str = "shop";
 
 /// A command without the environment of whoever runs the tests, which these binaries take options from.
 pub(crate) fn command(binary: PathBuf, args: &[&str]) -> Command {
@@ -216,13 +217,19 @@ impl Hub {
         .await
     }
 
-    /// Makes a ConfigMap here and waits for it in `cluster`.
-    pub(crate) async fn delivers(&self, name: &str, cluster: &EmbeddedCluster) -> Result<()> {
-        let api = |client: Client| Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    /// Makes a ConfigMap here.
+    pub(crate) async fn makes(&self, name: &str) -> Result<()> {
         let object =
             from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}, "data": {"from": "hub"}}))?;
-        api(self.client("default").await?).create(&PostParams::default(), &object).await?;
-        let there = api(cluster.client());
+        let space = Api::<ConfigMap>::namespaced(self.client("default").await?, NAMESPACE);
+        space.create(&PostParams::default(), &object).await?;
+        Ok(())
+    }
+
+    /// Makes a ConfigMap here and waits for it in `cluster`.
+    pub(crate) async fn delivers(&self, name: &str, cluster: &EmbeddedCluster) -> Result<()> {
+        self.makes(name).await?;
+        let there = Api::<ConfigMap>::namespaced(cluster.client(), NAMESPACE);
         eventually_ok(SOON, &format!("{name} in the cluster"), async || there.get(name).await).await?;
         Ok(())
     }
@@ -267,6 +274,7 @@ struct Start {
     kubeconfig: PathBuf,
     token_file: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Agent {
@@ -287,6 +295,7 @@ impl Agent {
             kubeconfig: kubeconfig.to_owned(),
             token_file: token_file.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            environment: Vec::new(),
         };
         let (dir, health) = (Scratch::new("agent")?, free_port()?);
         let process = start.spawn(&dir, health)?;
@@ -297,6 +306,11 @@ impl Agent {
     pub(crate) fn resume(&mut self) -> Result<()> {
         self.process = self.start.spawn(&self.dir, self.health)?;
         Ok(())
+    }
+
+    /// Has every later run begin with these variables.
+    pub(crate) fn environ(&mut self, environment: Vec<(&'static str, OsString)>) {
+        self.start.environment = environment;
     }
 
     /// Waits until it knows what to keep.
@@ -319,6 +333,22 @@ impl Agent {
         .await
     }
 
+    /// Waits until it lives, and says that it waits for its journal, and counts it.
+    pub(crate) async fn waits_for_its_journal(&mut self) -> Result<()> {
+        let health = self.health;
+        let waits = eventually_ok(SOON, "the agent to wait for its journal", async || {
+            let (code, body) = get(health, "/readyz").await?;
+            ensure!(code == 503 && body.contains("journal"), "/readyz says {code}: {body}");
+            let (_, metrics) = get(health, "/metrics").await?;
+            ensure!(metrics.contains("tideline_agent_journal_writable 0"), "{metrics}");
+            Ok(())
+        });
+        waits.await.with_context(|| self.process.log_tail())?;
+        ensure!(get(health, "/livez").await?.0 == 200, "it lives");
+        ensure!(self.process.exit_status()?.is_none(), "the agent ended");
+        Ok(())
+    }
+
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
@@ -329,6 +359,7 @@ impl Start {
         let mut command = run_agent(&self.binaries, &dir.join("data"), &self.kubeconfig);
         command.arg("--token-file").arg(&self.token_file).args(["--listen", &format!("127.0.0.1:{health}")]);
         command.args(["--log-format", "text"]).args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(Process::spawn("agent", &mut command, &dir.join("log"))?.with_log_shown())
     }
 }

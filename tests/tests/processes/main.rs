@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod disk;
+mod faulty_disk;
 mod harness;
 mod image;
 mod life;

@@ -1,0 +1,112 @@
+//! Waiting for a disk that may hang: what is late can be said, and what never comes back ends the wait. Whoever writes hangs
+//! then for good, and only another process can go on.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+/// When a write is taken to hang. A flush of the largest batch takes seconds on a slow SD card. Tests have a disk in memory,
+/// and no minute.
+const LATE_AFTER: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// Longest wait after that. What does not come back then never does.
+const LATE_MAX: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 60 });
+/// Longest wait in all, in seconds.
+pub(crate) const WAIT_MAX_SECONDS: u64 = LATE_AFTER.as_secs() + LATE_MAX.as_secs();
+
+/// How the disk did with what was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Disk {
+    Answers,
+    /// Something hangs, and may still come back.
+    Late,
+    /// Something hung until it was given up.
+    Stuck,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    late: AtomicUsize,
+    stuck: AtomicBool,
+}
+
+impl Patience {
+    /// Waits for `work`, which another thread does; calls `poke` when it is late. None if it was given up.
+    pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>, poke: impl FnOnce()) -> Option<T> {
+        let mut work = pin!(work);
+        if let Ok(done) = timeout(LATE_AFTER, &mut work).await {
+            return Some(done);
+        }
+        let _late = Late::of(&self.late);
+        poke();
+        let outcome = timeout(LATE_MAX, work).await.ok();
+        if outcome.is_none() {
+            self.stuck.store(true, Ordering::Release);
+        }
+        outcome
+    }
+
+    pub(crate) fn disk(&self) -> Disk {
+        if self.stuck.load(Ordering::Acquire) {
+            Disk::Stuck
+        } else if self.late.load(Ordering::Acquire) > 0 {
+            Disk::Late
+        } else {
+            Disk::Answers
+        }
+    }
+}
+
+/// Counts as late until it is dropped, as with a wait that is broken off.
+struct Late<'a>(&'a AtomicUsize);
+
+impl<'a> Late<'a> {
+    fn of(late: &'a AtomicUsize) -> Self {
+        late.fetch_add(1, Ordering::AcqRel);
+        Self(late)
+    }
+}
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_late_is_known_and_what_never_comes_is_given_up() {
+        let patience = Arc::new(Patience::default());
+        let (done, work) = oneshot::channel();
+        let waiting = tokio::spawn({
+            let patience = Arc::clone(&patience);
+            async move { patience.wait(work, || ()).await }
+        });
+        sleep(LATE_AFTER / 2).await;
+        assert_eq!(patience.disk(), Disk::Answers);
+        sleep(LATE_AFTER).await;
+        assert_eq!(patience.disk(), Disk::Late);
+        done.send(7).expect("somebody waits");
+        assert_eq!(waiting.await.expect("no panic"), Some(Ok(7)));
+        assert_eq!(patience.disk(), Disk::Answers, "it came back");
+
+        let broken_off = timeout(LATE_AFTER * 2, patience.wait(pending::<()>(), || ())).await;
+        assert!(broken_off.is_err());
+        assert_eq!(patience.disk(), Disk::Answers, "nobody waits");
+
+        let mut poked = false;
+        assert_eq!(patience.wait(pending::<()>(), || poked = true).await, None);
+        assert!(poked);
+        assert_eq!(patience.disk(), Disk::Stuck);
+    }
+}
