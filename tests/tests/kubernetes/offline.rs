@@ -2,15 +2,18 @@
 //! the hub, and nothing is deleted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
-use tideline_tests::require_kubernetes;
+use tideline_tests::{Condition, eventually_ok, require_kubernetes};
 
-use crate::objects::{CONFIG, DEPLOYMENT, NAMESPACE, api_cluster, apply, config, deployment, gone_cluster, shows};
+use crate::objects::{
+    CONFIG, DEPLOYMENT, NAMESPACE, ROLLUP, SOON, api_cluster, apply, config, deployment, gone_cluster, shows,
+};
 use crate::site::{CONFIG_MAPS, Site, of_app, value};
 
 /// The ConfigMaps at the target, less the cluster's own, with their UIDs.
@@ -114,4 +117,51 @@ async fn what_changed_while_the_watch_was_cut_is_put_right() -> Result<()> {
     let taken = site.local(CONFIG, "replaced").await?;
     assert_eq!((taken.uid(), value(&taken)), (replaced.uid(), &json!("1")));
     Ok(())
+}
+
+/// The agent asks its API server how it is every 45 s, and takes two questions in a row without an answer for silence:
+/// each is waited for 10 s, and the second is asked 5 s after. What it says then, and the hub, takes seconds.
+const SILENCE_NOTICED: Duration = Duration::from_secs(45 + 10 + 5 + 10 + 20);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_hangs_is_noticed_and_what_happened_meanwhile_is_put_right() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::at_home(&assets).await?;
+    site.place("web", CONFIG_MAPS, json!({})).await?;
+    apply(&site.space, config("web", "1")).await?;
+    let is = |field: &'static str| move |rollup: &serde_json::Value| rollup["counts"][field] == 1;
+    shows(&site.space, ROLLUP, "configmap.web", "it to be ready", is("ready")).await?;
+    let target = api_cluster(&site.root, "tideline.dev/v1alpha1", "SyncTarget");
+    let phase = async || Ok::<_, anyhow::Error>(target.get("east").await?.data["status"]["phase"].clone());
+    eventually_ok(SOON, "the target to be ready", async || {
+        let phase = phase().await?;
+        ensure!(phase == "Ready", "{phase}");
+        anyhow::Ok(())
+    })
+    .await?;
+
+    // Nothing is closed and nothing refused: no watch can tell this from a cluster in which nothing happens.
+    site.wire.set(Condition::Stalled);
+    site.delete_local(CONFIG, "web").await?;
+    eventually_ok(SILENCE_NOTICED, "the agent to say so, and the hub", async || {
+        let (readiness, phase) = (site.agent.readiness().await?, phase().await?);
+        ensure!(readiness.contains("cluster"), "the agent: {readiness}");
+        ensure!(phase == "Stale", "the target: {phase}");
+        Ok(())
+    })
+    .await?;
+    shows(&site.space, ROLLUP, "configmap.web", "it to be stale, and not ready", |rollup| {
+        rollup["counts"]["stale"] == 1 && rollup["counts"]["ready"] == 0
+    })
+    .await?;
+
+    site.wire.resume();
+    shows(&site.local, CONFIG, "web", "what was deleted meanwhile", |_| true).await?;
+    shows(&site.space, ROLLUP, "configmap.web", "it to be ready again", is("ready")).await?;
+    eventually_ok(SOON, "all to be well", async || {
+        let (readiness, phase) = (site.agent.readiness().await?, phase().await?);
+        ensure!(readiness == "ok\n" && phase == "Ready", "{readiness}, {phase}");
+        Ok(())
+    })
+    .await
 }
