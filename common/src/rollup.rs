@@ -80,6 +80,11 @@ impl Counts {
         counts
     }
 
+    /// The counts of one target that is not given what is assigned to it, whatever is reported there.
+    pub fn withheld() -> Self {
+        Self { expected: 1, withheld: 1, ..Self::default() }
+    }
+
     /// The counts of one target where it is no longer assigned, and not gone.
     pub fn deleting() -> Self {
         Self { deleting: 1, ..Self::default() }

@@ -11,6 +11,7 @@ mod made;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tideline_common::health::Health;
 use tideline_common::rollup::{Counts, Freshness, MadeOver, Standing};
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedRequest, TargetCondition,
@@ -156,9 +157,37 @@ pub struct Expectation<'a> {
     pub target: TargetId,
     /// The place there.
     pub key: &'a ObjectKey,
-    /// The input that the target should hold by now; none where another source holds the destination.
-    pub input: Option<Digest>,
+    pub due: Due,
     pub freshness: Freshness,
+}
+
+/// What a target should hold by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    Input(Digest),
+    /// What it has, if anything.
+    NothingNew,
+    /// Nothing: another source holds the destination, and the target knows of that one only.
+    Another,
+}
+
+/// What is said of a target where another source holds the destination. Whose that is may be none of this space's business.
+const ANOTHER: &str = "another source has its place there, and it gets that when the other goes";
+
+/// What a target would report of such an object, if it knew of it.
+pub fn withheld_for_another(key: &ObjectKey, source: &Uid) -> ObjectReport {
+    ObjectReport {
+        key: key.clone(),
+        source_uid: source.clone(),
+        progress: Progress::Withheld,
+        reason: Some(Reason::Conflict),
+        message: ANOTHER.to_owned(),
+        input: None,
+        health: Health::Unknown,
+        observed_generation: None,
+        terminal: None,
+        status: None,
+    }
 }
 
 /// The state of one object over all of its targets.
@@ -189,7 +218,17 @@ pub fn overview<'a>(
     leaving: impl Iterator<Item = (TargetId, &'a ObjectKey)>,
 ) -> Overview {
     let mut overview = Overview::default();
-    for Expectation { target, key, input, freshness } in expected {
+    for Expectation { target, key, due, freshness } in expected {
+        let input = match due {
+            Due::Input(input) => Some(input),
+            Due::NothingNew => None,
+            Due::Another => {
+                overview.counts += Counts::withheld();
+                let (reason, message) = (Reason::Conflict, ANOTHER.to_owned());
+                overview.name(Worst { target, key: key.clone(), reason, message, rank: WITHHELD_RANK });
+                continue;
+            }
+        };
         let report = summary.report(target, key, source);
         let standing = report.map(|report| Standing {
             progress: report.progress,

@@ -9,7 +9,7 @@ use tideline_common::{EntryState, GroupKind, ObjectKey, SourceRef, SpaceName, Ta
 use super::Engine;
 use crate::ledger::{RemovalView, SourceView};
 use crate::placement::SourceId;
-use crate::summary::{Expectation, Overview, exact_status, overview};
+use crate::summary::{Due, Expectation, Overview, exact_status, overview, withheld_for_another};
 
 /// One placed object with the state of its copies.
 #[derive(Clone, Debug)]
@@ -180,9 +180,12 @@ impl Engine {
         view.entries().filter(|(entry, _)| !entry.implied).flat_map(move |(entry, targets)| {
             targets.iter().filter_map(move |index| {
                 let target = self.ledger.target_at(index)?;
-                let holds = held.contains(index) && entry.state == EntryState::Apply;
-                let input = holds.then_some(entry.input);
-                Some(Expectation { target, key, input, freshness: self.freshness(target) })
+                let due = match entry.state {
+                    _ if !held.contains(index) => Due::Another,
+                    EntryState::Apply => Due::Input(entry.input),
+                    EntryState::Hold(_) | EntryState::Withheld(_) => Due::NothingNew,
+                };
+                Some(Expectation { target, key, due, freshness: self.freshness(target) })
             })
         })
     }
@@ -200,9 +203,17 @@ impl Engine {
             })
         });
         let placed = whole.views.iter().flat_map(|view| {
-            at(view.assigned()).map(|target| self.line(view.source(), view.key(), target)).collect::<Vec<_>>()
+            at(view.assigned() & view.held()).map(|target| self.line(view.source(), view.key(), target))
         });
-        leaving.chain(placed).collect()
+        let waiting = whole.views.iter().flat_map(|view| {
+            let report = Arc::new(withheld_for_another(view.key(), &view.source().uid));
+            at(view.waiting()).map(move |target| ReportLine {
+                report: Some(Arc::clone(&report)),
+                made: None,
+                ..self.line(view.source(), view.key(), target)
+            })
+        });
+        leaving.chain(placed).chain(waiting).collect()
     }
 
     fn line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {

@@ -8,7 +8,7 @@ use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress, ReportedRequest};
 use tideline_common::{AssociatedKind, Digest, GroupKind, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid};
 
-use super::{Expectation, Overview, Summary, exact_status, overview};
+use super::{Due, Expectation, Overview, Summary, exact_status, overview};
 
 fn key() -> ObjectKey {
     ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")
@@ -57,7 +57,7 @@ fn sum(summary: &Summary, freshness: &[Freshness], desired: &str) -> Overview {
     let expected = freshness.iter().zip(1..).map(|(&freshness, n)| Expectation {
         target: target(n),
         key: &key,
-        input: Some(Digest::of(desired.as_bytes())),
+        due: Due::Input(Digest::of(desired.as_bytes())),
         freshness,
     });
     overview(summary, &uid("source"), expected, std::iter::empty())
@@ -89,6 +89,23 @@ fn report_of_another_source_at_the_same_place_says_nothing() {
     let other = ObjectReport { source_uid: uid("other"), ..report(Progress::Applied, Health::Ready, "v1") };
     summary.take(target(1), request(vec![other], Vec::new()));
     assert_eq!(sum(&summary, &[Freshness::Fresh], "v1").counts.unknown, 1);
+}
+
+#[test]
+fn what_waits_for_another_s_place_is_withheld_and_says_so() {
+    let key = key();
+    let expected = [Freshness::Fresh, Freshness::Stale].into_iter().zip(1..).map(|(freshness, n)| Expectation {
+        target: target(n),
+        key: &key,
+        due: Due::Another,
+        freshness,
+    });
+    let Overview { counts, worst, made: _ } =
+        overview(&Summary::default(), &uid("source"), expected, std::iter::empty());
+    assert_eq!((counts.expected, counts.withheld, counts.unknown, counts.reported), (2, 2, 0, 0));
+    assert!(counts.is_consistent());
+    let worst: Vec<_> = worst.into_iter().map(|worst| (worst.target, worst.reason)).collect();
+    assert_eq!(worst, [(target(1), Reason::Conflict), (target(2), Reason::Conflict)]);
 }
 
 #[test]

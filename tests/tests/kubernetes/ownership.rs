@@ -126,17 +126,16 @@ async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_ne
         placement["spec"]["namespaceMapping"] = json!({"map": {"depot": "shop"}});
         apply(&site.space, placement).await?;
     }
-    let reported = async |name: &str, progress: &str| {
+    let reported = async |name: &str, progress: &str, reason: Option<&str>| {
         eventually_ok(SOON, &format!("{name} to be {progress}"), async || {
             let report = serde_json::to_value(reports.get(&format!("configmap.{name}.east.shop")).await?)?;
-            ensure!(report["progress"] == progress, "{report}");
+            ensure!(report["progress"] == progress && report["reason"].as_str() == reason, "{report}");
             anyhow::Ok(())
         })
         .await
     };
     for name in NAMES {
-        // It is assigned, and nothing is known of it.
-        reported(name, "Unknown").await?;
+        reported(name, "Withheld", Some("Conflict")).await?;
         site.displace(name).await?;
     }
 
@@ -147,7 +146,7 @@ async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_ne
             anyhow::Ok(())
         })
         .await?;
-        reported(name, "Applied").await?;
+        reported(name, "Applied", None).await?;
         // That is all that is written, and it is written once.
         let object = site.local(CONFIG, name).await?;
         assert_eq!((object.uid(), value(&object)), (before.uid(), &json!("local")));
