@@ -6,8 +6,8 @@ use anyhow::Result;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tideline_tests::fleet::Hub;
-use tideline_tests::kubernetes::{Audit, Request};
+use tideline_tests::fleet::{Agent, Hub};
+use tideline_tests::kubernetes::{Audit, Cluster, Request};
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 
 use crate::deployed::{ACCOUNT, USER, admitted, as_account, deploy, start};
@@ -102,6 +102,18 @@ async fn a_space_can_do_no_more_at_a_target_than_its_account() -> Result<()> {
     Ok(())
 }
 
+/// An agent that keeps the namespaces of its manifests, `shop` and `till`, with the rights that these give it.
+async fn in_some_namespaces(cluster: &Cluster, hub: &Hub, directory: &Scratch) -> Result<Agent> {
+    cluster.kubectl().run(&["apply", "--kustomize", &deploy("agent-namespaced").display().to_string()]).await?;
+    admitted(&cluster.client(), ACCOUNT).await?;
+    let kubeconfig = directory.join("kubeconfig");
+    fs::write(&kubeconfig, as_account(cluster).await?.to_string())?;
+    let mut agent = hub.prepare("east", &[], &kubeconfig, None).await?;
+    agent.only_namespaces = ["shop", "till"].map(|name| name.parse().expect("a namespace")).to_vec();
+    agent.resume();
+    Ok(agent)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_of_some_namespaces_needs_no_rights_elsewhere() -> Result<()> {
     let assets = require_kubernetes!();
@@ -109,8 +121,6 @@ async fn an_agent_of_some_namespaces_needs_no_rights_elsewhere() -> Result<()> {
     let audit = Audit::new(&directory)?;
     let (cluster, hub) = tokio::try_join!(start(&assets, &audit), Hub::start())?;
     let local = cluster.client();
-    cluster.kubectl().run(&["apply", "--kustomize", &deploy("agent-namespaced").display().to_string()]).await?;
-    admitted(&local, ACCOUNT).await?;
 
     let space = hub.client("default").await?;
     for name in ["shop", "till", "other"] {
@@ -126,11 +136,7 @@ async fn an_agent_of_some_namespaces_needs_no_rights_elsewhere() -> Result<()> {
     let resources = [("", "configmaps"), ("apps", "deployments"), ("rbac.authorization.k8s.io", "clusterroles")];
     apply(&space, placement("web", &json!({}), "web", &resources)).await?;
 
-    let kubeconfig = directory.join("kubeconfig");
-    fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
-    let mut agent = hub.prepare("east", &[], &kubeconfig, None).await?;
-    agent.only_namespaces = ["shop", "till"].map(|name| name.parse().expect("a namespace")).to_vec();
-    agent.resume();
+    let mut agent = in_some_namespaces(&cluster, &hub, &directory).await?;
 
     for name in ["shop", "till"] {
         let configs = api(&local, CONFIG.0, CONFIG.1, Some(name));
@@ -180,8 +186,6 @@ async fn an_agent_of_some_namespaces_counts_what_is_made_there_across_a_restart(
     let audit = Audit::new(&directory)?;
     let (cluster, hub) = tokio::try_join!(start(&assets, &audit), Hub::start())?;
     let local = cluster.client();
-    cluster.kubectl().run(&["apply", "--kustomize", &deploy("agent-namespaced").display().to_string()]).await?;
-    admitted(&local, ACCOUNT).await?;
 
     let space = hub.client("default").await?;
     for (name, replicas) in [("shop", 2), ("till", 1), ("other", 1)] {
@@ -191,11 +195,7 @@ async fn an_agent_of_some_namespaces_counts_what_is_made_there_across_a_restart(
     let mut counting = placement("web", &json!({}), "web", &[("apps", "deployments")]);
     counting["spec"]["objects"][0]["status"] = json!({"associated": ["replicasets", "pods"]});
     apply(&space, counting).await?;
-    let kubeconfig = directory.join("kubeconfig");
-    fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
-    let mut agent = hub.prepare("east", &[], &kubeconfig, None).await?;
-    agent.only_namespaces = ["shop", "till"].map(|name| name.parse().expect("a namespace")).to_vec();
-    agent.resume();
+    let mut agent = in_some_namespaces(&cluster, &hub, &directory).await?;
 
     let counted = async |namespace: &str, sets: u64, pods: u64| {
         let reports = api(&space, REPORT.0, REPORT.1, Some(namespace));
