@@ -163,6 +163,14 @@ pub struct Sighting {
     pub others: Option<Digest>,
 }
 
+impl From<Observed> for Sighting {
+    fn from(observed: Observed) -> Self {
+        let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
+        let Observed { managed_elsewhere, others, .. } = observed;
+        Self { key, uid, resource_version, generation, managed, mark, labelled, deleting, managed_elsewhere, others }
+    }
+}
+
 /// What a watch of associated objects tells.
 #[derive(Clone, Debug)]
 pub enum FollowNews {

@@ -80,23 +80,7 @@ impl Cluster {
 
     /// The metadata of the same.
     pub(crate) fn survey(&self, kind: &GroupKind) -> Vec<Sighting> {
-        let sighting = |observed: Observed| {
-            let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
-            let Observed { managed_elsewhere, others, .. } = observed;
-            Sighting {
-                key,
-                uid,
-                resource_version,
-                generation,
-                managed,
-                mark,
-                labelled,
-                deleting,
-                managed_elsewhere,
-                others,
-            }
-        };
-        self.list(kind).into_iter().map(sighting).collect()
+        self.list(kind).into_iter().map(Sighting::from).collect()
     }
 
     pub(crate) fn execute(&mut self, op: &Op) -> OpResult {

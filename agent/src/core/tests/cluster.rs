@@ -182,7 +182,7 @@ impl Cluster {
             return vec![Event::Surveyed { survey: id, result: Err(failure) }];
         }
         let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.mark.is_some());
-        let sightings: Vec<_> = labelled.map(|(key, local)| local.sighting(key)).collect();
+        let sightings: Vec<_> = labelled.map(|(key, local)| Sighting::from(local.observed(key))).collect();
         let pages = sightings.chunks(2).map(|page| Event::Sighted { survey: id, objects: page.to_vec() });
         pages.chain([Event::Surveyed { survey: id, result: Ok(()) }]).collect()
     }
@@ -333,34 +333,6 @@ impl Local {
     /// The label names the target that the mark does.
     fn is_labelled(&self) -> bool {
         self.mark.as_ref().is_some_and(|mark| mark.target == target_id())
-    }
-
-    fn sighting(&self, key: &ObjectKey) -> Sighting {
-        let Observed {
-            key,
-            uid,
-            resource_version,
-            generation,
-            managed,
-            mark,
-            labelled,
-            deleting,
-            managed_elsewhere,
-            others,
-            ..
-        } = self.observed(key);
-        Sighting {
-            key,
-            uid,
-            resource_version,
-            generation,
-            managed,
-            mark,
-            labelled,
-            deleting,
-            managed_elsewhere,
-            others,
-        }
     }
 
     fn observed(&self, key: &ObjectKey) -> Observed {
