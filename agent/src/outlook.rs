@@ -82,6 +82,11 @@ impl Outlook {
                         info!(%kind, "what was made of placed objects is counted again");
                     }
                 }
+                FollowNews::Unwatched { message } => {
+                    if self.unfollowed.insert(*kind, Reason::Forbidden) != Some(Reason::Forbidden) {
+                        warn!(%kind, "what was made of placed objects is counted by lists now and then: {message}");
+                    }
+                }
                 FollowNews::Lost { reason, message } => {
                     if self.unfollowed.insert(*kind, *reason) != Some(*reason) {
                         warn!(

@@ -6,6 +6,8 @@
 //!       └──────────── Lost ◀── any failure ────────────┘
 //! ```
 //!
+//! A kind that may be listed and not watched is listed now and then: Unwatched instead of Listed.
+//!
 //! These objects carry no label of ours, so that every one of the kind comes by, in the one namespace or in all. Of each
 //! only what is counted is decoded, and nothing is kept here.
 
@@ -24,12 +26,15 @@ use serde::de::DeserializeOwned;
 use tideline_common::{AssociatedKind, Reason};
 use tideline_runtime::Backoff;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::failure::Failure;
-use super::observe::{WATCH_SECONDS, failure_of, map, silence};
+use super::observe::{
+    POLL, POLL_LEAST, WATCH_SECONDS, WATCH_TRIAL, failure_of, is_of_watch, map, silence, until_failed,
+};
 use crate::core::{Associate, Depth, Event, Follow, FollowNews};
 use crate::namespaces::Namespaces;
 
@@ -138,15 +143,36 @@ struct Task {
 /// Nobody listens any more.
 struct Closed;
 
+/// Why a pass over list and watch ended.
+enum Ended {
+    Lost(Failure),
+    /// All is listed, and may not be watched.
+    Denied(Failure),
+}
+
 type Stream = BoxStream<'static, watcher::Result<Watched<Option<Associate>>>>;
 
 impl Task {
     async fn run(self) {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut poll = Backoff::new(POLL.0, POLL.1);
+        let mut denied = false;
         loop {
             let mut listed = false;
-            let failure = match self.pass(&mut listed).await {
-                Ok(failure) => failure,
+            let failure = match self.pass(&mut listed, &mut denied).await {
+                Ok(Ended::Lost(failure)) => failure,
+                Ok(Ended::Denied(Failure { message, .. })) => {
+                    debug!("it may not be watched: {message}");
+                    if !std::mem::replace(&mut denied, true) {
+                        poll.reset();
+                    }
+                    backoff.reset();
+                    if self.tell(FollowNews::Unwatched { message }).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(poll.next_delay(Some(POLL_LEAST))).await;
+                    continue;
+                }
                 Err(Closed) => return,
             };
             debug!(reason = %failure.reason, "the watch is lost: {}", failure.message);
@@ -164,26 +190,53 @@ impl Task {
         }
     }
 
-    /// Lists, then watches, until something fails; where it may look in some namespaces only, in each of them at once.
-    async fn pass(&self, listed: &mut bool) -> Result<Failure, Closed> {
+    /// Lists, then watches, until something fails; where it may look in some namespaces only, in each of them at once. Where
+    /// the watch was `denied` before, all is listed only when the watch is known to be let through or not.
+    async fn pass(&self, listed: &mut bool, denied: &mut bool) -> Result<Ended, Closed> {
         let mut streams: SelectAll<_> = match &self.follow.namespace {
             Some(namespace) => self.stream(Some(namespace)).into_iter().collect(),
             None => self.namespaces.each().filter_map(|namespace| self.stream(namespace)).collect(),
         };
         let mut unlisted = streams.len();
         let mut page = Vec::new();
+        let mut refused = None;
+        let mut tried: Option<Instant> = None;
         self.tell(FollowNews::Listing).await?;
         loop {
-            // Both arms are cancel-safe.
+            let trial = async move {
+                match tried {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Every arm is cancel-safe.
             let next = tokio::select! {
                 biased;
-                () = self.silent.notified() => return Ok(silence()),
-                next = streams.next() => next,
+                () = self.silent.notified() => return Ok(Ended::Lost(silence())),
+                next = streams.next() => Some(next),
+                () = trial => None,
+            };
+            let Some(next) = next else {
+                (tried, *denied, *listed) = (None, false, true);
+                self.tell(FollowNews::Listed).await?;
+                continue;
             };
             match next {
-                None => return Ok(Failure::unavailable("the watch ended")),
-                Some(Err(error)) => return Ok(failure_of(&error)),
-                Some(Ok(Watched::Init)) if *listed => return Ok(Failure::unavailable("the watch begins anew")),
+                None => return Ok(Ended::Lost(Failure::unavailable("the watch ended"))),
+                Some(Err(error)) => {
+                    let failure = failure_of(&error);
+                    if failure.reason != Reason::Forbidden || !is_of_watch(&error) {
+                        return Ok(Ended::Lost(failure));
+                    }
+                    if unlisted == 0 {
+                        return Ok(Ended::Denied(failure));
+                    }
+                    // Other namespaces are still being listed.
+                    refused = Some(failure);
+                }
+                Some(Ok(Watched::Init)) if unlisted == 0 => {
+                    return Ok(Ended::Lost(Failure::unavailable("the watch begins anew")));
+                }
                 Some(Ok(Watched::InitApply(associate))) => {
                     page.extend(associate);
                     if page.len() >= TOLD_AT_ONCE {
@@ -193,7 +246,15 @@ impl Task {
                 Some(Ok(Watched::InitDone)) => {
                     unlisted = unlisted.saturating_sub(1);
                     self.tell_page(&mut page).await?;
-                    if unlisted == 0 {
+                    if unlisted > 0 {
+                        continue;
+                    }
+                    if let Some(failure) = refused.take() {
+                        return Ok(Ended::Denied(failure));
+                    }
+                    if *denied {
+                        tried = Some(Instant::now() + WATCH_TRIAL);
+                    } else {
                         *listed = true;
                         self.tell(FollowNews::Listed).await?;
                     }
@@ -232,11 +293,11 @@ impl Task {
         match self.follow.depth {
             Depth::Whole => {
                 let api: Api<K> = self.api(namespace);
-                watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(|event| map(event, &associate)).boxed()
+                until_failed(watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(|event| map(event, &associate)))
             }
             Depth::Links => {
                 let api: Api<PartialObjectMeta<K>> = self.api(namespace);
-                watcher::watcher(api, config.page_size(PAGE_METADATA)).map_ok(|event| map(event, &link)).boxed()
+                until_failed(watcher::watcher(api, config.page_size(PAGE_METADATA)).map_ok(|event| map(event, &link)))
             }
         }
     }

@@ -59,10 +59,10 @@ const CHANGED_LOOKS: u32 = 10;
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Between two lists of what may not be watched, after [`POLL_LEAST`]: drawn up to the first, doubled up to around the
 /// second. A kind that is denied for good costs two requests in a minute.
-const POLL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_mins(2));
-const POLL_LEAST: Duration = Duration::from_secs(5);
+pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_mins(2));
+pub(super) const POLL_LEAST: Duration = Duration::from_secs(5);
 /// A watch that was denied before and is not within this time works: a refusal takes milliseconds.
-const WATCH_TRIAL: Duration = Duration::from_secs(10);
+pub(super) const WATCH_TRIAL: Duration = Duration::from_secs(10);
 /// A watch that was not lost for so long is well: longer than the longest pause.
 const STEADY: Duration = Duration::from_mins(1);
 
@@ -406,7 +406,7 @@ impl Task {
 }
 
 /// Ends a stream with its first error: what follows would be another try of the same.
-fn until_failed<T: Send + 'static>(
+pub(super) fn until_failed<T: Send + 'static>(
     stream: impl Stream<Item = watcher::Result<T>> + Send + 'static,
 ) -> BoxStream<'static, watcher::Result<T>> {
     let once = |failed: &mut bool, next: watcher::Result<T>| {
@@ -438,7 +438,7 @@ pub(super) fn map<K, T>(event: Watched<K>, fold: &impl Fn(K) -> Option<T>) -> Wa
 }
 
 /// Whether it is the watch that failed, and not the list before it.
-fn is_of_watch(error: &watcher::Error) -> bool {
+pub(super) fn is_of_watch(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) | watcher::Error::WatchError(_) => true,
         watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,

@@ -303,6 +303,13 @@ impl Core {
                     touched.extend(all_of(fold, kind));
                 }
             }
+            FollowNews::Unwatched { message } => {
+                fold.listed(kind, &mut touched);
+                let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
+                if matches!(view, View::Unlisted | View::Refused(..)) {
+                    touched.extend(all_of(fold, kind));
+                }
+            }
             FollowNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
                 if !matches!(std::mem::replace(&mut watch.view, View::Refused(reason, message)), View::Refused(..)) {
                     touched.extend(all_of(fold, kind));

@@ -181,6 +181,10 @@ pub enum FollowNews {
     Gone(Uid),
     /// The list is complete: what it did not have is not there.
     Listed,
+    /// The list is complete, and all there is: the kind may not be watched, and is listed again now and then.
+    Unwatched {
+        message: String,
+    },
     /// Nothing follows from absence until the next list.
     Lost {
         reason: Reason,

@@ -10,7 +10,7 @@ use tideline_tests::{Scratch, eventually, eventually_ok, require_kubernetes};
 use crate::objects::{
     CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, gone, shows, shows_cluster,
 };
-use crate::site::{REPORT, Site, USER, grant, of_app, value};
+use crate::site::{REPORT, Site, USER, grant, of_app, placed, value};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
 const SERVICE: (&str, &str) = ("v1", "Service");
@@ -188,6 +188,36 @@ async fn what_may_be_listed_and_not_watched_is_kept_by_lists_and_said_to_be_so()
     .await?;
     site.edit(CONFIG, "web", json!({"data": {"value": "watched"}})).await?;
     shows(&site.local, CONFIG, "web", "the edit reverted", |it| it["data"]["value"] == "1").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_of_objects_is_counted_by_lists_where_it_may_not_be_watched() -> Result<()> {
+    let assets = require_kubernetes!();
+    let options = ClusterOptions { controller_manager: true, ..ClusterOptions::default() };
+    let rules = json!([
+        rule("apps", "deployments", &["*"]),
+        rule("", "namespaces", &["*"]),
+        rule("apps", "replicasets", &["*"]),
+        rule("", "pods", &["list"]),
+        rule("", "events", &["get", "create", "patch"]),
+    ]);
+    let site = Site::kept_short(&assets, options, rules).await?;
+    let mut counting = placed("web", "web", &[("apps", "deployments")], &json!({}));
+    counting["spec"]["objects"][0]["status"] = json!({"associated": ["pods"]});
+    apply(&site.space, counting).await?;
+    for pods in [1, 3] {
+        apply(&site.space, deployment("web", pods)).await?;
+        let reports = api(&site.space, REPORT.0, REPORT.1, Some("shop"));
+        eventually_ok(SOON * 3, &format!("{pods} Pods"), async || {
+            let report = reports.get("deployment.apps.web.east").await?;
+            ensure!(report.data["associated"]["pods"]["total"] == pods, "{}", report.data);
+            Ok(())
+        })
+        .await?;
+        let said = eventually(SOON, "the kind to be named", async || forbidden(&site).await.ok()?).await?;
+        ensure!(said.contains("pods") && said.contains("watch"), "{said}");
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -259,6 +259,26 @@ fn what_may_not_be_watched_is_said_and_the_rest_is_counted() {
 }
 
 #[test]
+fn what_may_be_listed_alone_is_counted_by_lists_and_said_to_be_so() {
+    let policy = asking(&[PODS, SETS]);
+    let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
+    scene.list(SETS, vec![replica_set("web")]);
+    for pods in [vec![pod("web", 1, 0)], vec![]] {
+        let total = pods.len() as u64;
+        scene.hear(PODS, FollowNews::Listing);
+        scene.hear(PODS, FollowNews::Seen(pods));
+        scene.hear(PODS, FollowNews::Unwatched { message: "no".to_owned() });
+        scene.pass(Duration::from_mins(1));
+        assert_eq!(scene.said().last(), Some(&Some((total, total, 0))));
+        let said: Vec<_> = scene.conditions.iter().map(|condition| condition.reason).collect();
+        assert_eq!(said, [Reason::Forbidden]);
+    }
+    scene.list(PODS, vec![]);
+    scene.pass(Duration::from_mins(1));
+    assert_eq!(scene.conditions.len(), 0);
+}
+
+#[test]
 fn who_asks_late_has_everything_listed_again_and_who_stops_asking_is_forgotten() {
     let (silent, policy) = (Arc::new(ApplyPolicy::default()), asking(&[PODS]));
     let entries = vec![placed("web", &policy), placed("api", &silent)];
