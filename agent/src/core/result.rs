@@ -18,7 +18,7 @@ use super::work::{Doing, Flight};
 impl Core {
     pub(super) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
         let Some(Flight { key, doing, begun }) = self.work.landed(id) else { return };
-        let op = (id, &key, now.since(begun));
+        let op = (id, &key, doing.does(), now.since(begun));
         for waiting in self.work.slots.judge(now, op, &result, self.work.last(), &mut self.jitter) {
             self.enqueue(&waiting);
         }

@@ -15,7 +15,8 @@ use super::event::OpResult;
 use super::jitter::Jitter;
 use super::pace::{Ended, Pace, Sign};
 
-/// Where a webhook does not answer: enough to find out that it does again.
+/// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
+/// other. That something succeeds says little: the webhook may not be asked about it.
 const STUCK_MAX: usize = 2;
 /// All that wait for webhooks together get one of so many: each holds its place for as long as the webhook's timeout.
 const STUCK_SHARE: usize = 4;
@@ -32,10 +33,18 @@ pub(super) enum Admission {
     Stuck,
 }
 
+/// What an operation does, as far as it matters here: of reads webhooks are told nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Does {
+    Read,
+    Write,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub(super) pace: Pace,
     under_way: BTreeMap<GroupKind, usize>,
+    /// Writes.
     under_way_in: BTreeMap<Area, usize>,
     stuck: BTreeMap<Area, Stuck>,
     /// Of what is under way, what is where webhooks do not answer.
@@ -61,21 +70,27 @@ struct Stuck {
     message: Arc<str>,
     /// What was not tried for that.
     waiting: BTreeSet<ObjectKey>,
+    /// What was, and waits for its own time.
+    failed: BTreeSet<ObjectKey>,
 }
 
 impl Slots {
-    pub(super) fn began(&mut self, key: &ObjectKey) {
-        let area = Area::from(key);
-        self.stuck_under_way += usize::from(self.stuck.contains_key(&area));
+    pub(super) fn began(&mut self, key: &ObjectKey, does: Does) {
         *self.under_way.entry(key.kind.clone()).or_default() += 1;
-        *self.under_way_in.entry(area).or_default() += 1;
+        if does == Does::Write {
+            let area = Area::from(key);
+            self.stuck_under_way += usize::from(self.stuck.contains_key(&area));
+            *self.under_way_in.entry(area).or_default() += 1;
+        }
     }
 
-    pub(super) fn landed(&mut self, key: &ObjectKey) {
-        let area = Area::from(key);
-        self.stuck_under_way -= usize::from(self.stuck.contains_key(&area));
+    pub(super) fn landed(&mut self, key: &ObjectKey, does: Does) {
         count_down(&mut self.under_way, &key.kind);
-        count_down(&mut self.under_way_in, &area);
+        if does == Does::Write {
+            let area = Area::from(key);
+            self.stuck_under_way -= usize::from(self.stuck.contains_key(&area));
+            count_down(&mut self.under_way_in, &area);
+        }
     }
 
     pub(super) fn admits(&self, key: &ObjectKey) -> Admission {
@@ -100,34 +115,47 @@ impl Slots {
     pub(super) fn judge(
         &mut self,
         now: Monotonic,
-        op: (OpId, &ObjectKey, Duration),
+        op: (OpId, &ObjectKey, Does, Duration),
         result: &OpResult,
         last: OpId,
         jitter: &mut Jitter,
     ) -> BTreeSet<ObjectKey> {
-        let (id, key, took) = op;
+        let (id, key, does, took) = op;
         let sign = Sign::of(result, took);
         self.pace.ended(now, Ended { id, took, sign, last }, jitter);
+        if does == Does::Read {
+            return BTreeSet::new();
+        }
+        let area = Area::from(key);
         match result {
             OpResult::Failed { reason: Reason::Webhook, message, .. } if took >= STUCK_AFTER => {
                 let message = Arc::from(message.as_str());
-                let area = Area::from(key);
                 if let Some(stuck) = self.stuck.get_mut(&area) {
                     stuck.message = message;
                 } else {
                     self.stuck_under_way += self.under_way_in.get(&area).copied().unwrap_or_default();
-                    self.stuck.insert(area, Stuck { message, waiting: BTreeSet::new() });
+                    let stuck = Stuck { message, waiting: BTreeSet::new(), failed: BTreeSet::new() };
+                    self.stuck.insert(area.clone(), stuck);
                 }
-                BTreeSet::new()
+                // Its place is for one that was not tried yet. What has failed would leave that to chance.
+                self.stuck.get_mut(&area).and_then(|stuck| stuck.waiting.pop_first()).into_iter().collect()
             }
-            _ if sign == Sign::Well => {
-                let area = Area::from(key);
-                let Some(stuck) = self.stuck.remove(&area) else { return BTreeSet::new() };
-                self.stuck_under_way -= self.under_way_in.get(&area).copied().unwrap_or_default();
-                stuck.waiting
-            }
+            _ if sign == Sign::Well => self.goes_well(&area),
             _ => BTreeSet::new(),
         }
+    }
+
+    /// Something succeeded where a webhook did not answer: as much as may be under way there is tried, and when nothing is
+    /// left it is over.
+    fn goes_well(&mut self, area: &Area) -> BTreeSet<ObjectKey> {
+        let Some(stuck) = self.stuck.get_mut(area) else { return BTreeSet::new() };
+        let next =
+            (0..STUCK_MAX).map_while(|_| stuck.waiting.pop_first().or_else(|| stuck.failed.pop_first())).collect();
+        if stuck.waiting.is_empty() && stuck.failed.is_empty() {
+            self.stuck.remove(area);
+            self.stuck_under_way -= self.under_way_in.get(area).copied().unwrap_or_default();
+        }
+        next
     }
 
     /// Has an object wait until its kind is not stuck there any more. Returns what was said of the one that failed last.
@@ -137,11 +165,19 @@ impl Slots {
         Some(Arc::clone(&stuck.message))
     }
 
+    /// An object failed for a webhook, and waits for its own time, or until the webhook answers.
+    pub(super) fn failed(&mut self, key: &ObjectKey) {
+        if let Some(stuck) = self.stuck.get_mut(&Area::from(key)) {
+            stuck.failed.insert(key.clone());
+        }
+    }
+
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         if !self.stuck.is_empty()
             && let Some(stuck) = self.stuck.get_mut(&Area::from(key))
         {
             stuck.waiting.remove(key);
+            stuck.failed.remove(key);
         }
     }
 }

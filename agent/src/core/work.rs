@@ -17,7 +17,7 @@ use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
 use super::remove::Removal;
 use super::removing::Found;
-use super::slots::{Admission, Slots};
+use super::slots::{Admission, Does, Slots};
 use super::{Core, Phase};
 
 /// Wait after a failed operation, doubled each time up to the second.
@@ -103,6 +103,17 @@ pub(super) enum Doing {
     },
 }
 
+impl Doing {
+    pub(super) fn does(&self) -> Does {
+        match self {
+            Self::Look { .. } | Self::Read | Self::Compare | Self::Verify { .. } => Does::Read,
+            Self::Create { .. } | Self::Apply { .. } | Self::ReMark { .. } | Self::Replace | Self::Remove { .. } => {
+                Does::Write
+            }
+        }
+    }
+}
+
 impl Work {
     pub(super) fn untried(&mut self, wave: i32) {
         *self.untried.entry(wave).or_default() += 1;
@@ -133,7 +144,7 @@ impl Work {
 
     pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
-        self.slots.landed(&flight.key);
+        self.slots.landed(&flight.key, flight.doing.does());
         if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &flight.doing {
             count_down(&mut self.removing, *wave);
         }
@@ -179,7 +190,7 @@ impl Work {
         if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
             *self.removing.entry(*wave).or_default() += 1;
         }
-        self.slots.began(key);
+        self.slots.began(key, doing.does());
         self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
         id
     }
@@ -192,6 +203,10 @@ fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
             counts.remove(&wave);
         }
     }
+}
+
+fn failed_for_a_webhook(outcome: &Outcome) -> bool {
+    outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook)
 }
 
 /// A key before all those of later kinds, and after all those of this one.
@@ -509,9 +524,7 @@ impl Core {
         }
         // What failed for itself says so, and waits for its own time.
         self.retry(now, key, None);
-        let failed =
-            |outcome: &Outcome| outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook);
-        if self.objects.get(key).is_some_and(|object| failed(&object.outcome)) {
+        if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
             self.mark_tried(key);
         } else if let Some(message) = self.work.slots.wait(key) {
             let message = format!("it waits, since others of its kind there fail: {message}");
@@ -631,6 +644,9 @@ impl Core {
         self.work.retries.insert((now + wait, key.clone()));
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
             self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
+        }
+        if failed_for_a_webhook(&object.outcome) {
+            self.work.slots.failed(key);
         }
         self.notice_failure(now, key);
     }

@@ -4,14 +4,15 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use tideline_tests::kubernetes::{Audit, ClusterOptions};
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 use tokio::net::TcpListener;
 
-use crate::objects::{CONFIG, DEPLOYMENT, ROLLUP, SOON, api_cluster, apply, config, deployment, shows};
-use crate::site::{ACCOUNT, CONFIG_MAPS, REPORT, Site, USER, of_app};
+use crate::objects::{CONFIG, DEPLOYMENT, ROLLUP, SOON, api, api_cluster, apply, config, deployment, shows};
+use crate::site::{ACCOUNT, CONFIG_MAPS, REPORT, Site, USER, namespace, of_app};
 
 /// Objects placed at once: some times what is begun at once.
 const MANY: usize = 120;
@@ -46,8 +47,13 @@ fn one_seat() -> [Value; 2] {
 }
 
 async fn count(site: &Site, label: &str) -> Result<usize> {
+    count_in(site, "shop", label).await
+}
+
+async fn count_in(site: &Site, namespace: &str, label: &str) -> Result<usize> {
     let params = ListParams::default().labels(label);
-    Ok(site.locals(CONFIG).list(&params).await?.items.len())
+    let there = api(&site.local, CONFIG.0, CONFIG.1, Some(namespace));
+    Ok(there.list(&params).await?.items.len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,18 +102,56 @@ async fn an_api_server_that_throttles_is_asked_less_until_all_is_there() -> Resu
     Ok(())
 }
 
-fn guarded(address: &str) -> Value {
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "guard"},
-        "webhooks": [{
+/// A webhook that is asked about the ConfigMaps that `selector`, a field and its value, selects, and never answers.
+struct Guard {
+    /// Connections are made, and nothing ever comes.
+    _silent: TcpListener,
+    local: Client,
+}
+
+impl Guard {
+    const CONFIGURATION: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
+
+    /// Stands guard in `shop`, from when this returns.
+    async fn over(site: &Site, selector: (&str, Value)) -> Result<Self> {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let mut webhook = json!({
             "name": "guard.test.example", "failurePolicy": "Fail", "timeoutSeconds": 2, "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
-            "clientConfig": {"url": format!("https://{address}/")},
-            "objectSelector": {"matchLabels": {"app": "guarded"}},
+            "clientConfig": {"url": format!("https://{}/", silent.local_addr()?)},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE", "UPDATE"]}],
-        }],
+        });
+        webhook[selector.0] = selector.1;
+        let configuration = json!({
+            "apiVersion": Self::CONFIGURATION.0, "kind": Self::CONFIGURATION.1,
+            "metadata": {"name": "guard"}, "webhooks": [webhook],
+        });
+        apply(&site.local, namespace()).await?;
+        apply(&site.local, configuration).await?;
+        let canary = of_app("guarded", config("canary", "1"));
+        eventually_ok(SOON, "the webhook to be called", async || {
+            let refused = apply(&site.local, canary.clone()).await.err().context("it was let in")?;
+            ensure!(format!("{refused:#}").contains("guard.test.example"), "{refused:#}");
+            Ok(())
+        })
+        .await?;
+        Ok(Self { _silent: silent, local: site.local.clone() })
+    }
+
+    async fn leave(self) -> Result<()> {
+        let configurations = api_cluster(&self.local, Self::CONFIGURATION.0, Self::CONFIGURATION.1);
+        configurations.delete("guard", &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+/// It is said of one of them, that it waits for the webhook.
+async fn is_named(site: &Site) -> Result<()> {
+    shows(&site.space, REPORT, "configmap.guarded-0.east", "the webhook to be named", |report| {
+        report["reason"] == "Webhook"
+            && report["message"].as_str().is_some_and(|message| message.contains("guard.test.example"))
     })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,28 +161,13 @@ async fn a_webhook_that_does_not_answer_delays_its_objects_alone() -> Result<()>
     let audit = Audit::new(&directory)?;
     let options = ClusterOptions { apiserver_arguments: audit.arguments(), ..ClusterOptions::default() };
     let site = Site::kept_short(&assets, options, everything()).await?;
-    // Connections are made, and nothing ever comes.
-    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    apply(&site.local, guarded(&silent.local_addr()?.to_string())).await?;
-    let configurations = api_cluster(&site.local, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
-    let canary = of_app("guarded", config("canary", "1"));
-    apply(&site.local, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).await?;
-    eventually_ok(SOON, "the webhook to be called", async || {
-        let refused = apply(&site.local, canary.clone()).await.err().context("it was let in")?;
-        ensure!(format!("{refused:#}").contains("guard.test.example"), "{refused:#}");
-        Ok(())
-    })
-    .await?;
+    let guard = Guard::over(&site, ("objectSelector", json!({"matchLabels": {"app": "guarded"}}))).await?;
 
     for i in 0..MANY {
         apply(&site.space, of_app("guarded", config(&format!("guarded-{i}"), "1"))).await?;
     }
     site.place("guarded", CONFIG_MAPS, json!({})).await?;
-    shows(&site.space, REPORT, "configmap.guarded-0.east", "the webhook to be named", |report| {
-        report["reason"] == "Webhook"
-            && report["message"].as_str().is_some_and(|message| message.contains("guard.test.example"))
-    })
-    .await?;
+    is_named(&site).await?;
     let begun = Instant::now();
     apply(&site.space, deployment("free", 1)).await?;
     site.place("free", &[("", "configmaps"), ("apps", "deployments")], json!({})).await?;
@@ -151,7 +180,7 @@ async fn a_webhook_that_does_not_answer_delays_its_objects_alone() -> Result<()>
     ensure!(count(&site, "app=guarded").await? == 0, "the webhook did not keep them out");
     println!("siblings came after {took:?}; {tries} tries with the webhook");
 
-    configurations.delete("guard", &DeleteParams::default()).await?;
+    guard.leave().await?;
     eventually_ok(SOON * 2, "all that waited", async || {
         let there = count(&site, "app=guarded").await?;
         ensure!(there == MANY, "{there} of {MANY}");
@@ -162,4 +191,50 @@ async fn a_webhook_that_does_not_answer_delays_its_objects_alone() -> Result<()>
         site.reported(&format!("configmap.guarded-{i}"), "Applied", None).await?;
     }
     Ok(())
+}
+
+/// The object, in the namespace `till`.
+fn in_till(mut object: Value) -> Value {
+    object["metadata"]["namespace"] = json!("till");
+    object
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_of_one_namespace_delays_what_is_in_that_namespace_alone() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::kept_short(&assets, ClusterOptions::default(), everything()).await?;
+    let mut till = namespace();
+    till["metadata"]["name"] = json!("till");
+    apply(&site.space, till).await?;
+    let shop = json!({"matchLabels": {"kubernetes.io/metadata.name": "shop"}});
+    let guard = Guard::over(&site, ("namespaceSelector", shop)).await?;
+
+    // The same kind, app and Placement: nothing but the namespace tells them apart.
+    for i in 0..MANY / 2 {
+        let object = of_app("guarded", config(&format!("guarded-{i}"), "1"));
+        apply(&site.space, object.clone()).await?;
+        apply(&site.space, in_till(object)).await?;
+    }
+    site.place("guarded", CONFIG_MAPS, json!({})).await?;
+    eventually_ok(SOON, "all that are elsewhere", async || {
+        let there = count_in(&site, "till", "app=guarded").await?;
+        ensure!(there == MANY / 2, "{there} of {}", MANY / 2);
+        Ok(())
+    })
+    .await?;
+    is_named(&site).await?;
+    // What comes later finds others of its kind that wait.
+    apply(&site.space, in_till(of_app("guarded", config("later", "1")))).await?;
+    eventually_ok(SOON, "a later one", async || api(&site.local, CONFIG.0, CONFIG.1, Some("till")).get("later").await)
+        .await?;
+    ensure!(count(&site, "app=guarded").await? == 0, "the webhook did not keep them out");
+
+    guard.leave().await?;
+    eventually_ok(SOON * 2, "all that waited", async || {
+        let there = count(&site, "app=guarded").await?;
+        ensure!(there == MANY / 2, "{there} of {}", MANY / 2);
+        Ok(())
+    })
+    .await?;
+    site.reported("configmap.guarded-0", "Applied", None).await
 }
