@@ -52,7 +52,7 @@ pub struct Entry {
     #[serde(default)]
     pub wave: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub impersonate: Option<Impersonation>,
+    pub impersonate: Option<Arc<Impersonation>>,
     /// A namespace that is only there because something in it is placed: created if missing, never changed or deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub implied: bool,
@@ -76,7 +76,7 @@ impl Entry {
             &*key.name,
             &**version,
             source.space.as_str(),
-            source.uid.as_str(),
+            &*source.uid.text(),
             &*source.namespace,
             &*source.name,
             state,
@@ -98,7 +98,7 @@ impl Entry {
     /// The trace id of everything that is done about this input: one per (source, input), the same on both sides.
     pub fn trace_id(&self) -> String {
         let mut hasher = Hasher::new("tideline/trace/v1");
-        hasher.field(self.source.uid.as_str().as_bytes()).field(self.input.as_bytes());
+        hasher.field(self.source.uid.text().as_bytes()).field(self.input.as_bytes());
         let mut text = hasher.finish().to_string();
         text.truncate(32); // 128 bits, as W3C Trace Context has it.
         text

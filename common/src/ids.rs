@@ -1,9 +1,12 @@
+use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use crate::limits::{LABEL_VALUE_BYTES_MAX, UID_BYTES_MAX};
 
@@ -196,26 +199,74 @@ impl fmt::Debug for SpaceName {
 }
 
 /// A Kubernetes object's `metadata.uid`: opaque, not always a UUID.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Uid(Arc<str>);
+pub struct Uid(Form);
+
+/// Each text has one form only. Those of API servers are UUIDs, of which there are several for every object.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Form {
+    Uuid(Uuid),
+    Text(Arc<str>),
+}
+
+/// A UID as text.
+enum UidText<'a> {
+    Written([u8; Hyphenated::LENGTH]),
+    Held(&'a str),
+}
 
 impl Uid {
-    pub fn as_str(&self) -> &str {
-        &self.0
+    pub fn text(&self) -> impl Deref<Target = str> {
+        match &self.0 {
+            Form::Uuid(uuid) => {
+                let mut text = [0; Hyphenated::LENGTH];
+                uuid.hyphenated().encode_lower(&mut text);
+                UidText::Written(text)
+            }
+            Form::Text(text) => UidText::Held(text),
+        }
     }
 
     /// The sixteen bytes of a UUID, if this is one and just as [`Uid::from_uuid`] writes it.
     pub fn to_uuid(&self) -> Option<Uuid> {
-        let uuid = Uuid::try_parse(&self.0).ok()?;
-        let mut text = Uuid::encode_buffer();
-        (*uuid.hyphenated().encode_lower(&mut text) == *self.0).then_some(uuid)
+        match self.0 {
+            Form::Uuid(uuid) => Some(uuid),
+            Form::Text(_) => None,
+        }
     }
 
     /// In lower case with hyphens, as API servers do.
     pub fn from_uuid(uuid: Uuid) -> Self {
-        let mut text = Uuid::encode_buffer();
-        Self(Arc::from(&*uuid.hyphenated().encode_lower(&mut text)))
+        Self(Form::Uuid(uuid))
+    }
+}
+
+impl Deref for UidText<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Written(text) => str::from_utf8(text).expect("digits and hyphens"),
+            Self::Held(text) => text,
+        }
+    }
+}
+
+impl Ord for Uid {
+    /// By their texts.
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.0, &other.0) {
+            // Digits of one case, in the same places.
+            (Form::Uuid(uuid), Form::Uuid(other)) => uuid.cmp(other),
+            (Form::Text(_), _) | (_, Form::Text(_)) => (*self.text()).cmp(&*other.text()),
+        }
+    }
+}
+
+impl PartialOrd for Uid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -230,7 +281,11 @@ impl TryFrom<String> for Uid {
                 why: "it must be 1 to 128 bytes",
             });
         }
-        Ok(Self(value.into()))
+        let mut text = [0; Hyphenated::LENGTH];
+        Ok(Self(match Uuid::try_parse(&value) {
+            Ok(uuid) if *uuid.hyphenated().encode_lower(&mut text) == *value => Form::Uuid(uuid),
+            Ok(_) | Err(_) => Form::Text(value.into()),
+        }))
     }
 }
 
@@ -244,18 +299,18 @@ impl FromStr for Uid {
 
 impl From<Uid> for String {
     fn from(uid: Uid) -> Self {
-        uid.0.as_ref().to_owned()
+        uid.text().to_owned()
     }
 }
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.text().fmt(f)
     }
 }
 
 impl fmt::Debug for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.text().fmt(f)
     }
 }

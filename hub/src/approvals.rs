@@ -178,9 +178,9 @@ fn name<'a>(approvals: impl Iterator<Item = (&'a Uid, &'a Approval)>) -> Digest 
     let mut hasher = Hasher::new("tideline/approvals/v1");
     for (object, Approval { target: _, expires, until: _, removals }) in approvals {
         let count = i64::try_from(removals.len()).unwrap_or(i64::MAX);
-        hasher.field(object.as_str().as_bytes()).number(*expires).number(count);
+        hasher.field(object.text().as_bytes()).number(*expires).number(count);
         for Tombstone { key, source } in removals.iter() {
-            for text in [&*key.kind.group, &*key.kind.kind, &*key.namespace, &*key.name, source.as_str()] {
+            for text in [&*key.kind.group, &*key.kind.kind, &*key.namespace, &*key.name, &*source.text()] {
                 hasher.field(text.as_bytes());
             }
         }

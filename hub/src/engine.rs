@@ -397,7 +397,7 @@ impl Engine {
                 self.freshness_changed(target);
             }
             link::Effect::Quarantined { target, cluster } => {
-                let cluster = cluster.as_ref().map_or("", |uid| uid.as_str());
+                let cluster = cluster.as_ref().map(ToString::to_string).unwrap_or_default();
                 warn!(%target, cluster, "an identity is used from another cluster than the one that enrolled");
                 self.targets.problem(target, Reason::Quarantined);
                 self.dirty_targets.insert(target);

@@ -196,7 +196,7 @@ impl Ingest {
     fn deleted(&self, of: &SpaceResource, key: &ObjectKey, uid: Uid) {
         self.shared.ingest(|engine, now| match role(of) {
             Role::Targets => {
-                if let Ok(target) = uid.as_str().parse::<TargetId>() {
+                if let Ok(target) = uid.text().parse::<TargetId>() {
                     engine.target_gone(now, target);
                 }
             }

@@ -106,7 +106,7 @@ impl Object {
     }
 
     fn is(&self, uid: &Uid) -> bool {
-        self.metadata.uid.as_deref() == Some(uid.as_str())
+        self.metadata.uid.as_deref() == Some(&*uid.text())
     }
 
     /// Put together again, without managedFields.
@@ -183,7 +183,7 @@ impl Executor {
         policy: &ApplyPolicy,
         mark: &Mark,
     ) -> Result<OpResult, Stopped> {
-        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = self.rendered(entry, policy, mark)?;
         // Whoever scales it once it is there, it begins as its source says.
         let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
@@ -225,7 +225,7 @@ impl Executor {
         takeover: ApplyTakeover,
         local: &[LocalField],
     ) -> Result<OpResult, Stopped> {
-        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = self.rendered(entry, policy, mark)?;
         let scaled = self.scaled(&entry.key, policy, &object).await?;
         let mut exempt = Exempt::new(policy, &object, scaled)?;
@@ -257,7 +257,7 @@ impl Executor {
 
     async fn re_mark(&self, scope: &Scope, entry: &Entry, mark: &Mark, uid: &Uid) -> Result<OpResult, Stopped> {
         // No account needs a right to the namespaces that are only implied.
-        let account = entry.impersonate.as_ref().filter(|_| !entry.implied);
+        let account = entry.impersonate.as_deref().filter(|_| !entry.implied);
         let target = self.target(&entry.key, &entry.version, account).await?;
         let metadata = json!({
             "labels": {MARK_LABEL: mark.target.to_string()},
@@ -298,7 +298,7 @@ impl Executor {
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid.as_str()},
+            "preconditions": {"uid": &*uid.text()},
             "propagationPolicy": "Background",
         });
         match target.send(Method::DELETE, target.path.clone(), JSON, &options).await {
@@ -372,7 +372,7 @@ impl Executor {
         mark: &Mark,
         uid: &Uid,
     ) -> Result<OpResult, Stopped> {
-        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_ref()).await?;
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut assigned = self.rendered(entry, policy, mark)?;
         let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
         let scaled = self.scaled(&entry.key, policy, &assigned).await?;

@@ -67,7 +67,7 @@ fn map_of<'a>(metadata: &'a mut Map<String, Value>, field: &str) -> Result<&'a m
 /// Makes an apply hold for one object only: a server-side apply with a UID never creates.
 pub(super) fn pin(object: &mut Value, uid: &Uid) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("uid".to_owned(), Value::String(uid.as_str().to_owned()));
+        metadata.insert("uid".to_owned(), Value::String(uid.to_string()));
     }
 }
 

@@ -118,7 +118,7 @@ fn now() -> String {
 fn event(notice: &Notice, now: &str) -> Value {
     let Notice { key, version, uid, reason, message } = notice;
     let namespace = if key.is_namespaced() { &*key.namespace } else { NAMESPACE };
-    let uid = uid.as_ref().map_or("", |uid| uid.as_str());
+    let uid = uid.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut message = message.clone();
     truncate(&mut message, MESSAGE_BYTES_MAX);
     let mut involved = json!({

@@ -178,7 +178,7 @@ impl Folded {
             implied: entry.implied,
             letting_go: false,
             wave: waved.then_some(entry.wave),
-            impersonate: entry.impersonate.clone().map(Arc::new),
+            impersonate: entry.impersonate.clone(),
             drifted: None,
             left: None,
             local: Arc::default(),
@@ -302,7 +302,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         && *policy == entry.policy
         && *source_generation == entry.generation
         && *implied == entry.implied
-        && impersonate.as_deref() == entry.impersonate.as_ref()
+        && *impersonate == entry.impersonate
         && wave.is_none_or(|wave| wave == entry.wave)
         && local.is_empty();
     same.then(|| fold_version(resource_version))?

@@ -329,7 +329,7 @@ pub(super) fn left_alone(policy: &ApplyPolicy, record: Option<&AppliedRecord>) -
 
 /// Whether it would be removed as the account that its entry names.
 fn is_same_account(entry: &Entry, record: &AppliedRecord) -> bool {
-    record.impersonate.as_deref() == entry.impersonate.as_ref()
+    record.impersonate == entry.impersonate
 }
 
 /// Whether what was applied last is what the entry says.
@@ -358,7 +358,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         implied: entry.implied,
         letting_go: false,
         wave: Some(entry.wave),
-        impersonate: entry.impersonate.clone().map(Arc::new),
+        impersonate: entry.impersonate.clone(),
         drifted: None,
         left: None,
         local: Arc::default(),

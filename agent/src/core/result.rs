@@ -169,7 +169,7 @@ impl Core {
         let record = object.record.as_ref();
         let Some(uid) = record.map(|record| record.uid.clone()) else { return false };
         let Some(authorised) = may_replace(entry, policy, record, &uid) else { return false };
-        let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone().map(Arc::new));
+        let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
         self.execute(now, &entry.key, Doing::Replace, op, out);
         true
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tideline_common::{Entry, ObjectKey, SpaceName};
+use tideline_common::{Entry, Impersonation, ObjectKey, SpaceName};
 
 /// Texts that are remembered to be shared, with some 100 bytes each. Beyond, it begins anew.
 const TEXTS_MAX: usize = 4_096;
@@ -13,12 +13,13 @@ const TEXTS_MAX: usize = 4_096;
 pub(crate) struct Shared {
     texts: BTreeSet<Arc<str>>,
     spaces: BTreeSet<SpaceName>,
+    accounts: BTreeSet<Arc<Impersonation>>,
 }
 
 impl Shared {
     /// Has an entry that nobody else holds point to what others point to.
     pub(crate) fn entry(&mut self, entry: &mut Arc<Entry>) {
-        let Some(Entry { key, version, source, .. }) = Arc::get_mut(entry) else { return };
+        let Some(Entry { key, version, source, impersonate, .. }) = Arc::get_mut(entry) else { return };
         self.key(key);
         self.text(version);
         self.text(&mut source.namespace);
@@ -26,6 +27,9 @@ impl Shared {
             source.name = Arc::clone(&key.name);
         }
         share(&mut self.spaces, &mut source.space);
+        if let Some(account) = impersonate {
+            share(&mut self.accounts, account);
+        }
     }
 
     /// As [`Shared::entry`]; the name stays its own.

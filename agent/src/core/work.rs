@@ -490,7 +490,7 @@ impl Core {
                 let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 if let Some(record) = record {
-                    let impersonate = entry.impersonate.clone().map(Arc::new);
+                    let impersonate = entry.impersonate.clone();
                     // What is never applied again claims nothing of anybody.
                     let left = record.left.clone().filter(|_| !once);
                     let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, left, ..record };

@@ -97,7 +97,7 @@ pub(super) fn object_key(key: &ObjectKey) -> Vec<u8> {
 fn tombstone_key(tombstone: &Tombstone) -> Vec<u8> {
     let mut key = object_key(&tombstone.key);
     key.push(0);
-    key.extend_from_slice(tombstone.source.as_str().as_bytes());
+    key.extend_from_slice(tombstone.source.text().as_bytes());
     key
 }
 

@@ -36,7 +36,7 @@ fn every_field_of_an_entry_is_in_its_hash() {
         |entry, _| entry.input = Digest::of(b"other"),
         |entry, _| entry.policy = Digest::of(b"other"),
         |entry, _| entry.wave = 21,
-        |entry, account| entry.impersonate = Some(account.clone()),
+        |entry, account| entry.impersonate = Some(Arc::new(account.clone())),
         |entry, _| entry.implied = true,
     ];
     for (index, change) in changes.iter().enumerate() {

@@ -166,7 +166,7 @@ pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Wri
         &*destination.kind.kind,
         &*destination.namespace,
         &*destination.name,
-        source.as_str(),
+        &*source.text(),
     ] {
         hasher.field(text.as_bytes());
     }

@@ -86,7 +86,7 @@ pub struct Assignment {
     pub version: Arc<str>,
     pub generation: i64,
     pub wave: i32,
-    pub impersonate: Option<Impersonation>,
+    pub impersonate: Option<Arc<Impersonation>>,
     /// Over sets of targets that are disjoint at each destination, in a stable order.
     pub variants: Vec<Variant>,
 }

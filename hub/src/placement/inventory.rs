@@ -225,7 +225,7 @@ pub(super) fn choose(
 
 fn rank(placement: &Uid, index: u32, inventory: &Inventory) -> [u8; 32] {
     let mut hasher = Hasher::new("tideline/choice/v1");
-    hasher.field(placement.as_str().as_bytes());
+    hasher.field(placement.text().as_bytes());
     if let Some(target) = inventory.targets.get(&index) {
         hasher.field(target.id.as_bytes());
     }

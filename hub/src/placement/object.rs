@@ -44,7 +44,7 @@ pub(super) struct Wanted {
     pub(super) explicit: BTreeMap<Destination, Vec<Form>>,
     /// Of a namespace: what the targets have that hold anything in it.
     pub(super) implied: BTreeMap<Destination, Form>,
-    pub(super) impersonate: Option<Impersonation>,
+    pub(super) impersonate: Option<Arc<Impersonation>>,
     /// Targets that exist; what is assigned to any other is dropped at once.
     pub(super) existing: RoaringBitmap,
     pub(super) schedulable: RoaringBitmap,
@@ -189,7 +189,7 @@ impl Object {
         }
     }
 
-    fn assignment(&self, impersonate: Option<Impersonation>, mut variants: Vec<Variant>) -> Option<Assignment> {
+    fn assignment(&self, impersonate: Option<Arc<Impersonation>>, mut variants: Vec<Variant>) -> Option<Assignment> {
         if variants.is_empty() {
             return None;
         }

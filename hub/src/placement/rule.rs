@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tideline_api::{
     Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError, StatusPolicy,
@@ -25,7 +26,7 @@ pub struct SpaceRule {
     pub reach: ReachRule,
     pub kinds: Vec<KindPattern>,
     pub annotation_assignment: bool,
-    pub impersonate: Option<Impersonation>,
+    pub impersonate: Option<Arc<Impersonation>>,
 }
 
 /// Where: the targets of any Location that any of these selects, and any target that any of those selects.
@@ -131,9 +132,9 @@ impl TryFrom<&Allow> for SpaceRule {
             reach: reach(locations, targets, ["spec.allow.locations", "spec.allow.targets"])?,
             kinds: allow.kind_patterns()?,
             annotation_assignment: *annotation_assignment,
-            impersonate: impersonate.as_ref().map(|account| Impersonation {
-                namespace: account.namespace.as_str().into(),
-                name: account.name.as_str().into(),
+            impersonate: impersonate.as_ref().map(|account| {
+                let (namespace, name) = (account.namespace.as_str().into(), account.name.as_str().into());
+                Arc::new(Impersonation { namespace, name })
             }),
         })
     }

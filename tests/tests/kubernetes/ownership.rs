@@ -43,7 +43,7 @@ async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> R
     shows(&site.local, CONFIG, "web", "the new one", |object| object["data"]["value"] == "2").await?;
     let after = site.local(CONFIG, "web").await?;
     let source = sources.get("web").await?.uid().unwrap_or_default();
-    assert_eq!(mark_of(&after)?.source_uid().as_str(), source);
+    assert_eq!(mark_of(&after)?.source_uid().to_string(), source);
     assert_ne!(after.uid(), before.uid());
     site.reported("configmap.web", "Applied", None).await?;
     shows(&site.space, ROLLUP, "configmap.web", "nothing leaving", |rollup| {
@@ -89,7 +89,7 @@ async fn what_is_made_anew_while_the_deletion_is_on_its_way_survives_it() -> Res
     site.reported("configmap.web", "Applied", None).await?;
     let after = site.local(CONFIG, "web").await?;
     let source = sources.get("web").await?.uid().unwrap_or_default();
-    assert_eq!(mark_of(&after)?.source_uid().as_str(), source);
+    assert_eq!(mark_of(&after)?.source_uid().to_string(), source);
     site.pass_along("witness").await?;
     site.settle("witness").await?;
     assert_eq!(site.local(CONFIG, "web").await?.uid(), after.uid());
@@ -142,7 +142,7 @@ async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_ne
     let mut after = Vec::new();
     for ((name, before), uid) in NAMES.into_iter().zip(&before).zip(&uids) {
         eventually_ok(SOON, &format!("{name} to say whose it is by now"), async || {
-            ensure!(mark_of(&site.local(CONFIG, name).await?)?.source_uid().as_str() == uid, "it is the former's");
+            ensure!(mark_of(&site.local(CONFIG, name).await?)?.source_uid().to_string() == *uid, "it is the former's");
             anyhow::Ok(())
         })
         .await?;

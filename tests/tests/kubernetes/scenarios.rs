@@ -176,10 +176,10 @@ async fn replaced_source_or_placement_replaces_nothing_at_the_target() -> Result
     kubectl.run_with_input(&["replace", "--force", "-f", "-"], &config("web", "2").to_string()).await?;
     let sources = api(&site.space, CONFIG.0, CONFIG.1, Some("shop"));
     let source = sources.get("web").await?.uid().context("a UID")?;
-    assert_ne!(mark_of(&before)?.source_uid().as_str(), source);
+    assert_ne!(mark_of(&before)?.source_uid().to_string(), source);
     shows(&site.local, CONFIG, "web", "the new source", |object| object["data"]["value"] == "2").await?;
     let after = site.local(CONFIG, "web").await?;
-    assert_eq!((after.uid(), mark_of(&after)?.source_uid().as_str()), (before.uid(), source.as_str()));
+    assert_eq!((after.uid(), mark_of(&after)?.source_uid().to_string()), (before.uid(), source));
     Ok(())
 }
 

@@ -96,7 +96,7 @@ async fn space_on_a_real_api_server_is_resolved_like_any_other() -> Result<()> {
     })
     .await?;
     assert_eq!(&*assigned.key.name, "web");
-    assert_eq!(Some(assigned.id.uid.as_str()), created.metadata.uid.as_deref());
+    assert_eq!(Some(&*assigned.id.uid.text()), created.metadata.uid.as_deref());
     assert!(!assigned.variants[0].input.text.contains("managedFields"));
 
     api.delete("web", &DeleteParams::default()).await?;

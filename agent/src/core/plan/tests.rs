@@ -132,7 +132,8 @@ fn what_is_unchanged_is_left_alone() {
                 case.terminal = Some(Terminal::Finished);
             }),
             ("to be written as another account", |case| {
-                case.entry.impersonate = Some(Impersonation { namespace: "tideline".into(), name: "retail".into() });
+                case.entry.impersonate =
+                    Some(Arc::new(Impersonation { namespace: "tideline".into(), name: "retail".into() }));
             }),
             ("an implied namespace, never looked at", |case| {
                 case.entry.implied = true;

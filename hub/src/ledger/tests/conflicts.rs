@@ -45,7 +45,7 @@ fn a_source_recreated_in_its_place_inherits_the_destination() {
     kept.change(vec![remove("a", "x"), Change::Assign(Box::new(recreated))]);
     assert_eq!(kept.keys(0), ["ConfigMap shop/x from a"]);
     let view = kept.ledger.target(target(0)).unwrap();
-    assert_eq!(view.entry(&config_map("x")).unwrap().source.uid.as_str(), "a-x-2");
+    assert_eq!(view.entry(&config_map("x")).unwrap().source.uid, "a-x-2".parse().unwrap());
     assert_eq!(kept.tombstones(0), [""; 0]);
 }
 

@@ -56,9 +56,9 @@ fn made(cluster: &Cluster, kind: AssociatedKind) -> BTreeMap<Uid, Associate> {
     let mut all = Vec::new();
     for (key, local) in deployments {
         match kind {
-            AssociatedKind::ReplicaSets => all.push(replica_set(&key.namespace, &key.name, local.uid.as_str())),
+            AssociatedKind::ReplicaSets => all.push(replica_set(&key.namespace, &key.name, &local.uid.text())),
             AssociatedKind::Pods => {
-                let pod = |nth| pod(&key.namespace, &key.name, local.uid.as_str(), nth, local.status);
+                let pod = |nth| pod(&key.namespace, &key.name, &local.uid.text(), nth, local.status);
                 all.extend((0..local.pods()).map(pod));
             }
             AssociatedKind::Jobs | AssociatedKind::EndpointSlices | AssociatedKind::Unknown => {}
