@@ -36,6 +36,7 @@ mod gather;
 mod inputs;
 mod jitter;
 mod kinds;
+mod name;
 mod notice;
 mod objects;
 mod observe;
@@ -292,7 +293,7 @@ impl Core {
         self.drop_bodies();
         self.fuse.started(now);
         self.retire_all();
-        self.reports.everything(self.objects.keys(), now);
+        self.reports.everything(self.objects.names(), now);
         // No watch tells of what is never looked at; untried, it would hold up every later wave.
         let elsewhere = self.objects.keys().filter(|key| !self.config.namespaces.keep(key));
         for key in elsewhere.cloned().collect::<Vec<_>>() {

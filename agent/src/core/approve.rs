@@ -71,7 +71,7 @@ impl Core {
             }
             // Whatever waits there need not wait for its retry.
             self.enqueue(&removal.key);
-            self.reports.dirty(&removal.key, now);
+            self.dirty(&removal.key, now);
         }
         true
     }
@@ -107,7 +107,7 @@ impl Core {
             && !self.approvals.covers(now, removal);
         if lapsed {
             self.approvals.strike(removal);
-            self.reports.dirty(&removal.key, now);
+            self.dirty(&removal.key, now);
             self.forget_removal(removal);
         }
         lapsed

@@ -112,7 +112,7 @@ impl Core {
                 return self.retry(now, key, None);
             }
         }
-        self.reports.dirty(key, now);
+        self.dirty(key, now);
         self.enqueue(key);
     }
 

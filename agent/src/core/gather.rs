@@ -9,6 +9,8 @@ use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{Accepted, Decommission, DesiredPage, TerminalFact};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Version};
 
+use super::name::Name;
+
 /// A set that is complete and whose digest was verified, as the difference from the accepted one.
 #[derive(Debug)]
 pub(super) struct Change {
@@ -67,7 +69,7 @@ pub(super) struct Gather {
     /// What the changes are onto; none for a snapshot.
     onto: Option<Accepted>,
     absence: Absence,
-    changes: BTreeMap<ObjectKey, Option<Arc<Entry>>>,
+    changes: BTreeMap<Name, Option<Arc<Entry>>>,
     digest: SetDigest,
     len: usize,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -231,12 +233,12 @@ impl Gather {
             // have come and gone unseen.
             for Tombstone { key, .. } in &tombstones {
                 if self.present(key, held).is_some() {
-                    self.change(key.clone(), None, held);
+                    self.change(key.into(), None, held);
                 }
             }
         }
         for entry in entries {
-            self.change(entry.key.clone(), Some(entry), held);
+            self.change(Name::Of(Arc::clone(&entry)), Some(entry), held);
         }
         self.tombstones.extend(tombstones);
         self.policies.extend(policies);
@@ -251,8 +253,8 @@ impl Gather {
         }
     }
 
-    fn change(&mut self, key: ObjectKey, entry: Option<Arc<Entry>>, held: &Held<'_>) {
-        if let Some(hash) = self.present(&key, held).map(|former| former.hash()) {
+    fn change(&mut self, name: Name, entry: Option<Arc<Entry>>, held: &Held<'_>) {
+        if let Some(hash) = self.present(name.key(), held).map(|former| former.hash()) {
             self.digest.remove(hash);
             self.len -= 1;
         }
@@ -260,7 +262,7 @@ impl Gather {
             self.digest.add(entry.hash());
             self.len += 1;
         }
-        self.changes.insert(key, entry);
+        self.changes.insert(name, entry);
     }
 
     fn complete(&mut self, at: At, held: &Held<'_>) -> Step {
@@ -280,11 +282,11 @@ impl Gather {
         if self.onto.is_none() {
             remove.extend(held.desired.iter().map(|(key, _)| key).filter(|key| !changes.contains_key(*key)).cloned());
         }
-        for (key, change) in changes {
-            let former = held.desired.get(&key);
+        for (name, change) in changes {
+            let former = held.desired.get(name.key());
             match change {
                 Some(entry) if former != Some(&entry) => put.push(entry),
-                None if former.is_some() => remove.push(key),
+                None if former.is_some() => remove.push(name.key().clone()),
                 Some(_) | None => {}
             }
         }

@@ -4,8 +4,6 @@
 //! Whoever asks for a place gets it whole, and what was changed is folded when the step ends, or before that if it is
 //! much. What cannot be folded, because something is under way or the matter with it, stays whole.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,6 +11,7 @@ use std::sync::Arc;
 use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::folded::Folded;
+use super::name::Name;
 use super::observe::Object;
 use super::plan::Me;
 use super::rows::{Row, Rows};
@@ -23,20 +22,13 @@ const OPEN_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    places: BTreeMap<Key, Place>,
+    places: BTreeMap<Name, Place>,
     folded: Rows<Folded>,
     /// What is said of many alike.
     messages: Shared,
     /// What was asked for since things were folded last.
     open: Vec<ObjectKey>,
     me: Option<Arc<Me>>,
-}
-
-/// An object's key, held once with the entry where there is one.
-#[derive(Debug)]
-enum Key {
-    Of(Arc<Entry>),
-    Other(Box<ObjectKey>),
 }
 
 #[derive(Debug)]
@@ -73,7 +65,7 @@ impl Objects {
     pub(super) fn at(&mut self, key: &ObjectKey) -> &mut Object {
         // Looked up twice, so that a key is only made where it is needed.
         if !self.places.contains_key(key) {
-            self.places.insert(Key::Other(Box::new(key.clone())), Place::BLANK);
+            self.places.insert(Name::from(key), Place::BLANK);
         }
         self.get_mut(key).expect("it is there, or was put there just now")
     }
@@ -81,7 +73,7 @@ impl Objects {
     /// The place of an entry, made if there is none. It shares the entry's key from now on.
     pub(super) fn assign(&mut self, entry: &Arc<Entry>) -> &mut Object {
         let place = self.places.remove(&entry.key).unwrap_or(Place::BLANK);
-        let place = self.places.entry(Key::Of(Arc::clone(entry))).or_insert(place);
+        let place = self.places.entry(Name::Of(Arc::clone(entry))).or_insert(place);
         place.open(&entry.key, &mut self.folded, &mut self.open)
     }
 
@@ -101,17 +93,27 @@ impl Objects {
 
     /// In their order.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.places.keys().map(Borrow::borrow)
+        self.places.keys().map(Name::key)
+    }
+
+    /// As [`Objects::keys`].
+    pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.places.keys()
+    }
+
+    /// A key to be kept, shared with its place if there is one.
+    pub(super) fn name(&self, key: &ObjectKey) -> Name {
+        self.places.get_key_value(key).map_or_else(|| key.into(), |(name, _)| name.clone())
     }
 
     /// In their order, `from` and what follows it.
     pub(super) fn keys_from(&self, from: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
-        self.places.range::<ObjectKey, _>(from..).map(|(key, _)| key.borrow())
+        self.places.range::<ObjectKey, _>(from..).map(|(name, _)| name.key())
     }
 
     /// Every key with its place, in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, Look<'_>)> {
-        self.places.iter().map(|(key, place)| (key.borrow(), place.look(&self.folded)))
+        self.places.iter().map(|(name, place)| (name.key(), place.look(&self.folded)))
     }
 
     /// Has the tree take no more room than it needs, which it does when it is made of all at once.
@@ -190,32 +192,3 @@ impl Deref for Look<'_> {
         }
     }
 }
-
-impl Borrow<ObjectKey> for Key {
-    fn borrow(&self) -> &ObjectKey {
-        match self {
-            Self::Of(entry) => &entry.key,
-            Self::Other(key) => key,
-        }
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        Borrow::<ObjectKey>::borrow(self).cmp(other.borrow())
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Key {}

@@ -183,14 +183,14 @@ impl Core {
         for key in self.keys_of(kind) {
             self.fold_if_many();
             if blinded {
-                self.reports.dirty(&key, now);
+                self.dirty(&key, now);
             }
             // The list that was to bring its status does not come.
             if let Some(object) = self.objects.get_mut(&key)
                 && matches!(object.live.status, Status::Awaited)
             {
                 object.live.status = Status::Dropped;
-                self.reports.dirty(&key, now);
+                self.dirty(&key, now);
             }
         }
         if unlisted {
@@ -233,7 +233,7 @@ impl Core {
         if news || !waits {
             self.enqueue(&key);
         }
-        self.reports.dirty(&key, now);
+        self.dirty(&key, now);
         if key.kind.is("", "Namespace") {
             self.wake_namespace(&key.name);
         }
@@ -271,7 +271,7 @@ impl Core {
             self.tell_gates(key);
             self.tell_associates(key);
             self.enqueue(key);
-            self.reports.dirty(key, now);
+            self.dirty(key, now);
             self.forget_if_empty(key);
         }
     }
@@ -299,7 +299,7 @@ impl Core {
     fn enqueue_kind(&mut self, now: Monotonic, kind: &GroupKind) {
         for key in self.keys_of(kind) {
             self.enqueue(&key);
-            self.reports.dirty(&key, now);
+            self.dirty(&key, now);
         }
     }
 }

@@ -389,7 +389,7 @@ impl Core {
         if finding == Finding::Unseen && sighting.is_some() && self.kinds.has_status(&key.kind) {
             self.work.read(key.clone());
         }
-        self.reports.dirty(key, now);
+        self.dirty(key, now);
         self.enqueue(key);
         if matches!(finding, Finding::Missing | Finding::Drifted)
             && let Some(look) = self.patrol.look()

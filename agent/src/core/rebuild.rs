@@ -38,7 +38,7 @@ impl Core {
                 if self.is_still_right(entry, origin, &seen) {
                     self.set_record(key, AppliedRecord { managed, ..record });
                 }
-                self.reports.dirty(key, now);
+                self.dirty(key, now);
                 self.enqueue(key);
             }
             OpResult::Gone | OpResult::PreconditionFailed => {

@@ -224,7 +224,7 @@ impl Core {
             && removal.state != state
         {
             removal.state = state;
-            self.reports.dirty(&tombstone.key, now);
+            self.dirty(&tombstone.key, now);
         }
     }
 

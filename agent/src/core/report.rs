@@ -17,6 +17,7 @@ use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombs
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
+use super::name::Name;
 use super::observe::{Object, Status, Told};
 use super::remove::{Evidence, Ground, RemovalState, Verdict, may_delete};
 use super::{Core, Phase};
@@ -28,7 +29,7 @@ const HEARTBEATS: u32 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    dirty: BTreeSet<ObjectKey>,
+    dirty: BTreeSet<Name>,
     removed: BTreeSet<Tombstone>,
     /// Of these there is news of what was made of them.
     associated: BTreeSet<ObjectKey>,
@@ -67,15 +68,13 @@ struct Facts {
 }
 
 impl Reports {
-    pub(super) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
-        if !self.dirty.contains(key) {
-            self.dirty.insert(key.clone());
-        }
+    fn dirty(&mut self, name: Name, now: Monotonic) {
+        self.dirty.insert(name);
         self.since.get_or_insert(now);
     }
 
-    pub(super) fn everything<'a>(&mut self, keys: impl Iterator<Item = &'a ObjectKey>, now: Monotonic) {
-        self.dirty.extend(keys.cloned());
+    pub(super) fn everything<'a>(&mut self, names: impl Iterator<Item = &'a Name>, now: Monotonic) {
+        self.dirty.extend(names.cloned());
         self.since.get_or_insert(now);
     }
 
@@ -85,8 +84,7 @@ impl Reports {
     }
 
     pub(super) fn removed(&mut self, tombstone: Tombstone, now: Monotonic) {
-        self.dirty.remove(&tombstone.key);
-        self.dirty(&tombstone.key, now);
+        self.dirty(Name::from(&tombstone.key), now);
         self.removed.insert(tombstone);
     }
 
@@ -106,7 +104,7 @@ impl Reports {
         {
             // An operation is under way, which brings a status with it; until then the old one is known to the hub.
             object.live.status = Status::Dropped;
-            self.dirty.insert(key.clone());
+            self.dirty.insert(key.into());
         }
     }
 
@@ -141,6 +139,11 @@ impl Reports {
 }
 
 impl Core {
+    /// There may be news of an object.
+    pub(super) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
+        self.reports.dirty(self.objects.name(key), now);
+    }
+
     /// Sends what is due, or sets the timer for it.
     pub(super) fn report(&mut self, now: Monotonic, out: &mut Effects) {
         let Some(session) = self.session_number() else { return };
@@ -231,10 +234,10 @@ impl Core {
                 self.reports.failures = self.reports.failures.saturating_add(1);
                 let wait = self.wait_after(self.reports.failures, other.err().as_ref());
                 self.reports.not_before = Some(now + wait);
-                self.reports.everything(objects.iter().map(|(key, _)| key), now);
                 // The hub may have taken it or not: what it was told before is not what it knows.
                 self.reports.told = None;
                 for (key, _) in objects {
+                    self.dirty(&key, now);
                     if let Some(object) = self.objects.get_mut(&key) {
                         object.told = None;
                     }
@@ -267,15 +270,15 @@ impl Core {
             self.disk.write(Write::Removed(tombstone.clone()));
             self.forget_removal(tombstone);
             // Something of ours may stand there that the removal was not about.
-            self.reports.dirty(&tombstone.key, now);
+            self.dirty(&tombstone.key, now);
         }
     }
 
     /// The hub does not know what it was told.
     fn resend(&mut self, now: Monotonic, out: &mut Effects) {
-        let keys: Vec<ObjectKey> = self.objects.keys().cloned().collect();
-        for key in &keys {
-            if let Some(object) = self.objects.get_mut(key) {
+        let names: Vec<Name> = self.objects.names().cloned().collect();
+        for name in &names {
+            if let Some(object) = self.objects.get_mut(name.key()) {
                 object.told = None;
                 // The list brings it again.
                 if matches!(object.live.status, Status::Dropped) {
@@ -284,7 +287,7 @@ impl Core {
             }
             self.fold_if_many();
         }
-        self.reports.everything(keys.iter(), now);
+        self.reports.everything(names.iter(), now);
         self.repeat_associated(now);
         let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
         self.reports.removed.extend(done.map(|(tombstone, _)| tombstone.clone()));
@@ -326,9 +329,9 @@ impl Core {
         }
         while page.objects.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
-            && let Some(key) = self.reports.dirty.pop_first()
+            && let Some(name) = self.reports.dirty.pop_first()
         {
-            self.add_report(key, &mut page);
+            self.add_report(name.key().clone(), &mut page);
         }
         while page.associated.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - ASSOCIATED_BYTES_MAX

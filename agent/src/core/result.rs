@@ -141,7 +141,7 @@ impl Core {
         }
         self.set_record(key, record);
         self.note_created(entry, policy);
-        self.reports.dirty(key, now);
+        self.dirty(key, now);
     }
 
     fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
@@ -302,7 +302,7 @@ impl Core {
         {
             object.live.status = Status::None;
         }
-        self.reports.dirty(key, now);
+        self.dirty(key, now);
         self.enqueue(key);
     }
 }

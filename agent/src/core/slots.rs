@@ -5,6 +5,7 @@
 //! those of the system. So it is the objects of one kind in one namespace that wait together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason};
 use super::effect::OpId;
 use super::event::OpResult;
 use super::jitter::Jitter;
+use super::name::Name;
 use super::pace::{Ended, Pace, Sign};
 
 /// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
@@ -64,6 +66,11 @@ impl From<&ObjectKey> for Area {
     }
 }
 
+/// A key before all those of later kinds, and after all those of this one.
+fn first_after(kind: &GroupKind) -> ObjectKey {
+    ObjectKey::new(GroupKind::new(&*kind.group, format!("{}\0", kind.kind)), "", "")
+}
+
 #[derive(Debug)]
 struct Stuck {
     /// What was said of the last that failed.
@@ -103,6 +110,19 @@ impl Slots {
             Admission::Full
         } else {
             Admission::Free
+        }
+    }
+
+    /// The first whose kind has not its share under way.
+    pub(super) fn first_admitted(&mut self, names: &BTreeSet<Name>) -> Option<ObjectKey> {
+        let mut from = Bound::Unbounded;
+        loop {
+            let key = names.range::<ObjectKey, _>((from.as_ref(), Bound::Unbounded)).next()?.key();
+            if self.admits(key) != Admission::Full {
+                return Some(key.clone());
+            }
+            from = Bound::Included(first_after(&key.kind));
+            self.pace.is_full();
         }
     }
 

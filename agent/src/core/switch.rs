@@ -59,19 +59,19 @@ impl Core {
         let mut unnamed = Vec::new();
         for key in remove {
             unnamed.extend(self.drop_entry(&key));
-            self.reports.dirty(&key, now);
+            self.dirty(&key, now);
         }
         for entry in put {
             let key = entry.key.clone();
             unnamed.extend(self.put_entry(entry));
             self.enqueue(&key);
-            self.reports.dirty(&key, now);
+            self.dirty(&key, now);
         }
         for (tombstone, former) in tombstones.into_iter().zip(waves) {
             let key = tombstone.key.clone();
             self.put_removal(tombstone, former.as_deref(), Cause::Told);
             self.enqueue(&key);
-            self.reports.dirty(&key, now);
+            self.dirty(&key, now);
         }
         self.decommission(decommission);
         if self.session.take_strays() {
@@ -233,8 +233,9 @@ impl Core {
     pub(super) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
         if let Some(object) = self.objects.get_mut(key) {
             object.unrecorded = object.unrecorded.saturating_sub(1);
-            self.reports.dirty(key, now);
-            if object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
+            let let_go = object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.letting_go);
+            self.dirty(key, now);
+            if let_go {
                 self.enqueue_removals(key);
             }
         }

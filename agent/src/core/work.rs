@@ -3,16 +3,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, GroupKind, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::event::LocalField;
 use super::kinds::View;
+use super::name::Name;
 use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
 use super::remove::Removal;
@@ -39,7 +39,8 @@ pub(super) struct Work {
     last: u64,
     pub(super) flights: BTreeMap<OpId, Flight>,
     pub(super) slots: Slots,
-    ready: BTreeSet<(i32, ObjectKey)>,
+    /// By wave.
+    ready: BTreeMap<i32, BTreeSet<Name>>,
     pub(super) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
     reads: BTreeSet<ObjectKey>,
     retries: BTreeSet<(Monotonic, ObjectKey)>,
@@ -127,6 +128,15 @@ impl Work {
         self.untried.is_empty()
     }
 
+    fn unqueue(&mut self, wave: i32, key: &ObjectKey) {
+        if let Some(names) = self.ready.get_mut(&wave) {
+            names.remove(key);
+            if names.is_empty() {
+                self.ready.remove(&wave);
+            }
+        }
+    }
+
     pub(super) fn remove(&mut self, wave: i32, tombstone: Tombstone) {
         self.removals.insert((Reverse(wave), tombstone));
     }
@@ -209,11 +219,6 @@ fn failed_for_a_webhook(outcome: &Outcome) -> bool {
     outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook)
 }
 
-/// A key before all those of later kinds, and after all those of this one.
-fn first_after(kind: &GroupKind) -> ObjectKey {
-    ObjectKey::new(GroupKind::new(&*kind.group, format!("{}\0", kind.kind)), "", "")
-}
-
 impl Core {
     pub(super) fn me(&self) -> Option<Me> {
         self.target.map(|target| Me { hub: self.config.hub, target })
@@ -226,7 +231,7 @@ impl Core {
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(entry) = self.desired.get(key) {
             object.queued = Some(entry.wave);
-            self.work.ready.insert((entry.wave, key.clone()));
+            self.work.ready.entry(entry.wave).or_default().insert(Name::Of(Arc::clone(entry)));
         }
         self.take_up(key);
         self.enqueue_removals(key);
@@ -236,7 +241,7 @@ impl Core {
     pub(super) fn dequeue(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(wave) = object.queued.take() {
-            self.work.ready.remove(&(wave, key.clone()));
+            self.work.unqueue(wave, key);
         }
         if let Some(at) = object.retry_at.take() {
             self.work.retries.remove(&(at, key.clone()));
@@ -264,7 +269,7 @@ impl Core {
             self.work.retries.pop_first();
             self.enqueue(&key);
             // A status that could not be read is read again, if it still has to be told.
-            self.reports.dirty(&key, now);
+            self.dirty(&key, now);
         }
         while let Some((at, tombstone)) = self.work.removal_retries.first().cloned()
             && at <= now
@@ -311,25 +316,15 @@ impl Core {
     }
 
     fn next_ready(&mut self) -> Option<ObjectKey> {
-        let untried = self.work.untried.first_key_value().map(|(wave, _)| *wave);
-        let mut from = Bound::Unbounded;
-        let next = loop {
-            let next @ (wave, key) = self.work.ready.range((from, Bound::Unbounded)).next()?;
-            // Every entry of the lower waves must have been tried.
-            if untried.is_some_and(|untried| untried < *wave) {
-                return None;
-            }
-            if self.work.slots.admits(key) != Admission::Full {
-                break next.clone();
-            }
-            from = Bound::Included((*wave, first_after(&key.kind)));
-            self.work.slots.pace.is_full();
-        };
-        self.work.ready.remove(&next);
-        if let Some(object) = self.objects.get_mut(&next.1) {
+        let Work { ready, slots, untried, .. } = &mut self.work;
+        // Every entry of the lower waves must have been tried.
+        let last = untried.first_key_value().map_or(i32::MAX, |(wave, _)| *wave);
+        let (wave, key) = ready.range(..=last).find_map(|(wave, names)| Some((*wave, slots.first_admitted(names)?)))?;
+        self.work.unqueue(wave, &key);
+        if let Some(object) = self.objects.get_mut(&key) {
             object.queued = None;
         }
-        Some(next.1)
+        Some(key)
     }
 
     fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
@@ -597,7 +592,7 @@ impl Core {
             && object.outcome != outcome
         {
             object.outcome = outcome;
-            self.reports.dirty(key, now);
+            self.dirty(key, now);
         }
     }
 
