@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tideline_agent::Options;
-use tideline_runtime::{Shutdown, exit, memory, telemetry};
+use tideline_runtime::{Shutdown, exit, telemetry};
+
+mod heap;
 
 /// Threads that run tasks. The work waits for the network and the disk; each further thread costs memory.
 const WORKERS: usize = 2;
@@ -54,7 +56,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    memory::share_heap();
     exit::on_panic();
     let Cli { command } = Cli::parse();
     let outcome = match command {
@@ -78,7 +79,6 @@ fn run(options: Options, log: &str, format: telemetry::Format) -> anyhow::Result
     let outcome = runtime.block_on(async {
         let shutdown = Shutdown::new();
         shutdown.on_signals()?;
-        tokio::spawn(memory::give_back(shutdown.token().clone()));
         tideline_agent::run(options, shutdown.token().clone()).await?;
         Ok(())
     });

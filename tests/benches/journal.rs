@@ -4,6 +4,8 @@
 
 #[path = "shared/gate.rs"]
 mod gate;
+#[path = "../../agent/src/heap.rs"]
+mod heap;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,10 +25,8 @@ use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Revision, SourceRef,
     SpaceName, Version,
 };
-use tideline_runtime::memory;
 use tideline_tests::Scratch;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -56,9 +56,6 @@ enum Step {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<ExitCode> {
-    // As the agent does.
-    memory::share_heap();
-    tokio::spawn(memory::give_back(CancellationToken::new()));
     let Some(Arguments { objects, step, directory }) = gate::arguments() else { return Ok(ExitCode::SUCCESS) };
     match (step, directory, objects.first()) {
         (Some(Step::Fill), Some(directory), Some(objects)) => fill(&directory, *objects).await?,

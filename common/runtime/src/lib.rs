@@ -3,8 +3,7 @@
 //! In reading order: [`exit`] (what a process says and returns when it ends), [`telemetry`] (logs), [`tls`] (the one
 //! crypto provider, and whom servers and clients believe), [`Shutdown`] (every task, and how a run ends), [`control`]
 //! (the one loop of small reconcilers), [`retry`] (when to try again), [`bind`] (a port, or why not), [`health`]
-//! (liveness, readiness and metrics on a local port), [`memory`] (what it keeps of it), [`ProcessCollector`] (what the process
-//! costs).
+//! (liveness, readiness and metrics on a local port), [`ProcessCollector`] (what the process costs).
 //!
 //! Tasks made here: one per reconciler that an owner spawns, one that waits for signals, one that serves the health port.
 
@@ -12,7 +11,6 @@ mod bind;
 pub mod control;
 pub mod exit;
 pub mod health;
-pub mod memory;
 mod process;
 pub mod retry;
 mod shutdown;
