@@ -12,7 +12,7 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::folded::Folded;
 use super::name::Name;
-use super::observe::Object;
+use super::observe::{Object, Told};
 use super::plan::Me;
 use super::rows::{Row, Rows};
 use super::shared::Shared;
@@ -33,16 +33,20 @@ pub(super) struct Objects {
 
 #[derive(Debug)]
 enum Place {
-    /// Nothing is known of it yet.
+    /// Nothing is known of it yet. The hub may have been told so, of all of a large set while most of it waits.
     Blank {
         queued: Option<i32>,
+        told: Option<Box<Told>>,
     },
     Folded(Row),
-    Whole {
-        object: Box<Object>,
-        open: bool,
-    },
+    /// It could not be folded.
+    Whole(Box<Object>),
+    /// It was asked for since things were folded last.
+    Open(Box<Object>),
 }
+
+/// There are tens of thousands.
+const _: () = assert!(size_of::<Place>() <= 16);
 
 /// A place as it was asked for, to be read.
 #[derive(Debug)]
@@ -132,18 +136,22 @@ impl Objects {
             self.me = me.map(Arc::new);
         }
         for key in self.open.drain(..) {
-            if let Some(place) = self.places.get_mut(&key)
-                && let Place::Whole { object, open } = place
-            {
-                *open = false;
-                if let Some(queued) = object.is_blank() {
-                    *place = Place::Blank { queued };
-                } else if let Some(folded) =
-                    desired.get(&key).and_then(|entry| Folded::of(object, entry, self.me.as_ref(), &mut self.messages))
-                {
-                    *place = Place::Folded(self.folded.put(folded));
+            let Some(place) = self.places.get_mut(&key) else { continue };
+            *place = match std::mem::replace(place, Place::BLANK) {
+                Place::Open(object) => {
+                    if let Some((queued, told)) = object.blank() {
+                        Place::Blank { queued, told: told.map(Box::new) }
+                    } else if let Some(folded) = desired
+                        .get(&key)
+                        .and_then(|entry| Folded::of(&object, entry, self.me.as_ref(), &mut self.messages))
+                    {
+                        Place::Folded(self.folded.put(folded))
+                    } else {
+                        Place::Whole(object)
+                    }
                 }
-            }
+                other => other,
+            };
         }
         // A step that asked for very many was one of few.
         self.open.shrink_to(2 * OPEN_MAX);
@@ -151,35 +159,32 @@ impl Objects {
 }
 
 impl Place {
-    const BLANK: Self = Self::Blank { queued: None };
+    const BLANK: Self = Self::Blank { queued: None, told: None };
 
     fn look(&self, folded: &Rows<Folded>) -> Look<'_> {
         match self {
-            Self::Blank { queued } => Look::Unfolded(Box::new(blank(*queued))),
+            Self::Blank { queued, told } => Look::Unfolded(Box::new(blank(*queued, told.as_deref()))),
             Self::Folded(row) => Look::Unfolded(Box::new(folded.get(*row).unfold())),
-            Self::Whole { object, .. } => Look::There(object),
+            Self::Whole(object) | Self::Open(object) => Look::There(object),
         }
     }
 
     fn open(&mut self, key: &ObjectKey, folded: &mut Rows<Folded>, open: &mut Vec<ObjectKey>) -> &mut Object {
-        let unfolded = match self {
-            Self::Blank { queued } => Some(blank(*queued)),
-            Self::Folded(row) => Some(folded.take(*row).unfold()),
-            Self::Whole { .. } => None,
-        };
-        if let Some(object) = unfolded {
-            *self = Self::Whole { object: Box::new(object), open: false };
-        }
-        let Self::Whole { object, open: listed } = self else { unreachable!("it was made whole just now") };
-        if !std::mem::replace(listed, true) {
+        if !matches!(self, Self::Open(_)) {
             open.push(key.clone());
+            *self = Self::Open(match std::mem::replace(self, Self::BLANK) {
+                Self::Blank { queued, told } => Box::new(blank(queued, told.as_deref())),
+                Self::Folded(row) => Box::new(folded.take(row).unfold()),
+                Self::Whole(object) | Self::Open(object) => object,
+            });
         }
+        let Self::Open(object) = self else { unreachable!("it was opened just now") };
         object
     }
 }
 
-fn blank(queued: Option<i32>) -> Object {
-    Object { queued, ..Object::default() }
+fn blank(queued: Option<i32>, told: Option<&Told>) -> Object {
+    Object { queued, told: told.copied(), ..Object::default() }
 }
 
 impl Deref for Look<'_> {
@@ -192,3 +197,6 @@ impl Deref for Look<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -305,9 +305,8 @@ impl Core {
 }
 
 impl Object {
-    /// Whether nothing is known of it but under which wave it is in the queue, and that then.
-    #[expect(clippy::option_option, reason = "whether nothing else is known, and whether it is queued")]
-    pub(super) fn is_blank(&self) -> Option<Option<i32>> {
+    /// Under which wave it is in the queue and what the hub was told, if nothing else is known of it.
+    pub(super) fn blank(&self) -> Option<(Option<i32>, Option<Told>)> {
         let Self {
             record: None,
             unrecorded: 0,
@@ -325,13 +324,13 @@ impl Object {
             live: Live { health: Health::Unknown, message: said, observed_generation: None, status: Status::None },
             sighted: SurveyId(0),
             drift: None,
-            told: None,
+            told,
             unexplained: None,
         } = self
         else {
             return None;
         };
-        (message.is_empty() && said.is_empty()).then_some(*queued)
+        (message.is_empty() && said.is_empty()).then_some((*queued, *told))
     }
 
     pub(super) fn unsee(&mut self) {
