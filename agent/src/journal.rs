@@ -174,13 +174,19 @@ impl Journal {
         let (queue, batches) = sync_channel(QUEUE_MAX);
         // Nothing is ever sent: the receiver learns of the thread's end by the sender's drop.
         let (on_exit, done) = sync_channel(0);
-        let running = Arc::new(AtomicBool::new(true));
-        let writer = Writer { slot: Arc::clone(&slot), batches, running: Running(Arc::clone(&running)), on_exit };
+        let (running, patience) = (Arc::new(AtomicBool::new(true)), Arc::new(Patience::default()));
+        let writer = Writer {
+            slot: Arc::clone(&slot),
+            patience: Arc::clone(&patience),
+            batches,
+            running: Running(Arc::clone(&running)),
+            on_exit,
+        };
         std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| Error::Io { action: "start the thread of", path: path.to_owned(), source })?;
-        let (patience, done) = (Arc::default(), std::sync::Mutex::new(done));
+        let done = std::sync::Mutex::new(done);
         Ok((Self { path: path.to_owned(), state: State::Open(Open { slot, queue, running, patience, done }) }, loaded))
     }
 

@@ -1,18 +1,19 @@
 //! Waiting for a disk that may hang: what is late can be said, and what never comes back ends the wait. Whoever writes hangs
-//! then for good, and only another process can go on.
+//! then for good, and only another process can go on. A disk that is slow and gets on with it does not hang: a large set takes
+//! minutes on some.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
-/// When a write is taken to hang. A flush of the largest batch takes seconds on a slow SD card. Tests have a disk in memory,
-/// and no minute.
+/// When a write is taken to hang. Four megabytes take seconds on a slow SD card. Tests have a disk in memory, and no minute.
 const LATE_AFTER: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// Longest wait after that. What does not come back then never does.
 const LATE_MAX: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 60 });
-/// Longest wait in all, in seconds.
+/// Longest wait for anything to move, in seconds.
 pub(crate) const WAIT_MAX_SECONDS: u64 = LATE_AFTER.as_secs() + LATE_MAX.as_secs();
 
 /// How the disk did with what was waited for.
@@ -27,24 +28,37 @@ pub(crate) enum Disk {
 
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
+    moved: Notify,
     late: AtomicUsize,
     stuck: AtomicBool,
 }
 
 impl Patience {
     /// Waits for `work`, which another thread does; calls `poke` when it is late. None if it was given up.
-    pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>, poke: impl FnOnce()) -> Option<T> {
+    pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>, poke: impl Fn()) -> Option<T> {
         let mut work = pin!(work);
-        if let Ok(done) = timeout(LATE_AFTER, &mut work).await {
-            return Some(done);
+        loop {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                () = self.moved.notified() => continue,
+                () = sleep(LATE_AFTER) => {}
+            }
+            let _late = Late::of(&self.late);
+            poke();
+            tokio::select! {
+                done = &mut work => return Some(done),
+                () = self.moved.notified() => {}
+                () = sleep(LATE_MAX) => {
+                    self.stuck.store(true, Ordering::Release);
+                    return None;
+                }
+            }
         }
-        let _late = Late::of(&self.late);
-        poke();
-        let outcome = timeout(LATE_MAX, work).await.ok();
-        if outcome.is_none() {
-            self.stuck.store(true, Ordering::Release);
-        }
-        outcome
+    }
+
+    /// A part of the work is done, and who waits begins to count anew.
+    pub(crate) fn moved(&self) {
+        self.moved.notify_waiters();
     }
 
     pub(crate) fn disk(&self) -> Disk {
@@ -80,7 +94,7 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::sync::oneshot;
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -104,9 +118,31 @@ mod tests {
         assert!(broken_off.is_err());
         assert_eq!(patience.disk(), Disk::Answers, "nobody waits");
 
-        let mut poked = false;
-        assert_eq!(patience.wait(pending::<()>(), || poked = true).await, None);
-        assert!(poked);
+        let poked = AtomicBool::new(false);
+        assert_eq!(patience.wait(pending::<()>(), || poked.store(true, Ordering::Release)).await, None);
+        assert!(poked.into_inner());
         assert_eq!(patience.disk(), Disk::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_moves_is_not_given_up_however_long_it_takes() {
+        let patience = Arc::new(Patience::default());
+        let (done, work) = oneshot::channel();
+        let waiting = tokio::spawn({
+            let patience = Arc::clone(&patience);
+            async move { patience.wait(work, || ()).await }
+        });
+        for _part in 0..2 * WAIT_MAX_SECONDS {
+            sleep(LATE_AFTER / 2).await;
+            assert_eq!(patience.disk(), Disk::Answers);
+            patience.moved();
+        }
+        sleep(LATE_AFTER + LATE_MAX / 2).await;
+        assert_eq!(patience.disk(), Disk::Late);
+        patience.moved();
+        sleep(LATE_AFTER / 2).await;
+        assert_eq!(patience.disk(), Disk::Answers, "it goes on");
+        done.send(7).expect("somebody waits");
+        assert_eq!(waiting.await.expect("no panic"), Some(Ok(7)));
     }
 }

@@ -12,6 +12,7 @@ use super::engine::Change;
 use super::slot::{Pace, Slot};
 use super::{Error, QUEUE_MAX, stage};
 use crate::core::Write;
+use crate::patience::Patience;
 
 /// How long nothing is written until the journal is at rest. Also how often it is looked at then.
 const REST_AFTER: Duration = Duration::from_secs(15);
@@ -27,6 +28,8 @@ pub(super) struct Batch {
 
 pub(super) struct Writer {
     pub(super) slot: Arc<Slot>,
+    /// Of who waits.
+    pub(super) patience: Arc<Patience>,
     pub(super) batches: Receiver<Batch>,
     pub(super) running: Running,
     /// Dropped, after the engine, when the thread ends.
@@ -45,11 +48,11 @@ impl Drop for Running {
 impl Writer {
     /// Writes what is asked for, in order, until nobody can ask any more. Batches that wait share one flush.
     pub(super) fn run(self) {
-        let Self { slot, batches, running, on_exit } = self;
+        let Self { slot, patience, batches, running, on_exit } = self;
         loop {
             match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
-                    commit(&slot, std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1)));
+                    commit(&slot, &patience, std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1)));
                     slot.tidy(Pace::AtWork);
                 }
                 Err(RecvTimeoutError::Timeout) => slot.tidy(Pace::AtRest),
@@ -62,11 +65,11 @@ impl Writer {
     }
 }
 
-fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) {
+fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>) {
     // First, for where bodies are is read before they are written.
     let (mut outcome, mut answers) = (slot.mend(), Vec::new());
     let mut bodies = Ahead::of(slot);
-    let mut gathered = Gathered { slot, groups: Vec::new(), bytes: 0 };
+    let mut gathered = Gathered { slot, patience, groups: Vec::new(), bytes: 0 };
     for Batch { writes, answer } in batches {
         outcome = outcome.and_then(|()| stage::groups(&writes, &mut bodies, &mut |group| gathered.push(group)));
         answers.push(answer);
@@ -84,6 +87,7 @@ fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) {
 /// Groups that reach the disk together.
 struct Gathered<'a> {
     slot: &'a Slot,
+    patience: &'a Patience,
     groups: Vec<Vec<Change>>,
     bytes: u64,
 }
@@ -102,6 +106,8 @@ impl Gathered<'_> {
 
     fn commit(&mut self) -> Result<(), Error> {
         self.bytes = 0;
-        self.slot.commit(&std::mem::take(&mut self.groups))
+        self.slot.commit(&std::mem::take(&mut self.groups))?;
+        self.patience.moved();
+        Ok(())
     }
 }
