@@ -6,12 +6,25 @@ use futures::StreamExt;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens a store as a process of its own would. Here, a child that another test starts holds all that is open until it is
+/// a program of its own, so that a store that was closed just now may seem to be open a moment longer.
+fn open(dir: &Path) -> Result<Arc<SqliteStore>, Error> {
+    let begun = Instant::now();
+    loop {
+        match SqliteStore::open(dir) {
+            Err(Error::Locked { .. }) if begun.elapsed() < PATIENCE => std::thread::yield_now(),
+            outcome => return outcome,
+        }
+    }
+}
 
 fn key(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -255,7 +268,7 @@ async fn every_watcher_hears_exactly_its_range() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_concurrent_commits_on_one_version_exactly_one_wins() {
     let dir = TempDir::new().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
+    let store = open(dir.path()).unwrap();
     let mut current = write(&store, vec![put("a", "start")]).await;
     for _ in 0..10 {
         let attempts = (0..32).map(|n| {
@@ -307,7 +320,7 @@ async fn a_watcher_joining_amid_commits_misses_and_repeats_nothing() {
 #[tokio::test]
 async fn a_closed_store_refuses_and_its_watchers_end() {
     let dir = TempDir::new().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
+    let store = open(dir.path()).unwrap();
     write(&store, vec![put("a", "1")]).await;
     let mut stream = store.watch(everything(), Revision(0)).unwrap();
     changes(&mut stream, 1).await;
@@ -318,19 +331,19 @@ async fn a_closed_store_refuses_and_its_watchers_end() {
     assert_eq!(next_event(&mut stream).await, Event::Progress(Revision(1)));
     assert!(matches!(next(&mut stream).await, Some(Err(Error::Closed))));
     assert!(next(&mut stream).await.is_none());
-    let again = SqliteStore::open(dir.path()).unwrap();
+    let again = open(dir.path()).unwrap();
     assert_eq!(again.get(key("a")).await.unwrap(), Some(item("a", "1", 1, 1)));
 }
 
 #[tokio::test]
 async fn a_data_dir_in_use_is_refused_until_it_is_free() {
     let dir = TempDir::new().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
+    let store = open(dir.path()).unwrap();
     let refused = SqliteStore::open(dir.path()).map(drop).unwrap_err();
     assert!(matches!(refused, Error::Locked { .. }), "{refused}");
     assert!(refused.to_string().contains("in use by another process"), "{refused}");
     drop(store);
-    SqliteStore::open(dir.path()).unwrap();
+    open(dir.path()).unwrap();
 }
 
 #[tokio::test]
@@ -344,14 +357,14 @@ async fn the_files_are_their_owners_alone_also_those_that_were_not() {
     };
     let modes = || files.map(|name| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777);
 
-    let store = SqliteStore::open(dir.path()).unwrap();
+    let store = open(dir.path()).unwrap();
     write(&store, vec![put("a", "secret")]).await;
     assert_eq!(modes(), [0o600; 4], "{files:?}");
     drop(store);
 
     // As an earlier version, or a careless copy, left them.
     set(0o644);
-    let store = SqliteStore::open(dir.path()).unwrap();
+    let store = open(dir.path()).unwrap();
     write(&store, vec![put("a", "another secret")]).await;
     assert_eq!(modes(), [0o600; 4], "{files:?}");
 }
@@ -359,11 +372,11 @@ async fn the_files_are_their_owners_alone_also_those_that_were_not() {
 #[tokio::test]
 async fn an_unknown_schema_version_is_refused() {
     let dir = TempDir::new().unwrap();
-    drop(SqliteStore::open(dir.path()).unwrap());
+    drop(open(dir.path()).unwrap());
     let file = rusqlite::Connection::open(dir.path().join("store.db")).unwrap();
     file.pragma_update(None, "user_version", 7).unwrap();
     drop(file);
-    let refused = SqliteStore::open(dir.path()).map(drop).unwrap_err();
+    let refused = open(dir.path()).map(drop).unwrap_err();
     assert!(matches!(refused, Error::Schema { found: 7, known: 1, .. }), "{refused}");
 }
 
@@ -373,7 +386,7 @@ async fn a_damaged_file_is_refused_with_advice() {
     std::fs::write(garbage.path().join("store.db"), vec![0x5a; 64 * 1024]).unwrap();
 
     let scribbled = TempDir::new().unwrap();
-    let store = SqliteStore::open(scribbled.path()).unwrap();
+    let store = open(scribbled.path()).unwrap();
     for n in 0..20 {
         write(&store, vec![Op::Put(key(&n.to_string()), vec![n; 3000].into())]).await;
     }
@@ -384,7 +397,7 @@ async fn a_damaged_file_is_refused_with_advice() {
     std::fs::write(&file, bytes).unwrap();
 
     for dir in [&garbage, &scribbled] {
-        let refused = SqliteStore::open(dir.path()).map(drop).unwrap_err();
+        let refused = open(dir.path()).map(drop).unwrap_err();
         assert!(matches!(refused, Error::Io { .. }), "{refused}");
         assert!(refused.to_string().contains("restore the data dir from a backup"), "{refused}");
     }
@@ -393,7 +406,7 @@ async fn a_damaged_file_is_refused_with_advice() {
 #[tokio::test]
 async fn compaction_frees_history_and_keeps_live_values() {
     let dir = TempDir::new().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
+    let store = open(dir.path()).unwrap();
     let keys = 3 * limits::COMPACTION_SCAN / MAX_COMMIT_OPS * MAX_COMMIT_OPS;
     for generation in ["old", "new"] {
         for chunk in (0..keys).collect::<Vec<_>>().chunks(MAX_COMMIT_OPS) {
@@ -412,7 +425,7 @@ async fn compaction_frees_history_and_keeps_live_values() {
     assert_eq!(rows, keys - 1);
     drop(file);
     // The tombstone with the highest revision is gone; the revision is not.
-    assert_eq!(SqliteStore::open(dir.path()).unwrap().revision(), floor);
+    assert_eq!(open(dir.path()).unwrap().revision(), floor);
 }
 
 const CHILD_DIR: &str = "TIDELINE_STORE_TEST_DIR";
@@ -441,7 +454,7 @@ async fn what_was_acknowledged_survives_kill_9() {
         child.wait().unwrap();
         // What was printed between the last line read and the kill counts as well.
         acknowledged.extend(lines.map_while(Result::ok).filter_map(ack));
-        let store = SqliteStore::open(dir.path()).unwrap();
+        let store = open(dir.path()).unwrap();
         assert!(acknowledged.len() >= 200);
         for revision in &acknowledged {
             let found = store.get(key(&format!("{revision:08}"))).await.unwrap();
@@ -452,7 +465,7 @@ async fn what_was_acknowledged_survives_kill_9() {
 
 /// Eight committers, each putting a key named by the revision it expects and retrying on conflict.
 async fn commit_until_killed(dir: &Path) {
-    let store = SqliteStore::open(dir).unwrap();
+    let store = open(dir).unwrap();
     let committers = (0..8).map(|_| {
         let store = Arc::clone(&store);
         tokio::spawn(async move {

@@ -175,7 +175,7 @@ impl Run {
             Action::Reopen => {
                 self.finish_watches().await;
                 self.store.close().await;
-                self.store = SqliteStore::open(self.dir.path()).unwrap();
+                self.store = open(self.dir.path()).unwrap();
                 assert_eq!(self.store.revision(), self.oracle.revision);
             }
         }
@@ -232,7 +232,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let dir = TempDir::new().unwrap();
-            let store = SqliteStore::open(dir.path()).unwrap();
+            let store = open(dir.path()).unwrap();
             let mut run = Run { dir, store, oracle: Oracle::default(), watches: Vec::new() };
             for action in actions {
                 run.act(action).await;
