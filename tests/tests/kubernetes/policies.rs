@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
 use tideline_tests::kubernetes::{Audit, ClusterOptions};
-use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
+use tideline_tests::{Scratch, eventually, eventually_ok, require_kubernetes};
 use tokio::task::AbortHandle;
 
 use crate::objects::{
@@ -44,34 +44,53 @@ fn with_image(mut object: Value, image: &str) -> Value {
 
 /// Every number of replicas that a Deployment at the target was ever seen to ask for.
 struct Replicas {
-    seen: Arc<Mutex<BTreeSet<i64>>>,
+    deployments: Api<DynamicObject>,
+    name: String,
+    seen: Arc<Mutex<Seen>>,
     watch: AbortHandle,
+}
+
+#[derive(Default)]
+struct Seen {
+    replicas: BTreeSet<i64>,
+    /// How far the watch has come.
+    version: u64,
 }
 
 impl Replicas {
     async fn follow(site: &Site, name: &str) -> Result<Self> {
         let deployments = site.locals(DEPLOYMENT);
-        let version = deployments.get(name).await?.resource_version().context("a version")?;
-        let seen: Arc<Mutex<BTreeSet<i64>>> = Arc::default();
-        let (into, name) = (Arc::clone(&seen), name.to_owned());
+        let version = version(&deployments.get(name).await?)?;
+        let seen = Arc::new(Mutex::new(Seen { version, ..Seen::default() }));
+        let (from, into) = (deployments.clone(), Arc::clone(&seen));
+        let params = WatchParams::default().fields(&format!("metadata.name={name}"));
         let watch = tokio::spawn(async move {
-            let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-            let mut events = Box::pin(deployments.watch(&params, &version).await?);
+            let mut events = Box::pin(from.watch(&params, &version.to_string()).await?);
             while let Some(event) = events.try_next().await? {
                 if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
-                    into.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .extend(object.data["spec"]["replicas"].as_i64());
+                    let mut seen = into.lock().unwrap_or_else(PoisonError::into_inner);
+                    seen.replicas.extend(object.data["spec"]["replicas"].as_i64());
+                    seen.version = self::version(&object)?;
                 }
             }
             anyhow::Ok(())
         });
-        Ok(Self { seen, watch: watch.abort_handle() })
+        Ok(Self { deployments, name: name.to_owned(), seen, watch: watch.abort_handle() })
     }
 
-    fn seen(&self) -> BTreeSet<i64> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Up to how the Deployment is now.
+    async fn seen(&self) -> Result<BTreeSet<i64>> {
+        let now = version(&self.deployments.get(&self.name).await?)?;
+        eventually(SOON, "the watch to come as far", async || {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            (seen.version >= now).then(|| seen.replicas.clone())
+        })
+        .await
     }
+}
+
+fn version(object: &DynamicObject) -> Result<u64> {
+    Ok(object.metadata.resource_version.as_deref().context("a version")?.parse()?)
 }
 
 impl Drop for Replicas {
@@ -120,7 +139,7 @@ async fn change_of_a_field_policy_changes_hands_and_no_value() -> Result<()> {
         it["metadata"]["annotations"]["note"] == "1" && image(it) == "web:3" && it["spec"]["replicas"] == 7
     })
     .await?;
-    assert_eq!(replicas.seen(), BTreeSet::from([2, 7]));
+    assert_eq!(replicas.seen().await?, BTreeSet::from([2, 7]));
 
     // And back.
     site.place("web", DEPLOYMENTS, json!({})).await?;
@@ -128,7 +147,7 @@ async fn change_of_a_field_policy_changes_hands_and_no_value() -> Result<()> {
         image(it) == "web:4" && it["spec"]["replicas"] == 4
     })
     .await?;
-    assert_eq!(replicas.seen(), BTreeSet::from([2, 4, 7]));
+    assert_eq!(replicas.seen().await?, BTreeSet::from([2, 4, 7]));
     assert_eq!(site.local_uid(DEPLOYMENT, "web").await?, created);
     let managers = site.local(DEPLOYMENT, "web").await?;
     let managers: Vec<_> = managers.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
@@ -309,7 +328,7 @@ async fn replicas_are_an_autoscalers_where_there_is_one() -> Result<()> {
     for (name, replicas) in ["placed", "local"].into_iter().zip(&follow) {
         site.reported(&format!("deployment.apps.{name}"), "Applied", None).await?;
         shows(&site.local, DEPLOYMENT, name, "eight replicas", |it| it["spec"]["replicas"] == 8).await?;
-        assert_eq!(replicas.seen(), BTreeSet::from([6, 8]), "{name}");
+        assert_eq!(replicas.seen().await?, BTreeSet::from([6, 8]), "{name}");
     }
 
     // Unless it is said otherwise.
