@@ -58,7 +58,7 @@ async fn the_agents_heap_is_set_to_give_back_what_is_free() -> Result<()> {
     let agent = require_binaries!().agent();
     let mut command = command(agent, &["--version"]);
     let end = run_to_end(command.env("_RJEM_MALLOC_CONF", "stats_print:true"), "", AT_ONCE).await?;
-    for setting in ["opt.narenas: 1", "opt.tcache: false", "opt.background_thread: true"] {
+    for setting in ["opt.narenas: 1", "opt.tcache: false", "opt.dirty_decay_ms: 0"] {
         ensure!(end.stderr.contains(setting), "the heap should be set to {setting:?}: {}", end.stderr);
     }
     Ok(())
