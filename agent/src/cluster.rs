@@ -36,6 +36,7 @@ mod render;
 mod request;
 mod survey;
 mod tell;
+mod watch;
 
 pub use connect::{Answers, Error, connect, facts};
 pub use discovery::Kinds;

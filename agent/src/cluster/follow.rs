@@ -16,25 +16,20 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{BoxStream, SelectAll};
-use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event as Watched};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tideline_common::{AssociatedKind, Reason};
 use tideline_runtime::Backoff;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::failure::Failure;
-use super::observe::{
-    POLL, POLL_LEAST, WATCH_SECONDS, WATCH_TRIAL, failure_of, is_of_watch, map, silence, until_failed,
-};
+use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, RETRY, Watch, folded, silence};
 use crate::core::{Associate, Depth, Event, Follow, FollowNews};
 use crate::namespaces::Namespaces;
 
@@ -42,13 +37,8 @@ mod lean;
 
 use lean::{EndpointSlice, Job, Lean, Pod, ReplicaSet, associate, link};
 
-/// Objects on one page of a list: a whole Pod has some 10 KiB as it is sent, metadata 2 KiB.
-const PAGE_WHOLE: u32 = 100;
-const PAGE_METADATA: u32 = 500;
 /// Objects of a list that are told at once.
 const TOLD_AT_ONCE: usize = 100;
-/// Pauses after failures: around the first, doubled up to around the second.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Pause after what only a person can mend: this may not be watched, or the API server does not have it.
 const REFUSED: Duration = Duration::from_mins(5);
 
@@ -143,34 +133,21 @@ struct Task {
 /// Nobody listens any more.
 struct Closed;
 
-/// Why a pass over list and watch ended.
-enum Ended {
-    Lost(Failure),
-    /// All is listed, and may not be watched.
-    Denied(Failure),
-}
-
-type Stream = BoxStream<'static, watcher::Result<Watched<Option<Associate>>>>;
-
 impl Task {
     async fn run(self) {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-        let mut poll = Backoff::new(POLL.0, POLL.1);
-        let mut denied = false;
+        let mut leave = Leave::new(false);
         loop {
             let mut listed = false;
-            let failure = match self.pass(&mut listed, &mut denied).await {
+            let failure = match self.pass(&mut listed, &mut leave).await {
                 Ok(Ended::Lost(failure)) => failure,
                 Ok(Ended::Denied(Failure { message, .. })) => {
                     debug!("it may not be watched: {message}");
-                    if !std::mem::replace(&mut denied, true) {
-                        poll.reset();
-                    }
                     backoff.reset();
                     if self.tell(FollowNews::Unwatched { message }).await.is_err() {
                         return;
                     }
-                    tokio::time::sleep(poll.next_delay(Some(POLL_LEAST))).await;
+                    tokio::time::sleep(leave.denied()).await;
                     continue;
                 }
                 Err(Closed) => return,
@@ -191,86 +168,46 @@ impl Task {
     }
 
     /// Lists, then watches, until something fails; where it may look in some namespaces only, in each of them at once. Where
-    /// the watch was `denied` before, all is listed only when the watch is known to be let through or not.
-    async fn pass(&self, listed: &mut bool, denied: &mut bool) -> Result<Ended, Closed> {
-        let mut streams: SelectAll<_> = match &self.follow.namespace {
+    /// the watch was denied before, all is listed only when the watch is known to be let through or not.
+    async fn pass(&self, listed: &mut bool, leave: &mut Leave) -> Result<Ended, Closed> {
+        let streams: Vec<_> = match &self.follow.namespace {
             Some(namespace) => self.stream(Some(namespace)).into_iter().collect(),
             None => self.namespaces.each().filter_map(|namespace| self.stream(namespace)).collect(),
         };
-        let mut unlisted = streams.len();
+        let mut watch = Watch::new(streams, leave);
         let mut page = Vec::new();
-        let mut refused = None;
-        let mut tried: Option<Instant> = None;
         self.tell(FollowNews::Listing).await?;
         loop {
-            let trial = async move {
-                match tried {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
             // Every arm is cancel-safe.
-            let next = tokio::select! {
+            let news = tokio::select! {
                 biased;
                 () = self.silent.notified() => return Ok(Ended::Lost(silence())),
-                next = streams.next() => Some(next),
-                () = trial => None,
+                news = watch.next() => news,
             };
-            let Some(next) = next else {
-                (tried, *denied, *listed) = (None, false, true);
-                self.tell(FollowNews::Listed).await?;
-                continue;
-            };
-            match next {
-                None => return Ok(Ended::Lost(Failure::unavailable("the watch ended"))),
-                Some(Err(error)) => {
-                    let failure = failure_of(&error);
-                    if failure.reason != Reason::Forbidden || !is_of_watch(&error) {
-                        return Ok(Ended::Lost(failure));
-                    }
-                    if unlisted == 0 {
-                        return Ok(Ended::Denied(failure));
-                    }
-                    // Other namespaces are still being listed.
-                    refused = Some(failure);
-                }
-                Some(Ok(Watched::Init)) if unlisted == 0 => {
-                    return Ok(Ended::Lost(Failure::unavailable("the watch begins anew")));
-                }
-                Some(Ok(Watched::InitApply(associate))) => {
-                    page.extend(associate);
+            match news {
+                Err(ended) => return Ok(ended),
+                Ok(News::Listed(associate)) => {
+                    page.push(associate);
                     if page.len() >= TOLD_AT_ONCE {
-                        self.tell_page(&mut page).await?;
+                        self.tell(FollowNews::Seen(std::mem::take(&mut page))).await?;
                     }
                 }
-                Some(Ok(Watched::InitDone)) => {
-                    unlisted = unlisted.saturating_sub(1);
-                    self.tell_page(&mut page).await?;
-                    if unlisted > 0 {
-                        continue;
-                    }
-                    if let Some(failure) = refused.take() {
-                        return Ok(Ended::Denied(failure));
-                    }
-                    if *denied {
-                        tried = Some(Instant::now() + WATCH_TRIAL);
-                    } else {
+                Ok(News::AllListed) => {
+                    self.tell(FollowNews::Seen(std::mem::take(&mut page))).await?;
+                    if !leave.is_denied() {
                         *listed = true;
                         self.tell(FollowNews::Listed).await?;
                     }
                 }
-                Some(Ok(Watched::Apply(Some(associate)))) => self.tell(FollowNews::Seen(vec![associate])).await?,
-                Some(Ok(Watched::Delete(Some(associate)))) => self.tell(FollowNews::Gone(associate.uid)).await?,
-                Some(Ok(Watched::Init | Watched::Apply(None) | Watched::Delete(None))) => {}
+                Ok(News::Granted) => {
+                    leave.granted();
+                    *listed = true;
+                    self.tell(FollowNews::Listed).await?;
+                }
+                Ok(News::Changed(associate)) => self.tell(FollowNews::Seen(vec![associate])).await?,
+                Ok(News::Gone(associate)) => self.tell(FollowNews::Gone(associate.uid)).await?,
             }
         }
-    }
-
-    async fn tell_page(&self, page: &mut Vec<Associate>) -> Result<(), Closed> {
-        if page.is_empty() {
-            return Ok(());
-        }
-        self.tell(FollowNews::Seen(std::mem::take(page))).await
     }
 
     async fn tell(&self, news: FollowNews) -> Result<(), Closed> {
@@ -278,7 +215,7 @@ impl Task {
         self.events.send(event).await.map_err(|_closed| Closed)
     }
 
-    fn stream(&self, namespace: Option<&str>) -> Option<Stream> {
+    fn stream(&self, namespace: Option<&str>) -> Option<Folded<Associate>> {
         match self.kind {
             AssociatedKind::Pods => Some(self.watch::<Pod>(namespace)),
             AssociatedKind::ReplicaSets => Some(self.watch::<ReplicaSet>(namespace)),
@@ -288,16 +225,17 @@ impl Task {
         }
     }
 
-    fn watch<K: Lean + Clone + Debug + DeserializeOwned + Send + 'static>(&self, namespace: Option<&str>) -> Stream {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    fn watch<K: Lean + Clone + Debug + DeserializeOwned + Send + 'static>(
+        &self,
+        namespace: Option<&str>,
+    ) -> Folded<Associate> {
+        let config = watcher::Config::default();
         match self.follow.depth {
-            Depth::Whole => {
-                let api: Api<K> = self.api(namespace);
-                until_failed(watcher::watcher(api, config.page_size(PAGE_WHOLE)).map_ok(|event| map(event, &associate)))
-            }
+            Depth::Whole => folded(self.api::<K>(namespace), config.page_size(PAGE_WHOLE), |object| associate(object)),
             Depth::Links => {
-                let api: Api<PartialObjectMeta<K>> = self.api(namespace);
-                until_failed(watcher::watcher(api, config.page_size(PAGE_METADATA)).map_ok(|event| map(event, &link)))
+                folded(self.api::<PartialObjectMeta<K>>(namespace), config.page_size(PAGE_METADATA), |object| {
+                    link(object)
+                })
             }
         }
     }

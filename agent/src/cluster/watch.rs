@@ -1,0 +1,220 @@
+//! One list and the watch after it: in all namespaces, or in some, which are together what one is otherwise.
+//!
+//! kube's watcher resumes by itself when a watch ends in order, which the API server does every few minutes; whatever
+//! else happens starts over with a list, because only a list says what is gone.
+//!
+//! A kind that may be listed and not watched is known all the same, as of the last list, and listed again after a while.
+//! Each time the watch is tried as well.
+
+use std::time::Duration;
+
+use futures::stream::{BoxStream, SelectAll};
+use futures::{Stream, StreamExt, TryStreamExt};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tideline_common::Reason;
+use tideline_runtime::Backoff;
+use tokio::time::{Instant, sleep_until};
+
+use super::failure::{Failure, classify};
+
+/// Objects on one page of a list. Whole ones have up to some 10 KiB each while they are folded, metadata 2 KiB.
+pub(super) const PAGE_WHOLE: u32 = 100;
+pub(super) const PAGE_METADATA: u32 = 500;
+/// Pauses after failures: around the first, doubled up to around the second.
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Seconds that a watch lasts. The API server would end it after five to ten minutes anyway; a connection that died
+/// silently is noticed that much later.
+const WATCH_SECONDS: u32 = 290;
+/// Between two lists of what may not be watched, after [`POLL_LEAST`]: drawn up to the first, doubled up to around the
+/// second. A kind that is denied for good costs two requests in a minute.
+const POLL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_mins(2));
+const POLL_LEAST: Duration = Duration::from_secs(5);
+/// A watch that was denied before and is not within this time works: a refusal takes milliseconds.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// What is watched in one namespace or in all, folded; None of what does not count.
+pub(super) type Folded<T> = BoxStream<'static, watcher::Result<Event<Option<T>>>>;
+
+/// The objects of one kind from `api`, each folded as it comes in.
+pub(super) fn folded<K, T>(
+    api: Api<K>,
+    config: watcher::Config,
+    fold: impl Fn(K) -> Option<T> + Send + 'static,
+) -> Folded<T>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    T: Send + 'static,
+{
+    let events = watcher::watcher(api, config.timeout(WATCH_SECONDS));
+    until_failed(events.map_ok(move |event| match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(fold(object)),
+        Event::Apply(object) => Event::Apply(fold(object)),
+        Event::Delete(object) => Event::Delete(fold(object)),
+    }))
+}
+
+/// Ends a stream with its first error: what follows would be another try of the same.
+fn until_failed<T: Send + 'static>(
+    stream: impl Stream<Item = watcher::Result<T>> + Send + 'static,
+) -> BoxStream<'static, watcher::Result<T>> {
+    let once = |failed: &mut bool, next: watcher::Result<T>| {
+        let over = std::mem::replace(failed, next.is_err());
+        std::future::ready((!over).then_some(next))
+    };
+    stream.scan(false, once).boxed()
+}
+
+/// Whether the watch of a kind is let through, and when to list it again while it is not.
+#[derive(Debug)]
+pub(super) struct Leave {
+    denied: bool,
+    poll: Backoff,
+}
+
+impl Leave {
+    /// `denied`: what is taken to have been so before.
+    pub(super) fn new(denied: bool) -> Self {
+        Self { denied, poll: Backoff::new(POLL.0, POLL.1) }
+    }
+
+    /// The watch was denied when it was tried last.
+    pub(super) const fn is_denied(&self) -> bool {
+        self.denied
+    }
+
+    /// It was denied: the pause until the next list.
+    pub(super) fn denied(&mut self) -> Duration {
+        if !std::mem::replace(&mut self.denied, true) {
+            self.poll.reset();
+        }
+        self.poll.next_delay(Some(POLL_LEAST))
+    }
+
+    /// It was let through.
+    pub(super) const fn granted(&mut self) {
+        self.denied = false;
+    }
+}
+
+/// What a watch has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News<T> {
+    /// Is there.
+    Listed(T),
+    /// All that is there was listed.
+    AllListed,
+    /// It was denied before, and is not any more.
+    Granted,
+    /// Came or changed. With several namespaces also while another is still listed.
+    Changed(T),
+    Gone(T),
+}
+
+/// Why a watch ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Lost(Failure),
+    /// All is listed, and may not be watched.
+    Denied(Failure),
+}
+
+pub(super) struct Watch<T> {
+    streams: SelectAll<Folded<T>>,
+    /// Namespaces of which the list is not over.
+    unlisted: usize,
+    /// Why some namespace may not be watched, while others are still being listed.
+    refused: Option<Failure>,
+    denied_before: bool,
+    granted_at: Option<Instant>,
+}
+
+impl<T: Send + 'static> Watch<T> {
+    pub(super) fn new(streams: impl IntoIterator<Item = Folded<T>>, leave: &Leave) -> Self {
+        let streams: SelectAll<_> = streams.into_iter().collect();
+        let unlisted = streams.len();
+        Self { streams, unlisted, refused: None, denied_before: leave.is_denied(), granted_at: None }
+    }
+
+    /// Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<News<T>, Ended> {
+        loop {
+            if self.unlisted == 0
+                && let Some(failure) = self.refused.take()
+            {
+                return Err(Ended::Denied(failure));
+            }
+            let granted_at = self.granted_at;
+            let granted = async move {
+                match granted_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let next = tokio::select! {
+                biased;
+                next = self.streams.next() => next,
+                () = granted => {
+                    self.granted_at = None;
+                    return Ok(News::Granted);
+                }
+            };
+            match next {
+                None => return Err(Ended::Lost(Failure::unavailable("the watch ended"))),
+                Some(Err(error)) => {
+                    let failure = failure_of(&error);
+                    if failure.reason != Reason::Forbidden || !is_of_watch(&error) {
+                        return Err(Ended::Lost(failure));
+                    }
+                    self.refused = Some(failure);
+                }
+                Some(Ok(Event::Init)) if self.unlisted == 0 => {
+                    return Err(Ended::Lost(Failure::unavailable("the watch begins anew")));
+                }
+                Some(Ok(Event::InitApply(Some(object)))) => return Ok(News::Listed(object)),
+                Some(Ok(Event::InitDone)) => {
+                    self.unlisted = self.unlisted.saturating_sub(1);
+                    if self.unlisted == 0 {
+                        self.granted_at = self.denied_before.then(|| Instant::now() + TRIAL);
+                        return Ok(News::AllListed);
+                    }
+                }
+                Some(Ok(Event::Apply(Some(object)))) => return Ok(News::Changed(object)),
+                Some(Ok(Event::Delete(Some(object)))) => return Ok(News::Gone(object)),
+                Some(Ok(Event::Init | Event::InitApply(None) | Event::Apply(None) | Event::Delete(None))) => {}
+            }
+        }
+    }
+}
+
+/// Whether it is the watch that failed, and not the list before it.
+const fn is_of_watch(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) | watcher::Error::WatchError(_) => true,
+        watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => false,
+    }
+}
+
+fn failure_of(error: &watcher::Error) -> Failure {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Failure::of_client(error),
+        watcher::Error::WatchError(status) if status.code == 410 => {
+            Failure::unavailable("the watch fell behind what the API server remembers")
+        }
+        watcher::Error::WatchError(status) => classify(status.code, status, None),
+        watcher::Error::NoResourceVersion => Failure::unavailable("the API server's list has no resourceVersion"),
+    }
+}
+
+/// Of a watch whose API server does not answer anything.
+pub(super) fn silence() -> Failure {
+    Failure::unavailable("the API server does not answer")
+}
+
+#[cfg(test)]
+mod tests;

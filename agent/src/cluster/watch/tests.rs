@@ -1,0 +1,151 @@
+//! Lists and watches made of what kube's watcher would give, in order.
+
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use kube::core::Status;
+use tokio::time::Duration;
+
+use super::*;
+
+type Given = watcher::Result<Event<Option<u32>>>;
+
+/// One namespace, and its other end. It gives no end by itself: a watch that goes on.
+fn namespace() -> (UnboundedSender<Given>, Folded<u32>) {
+    let (sender, receiver) = unbounded();
+    (sender, until_failed(receiver))
+}
+
+fn give(namespace: &UnboundedSender<Given>, given: impl IntoIterator<Item = Given>) {
+    for given in given {
+        namespace.unbounded_send(given).expect("the watch is there");
+    }
+}
+
+fn list(objects: impl IntoIterator<Item = u32>) -> Vec<Given> {
+    let objects = objects.into_iter().map(|object| Ok(Event::InitApply(Some(object))));
+    std::iter::once(Ok(Event::Init)).chain(objects).chain([Ok(Event::InitDone)]).collect()
+}
+
+fn refused() -> Status {
+    let mut status = Status::failure("pods is forbidden", "Forbidden");
+    status.code = 403;
+    status
+}
+
+fn watch_denied() -> Given {
+    Err(watcher::Error::WatchError(Box::new(refused())))
+}
+
+fn list_denied() -> Given {
+    Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(refused()))))
+}
+
+fn denied_before() -> Leave {
+    Leave::new(true)
+}
+
+fn never_denied() -> Leave {
+    Leave::new(false)
+}
+
+/// All that is told until nothing more comes, and why it ended, if it did.
+async fn told(watch: &mut Watch<u32>) -> (Vec<News<u32>>, Option<Ended>) {
+    let mut told = Vec::new();
+    // Shorter than a trial.
+    while let Ok(next) = tokio::time::timeout(Duration::from_millis(1), watch.next()).await {
+        match next {
+            Ok(news) => told.push(news),
+            Err(ended) => return (told, Some(ended)),
+        }
+    }
+    (told, None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_several_namespaces_is_listed_when_the_last_of_them_is() {
+    let ((one, in_one), (other, in_other)) = (namespace(), namespace());
+    let mut watch = Watch::new([in_one, in_other], &never_denied());
+    give(&one, list([1, 2]));
+    give(&one, [Ok(Event::Apply(Some(3))), Ok(Event::Apply(None)), Ok(Event::Delete(Some(1)))]);
+    let (before, ended) = told(&mut watch).await;
+    assert_eq!(before, [News::Listed(1), News::Listed(2), News::Changed(3), News::Gone(1)]);
+    assert!(ended.is_none());
+
+    give(&other, list([4]));
+    let (after, ended) = told(&mut watch).await;
+    assert_eq!(after, [News::Listed(4), News::AllListed]);
+    assert!(ended.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_denied_in_one_namespace_ends_when_the_others_are_listed() {
+    let ((one, in_one), (other, in_other)) = (namespace(), namespace());
+    let mut watch = Watch::new([in_one, in_other], &never_denied());
+    give(&one, list([1]));
+    give(&one, [watch_denied()]);
+    let (before, ended) = told(&mut watch).await;
+    assert_eq!(before, [News::Listed(1)]);
+    assert!(ended.is_none(), "{ended:?}");
+
+    give(&other, list([2]));
+    let (after, ended) = told(&mut watch).await;
+    assert_eq!(after, [News::Listed(2), News::AllListed]);
+    assert!(matches!(ended, Some(Ended::Denied(_))), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_denied_is_lost() {
+    let (only, in_only) = namespace();
+    let mut watch = Watch::new([in_only], &never_denied());
+    give(&only, [Ok(Event::Init), list_denied()]);
+    let (told, ended) = told(&mut watch).await;
+    assert!(told.is_empty());
+    assert!(matches!(ended, Some(Ended::Lost(Failure { reason: Reason::Forbidden, .. }))), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_denied_is_granted_when_it_is_not_denied_for_a_while() {
+    let (only, in_only) = namespace();
+    let mut watch = Watch::new([in_only], &denied_before());
+    give(&only, list([1]));
+    assert_eq!(told(&mut watch).await.0, [News::Listed(1), News::AllListed]);
+    tokio::time::sleep(TRIAL).await;
+    assert_eq!(told(&mut watch).await.0, [News::Granted]);
+    tokio::time::sleep(TRIAL).await;
+    assert_eq!(told(&mut watch).await.0, [], "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_not_denied_before_needs_no_trial() {
+    let (only, in_only) = namespace();
+    let mut watch = Watch::new([in_only], &never_denied());
+    give(&only, list([]));
+    assert_eq!(told(&mut watch).await.0, [News::AllListed]);
+    tokio::time::sleep(TRIAL).await;
+    assert_eq!(told(&mut watch).await.0, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_kind_is_listed_ever_less_often_until_it_is_let_through() {
+    let mut leave = never_denied();
+    let pauses: Vec<_> = (0..50).map(|_| leave.denied()).collect();
+    assert!(leave.is_denied());
+    assert!(pauses.iter().all(|pause| *pause >= POLL_LEAST));
+    assert!(pauses[0] <= POLL_LEAST + POLL.0, "{:?}", pauses[0]);
+    assert!(pauses.iter().any(|pause| *pause > POLL_LEAST + POLL.0 * 2), "{pauses:?}");
+    leave.granted();
+    assert!(!leave.is_denied());
+    let anew = leave.denied();
+    assert!(anew <= POLL_LEAST + POLL.0, "{anew:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_tried_after_a_failure() {
+    let (only, in_only) = namespace();
+    let mut watch = Watch::new([in_only], &never_denied());
+    give(&only, list([1]));
+    give(&only, [Err(watcher::Error::NoResourceVersion), Ok(Event::Init)]);
+    let (told, ended) = told(&mut watch).await;
+    assert_eq!(told, [News::Listed(1), News::AllListed]);
+    assert!(matches!(ended, Some(Ended::Lost(_))));
+    assert!(matches!(watch.next().await, Err(Ended::Lost(_))), "its stream is over");
+}
