@@ -382,7 +382,7 @@ impl Driver {
             }
             (Disk::Stuck, _) => return Err(Error::Journal(journal::Error::Stuck)),
         }
-        self.journal.defect().map_or(Ok(()), |defect| Err(Error::Journal(defect)))
+        if self.journal.ended() { Err(Error::Journal(journal::Error::Closed)) } else { Ok(()) }
     }
 
     fn set_writable(&mut self, writable: bool) {

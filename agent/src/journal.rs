@@ -261,14 +261,9 @@ impl Journal {
         }
     }
 
-    /// What can be mended by another process only: a write hangs, or the thread ended, which it does by itself only when
-    /// the engine panics.
-    pub(crate) fn defect(&self) -> Option<Error> {
-        let State::Open(Open { patience, running, .. }) = &self.state else { return None };
-        if patience.disk() == Disk::Stuck {
-            return Some(Error::Stuck);
-        }
-        (!running.load(Ordering::Acquire)).then_some(Error::Closed)
+    /// Its thread ended, which it does by itself only when the engine panics. Only another process can go on.
+    pub(crate) fn ended(&self) -> bool {
+        matches!(&self.state, State::Open(Open { running, .. }) if !running.load(Ordering::Acquire))
     }
 
     /// Whether writes come back.

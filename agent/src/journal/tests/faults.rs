@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::super::bodies::Numbers;
 use super::super::slot::Pace;
 use super::*;
+use crate::patience;
 
 /// Longest wait for what takes a second.
 const SOON: Duration = Duration::from_mins(1);
@@ -301,11 +302,11 @@ async fn a_journal_that_hangs_says_so_in_time_and_lets_the_process_end() -> Resu
     let write = || journal.write(vec![Write::Body { input: Digest::of(b"large"), text: Arc::clone(&large) }]);
     let refused = write().await;
     assert!(matches!(refused, Err(Error::Write(_))), "{refused:?}");
-    assert!(journal.defect().is_none());
+    assert_eq!(journal.disk(), patience::Disk::Answers);
     assert_eq!(journal.body(entries[7].input)?, body(7), "what is there can be read");
     let hangs = write().await;
     assert!(matches!(hangs, Err(Error::Stuck)), "{hangs:?}");
-    assert!(matches!(journal.defect(), Some(Error::Stuck)));
+    assert_eq!(journal.disk(), patience::Disk::Stuck);
     let begun = std::time::Instant::now();
     drop(journal);
     assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits for it");
