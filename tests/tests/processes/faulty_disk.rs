@@ -89,15 +89,17 @@ impl FaultyDisk {
     }
 }
 
-/// An agent that kept its cluster before its disk was replaced by a faulty one, stopped.
-async fn stopped(site: &mut Site, disk: &FaultyDisk, place: impl FnOnce(PathBuf) -> PathBuf) -> Result<()> {
+/// A site whose agent kept its cluster before its disk was replaced by a faulty one, stopped.
+async fn stopped(binaries: &Binaries, place: impl FnOnce(PathBuf) -> PathBuf) -> Result<(Site, FaultyDisk)> {
+    let disk = FaultyDisk::built().await?;
+    let mut site = Site::start(binaries).await?;
     site.hub.place_config_maps().await?;
     site.delivers("before").await?;
     site.agent.process.terminate()?;
     site.agent.process.wait(SOON).await?;
     let place = place(site.agent.data_dir());
     site.agent.environ(disk.environment(&place));
-    Ok(())
+    Ok((site, disk))
 }
 
 /// All of it is in the journal: without the hub the agent brings back what is deleted while it is away.
@@ -116,9 +118,7 @@ async fn remembers(site: &mut Site, names: &[&str]) -> Result<()> {
 }
 
 async fn goes_on_after(fault: Fault, binaries: &Binaries) -> Result<()> {
-    let disk = FaultyDisk::built().await?;
-    let mut site = Site::start(binaries).await?;
-    stopped(&mut site, &disk, |data_dir| data_dir).await?;
+    let (mut site, disk) = stopped(binaries, |data_dir| data_dir).await?;
     site.agent.resume()?;
     site.agent.is_ready().await?;
     disk.begin(fault)?;
@@ -149,9 +149,7 @@ async fn an_agent_whose_disk_fails_to_sync_says_so_and_goes_on_when_it_works() -
 #[tokio::test]
 async fn an_agent_whose_journal_cannot_be_read_begins_another_and_writes_nothing_twice() -> Result<()> {
     let binaries = require_binaries!();
-    let disk = FaultyDisk::built().await?;
-    let mut site = Site::start(&binaries).await?;
-    stopped(&mut site, &disk, |data_dir| data_dir.join("journal")).await?;
+    let (mut site, disk) = stopped(&binaries, |data_dir| data_dir.join("journal")).await?;
     let config_maps = Api::<ConfigMap>::namespaced(site.cluster.client(), NAMESPACE);
     let before = config_maps.get("before").await?;
     disk.begin(Fault::ReadsFail)?;
@@ -166,59 +164,66 @@ async fn an_agent_whose_journal_cannot_be_read_begins_another_and_writes_nothing
 
 #[tokio::test]
 async fn an_agent_whose_disk_hangs_says_so_and_ends_to_be_started_again() -> Result<()> {
-    let binaries = require_binaries!();
-    let disk = FaultyDisk::built().await?;
-    let mut site = Site::start(&binaries).await?;
-    stopped(&mut site, &disk, |data_dir| data_dir).await?;
-    site.agent.resume()?;
-    site.agent.is_ready().await?;
-    disk.begin(Fault::WritesHang)?;
-    site.hub.makes("later").await?;
-    let agent = &mut site.agent;
+    let mut hanging = Hanging::once_ready(&require_binaries!()).await?;
+    let agent = &mut hanging.site.agent;
     agent.says("the disk has not taken a write for long").await?;
     agent.waits_for_its_journal().await?;
     let status = agent.process.wait(GIVEN_UP).await?;
     ensure!(status.code() == Some(1), "it ended with {status}");
     agent.says("The agent must be started again").await?;
-    disk.end(Fault::WritesHang)?;
-    agent.resume()?;
-    site.delivers("after").await?;
-    remembers(&mut site, &["before", "after"]).await
+    hanging.over().await
 }
 
 #[tokio::test]
 async fn an_agent_that_is_asked_to_stop_while_its_disk_hangs_ends_before_it_is_killed() -> Result<()> {
-    let binaries = require_binaries!();
-    let disk = FaultyDisk::built().await?;
-    let mut site = Site::start(&binaries).await?;
-    stopped(&mut site, &disk, |data_dir| data_dir).await?;
-    site.agent.resume()?;
-    site.agent.is_ready().await?;
-    disk.begin(Fault::WritesHang)?;
-    site.hub.makes("later").await?;
-    disk.strikes().await?;
-    site.agent.process.terminate()?;
-    site.agent.process.wait(KILLED_AFTER).await?;
-    disk.end(Fault::WritesHang)?;
-    site.agent.resume()?;
-    site.delivers("after").await?;
-    remembers(&mut site, &["before", "after"]).await
+    let mut hanging = Hanging::once_ready(&require_binaries!()).await?;
+    hanging.ends_when_asked().await?;
+    hanging.over().await
 }
 
 /// The journal is not open yet, and what opens it hears of no stop.
 #[tokio::test]
 async fn an_agent_whose_disk_hangs_at_its_start_ends_before_it_is_killed() -> Result<()> {
-    let binaries = require_binaries!();
-    let disk = FaultyDisk::built().await?;
-    let mut site = Site::start(&binaries).await?;
-    stopped(&mut site, &disk, |data_dir| data_dir).await?;
-    disk.begin(Fault::WritesHang)?;
-    site.agent.resume()?;
-    disk.strikes().await?;
-    site.agent.process.terminate()?;
-    site.agent.process.wait(KILLED_AFTER).await?;
-    disk.end(Fault::WritesHang)?;
-    site.agent.resume()?;
-    site.delivers("after").await?;
-    remembers(&mut site, &["before", "after"]).await
+    let mut hanging = Hanging::from_the_start(&require_binaries!()).await?;
+    hanging.ends_when_asked().await?;
+    hanging.over().await
+}
+
+/// An agent whose writes hang, with something that was placed before.
+struct Hanging {
+    site: Site,
+    disk: FaultyDisk,
+}
+
+impl Hanging {
+    async fn from_the_start(binaries: &Binaries) -> Result<Self> {
+        let (mut site, disk) = stopped(binaries, |data_dir| data_dir).await?;
+        disk.begin(Fault::WritesHang)?;
+        site.agent.resume()?;
+        Ok(Self { site, disk })
+    }
+
+    async fn once_ready(binaries: &Binaries) -> Result<Self> {
+        let (mut site, disk) = stopped(binaries, |data_dir| data_dir).await?;
+        site.agent.resume()?;
+        site.agent.is_ready().await?;
+        disk.begin(Fault::WritesHang)?;
+        site.hub.makes("later").await?;
+        Ok(Self { site, disk })
+    }
+
+    async fn ends_when_asked(&mut self) -> Result<()> {
+        self.disk.strikes().await?;
+        self.site.agent.process.terminate()?;
+        self.site.agent.process.wait(KILLED_AFTER).await?;
+        Ok(())
+    }
+
+    /// The agent is started again with a disk that works, and goes on.
+    async fn over(mut self) -> Result<()> {
+        self.disk.end(Fault::WritesHang)?;
+        self.site.agent.resume()?;
+        self.site.delivers("after").await?;
+        remembers(&mut self.site, &["before", "after"]).await
+    }
 }
