@@ -57,7 +57,7 @@ mod work;
 
 pub use effect::{
     AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers, Op, OpId,
-    PersistId, Request, RequestId, SurveyId, Timer, Write,
+    PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
 };
 pub use event::{
     Answer, Associate, Condition, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField, Observed,

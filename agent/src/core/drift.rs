@@ -13,7 +13,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
 
 use super::Core;
-use super::effect::{AppliedRecord, Effects, Op};
+use super::effect::{AppliedRecord, Effects, Op, Telltale};
 use super::event::{Difference, LocalField, OpResult, Values};
 use super::observe::Seen;
 use super::plan::{self, Me};
@@ -124,11 +124,14 @@ impl Core {
         }
         if total == 0 {
             // What others may change, or what is as it was all the same: that is how it is from now on.
+            let owned = seen.managed == record.managed && record.telltale == Telltale::Owner;
+            let noticed = owned || seen.generation != 0;
             let record = AppliedRecord {
                 managed: seen.managed,
                 generation: seen.generation,
                 resource_version: Arc::clone(&seen.resource_version),
                 drifted: None,
+                telltale: if noticed { Telltale::Owner } else { Telltale::Version },
                 local: Arc::default(),
                 ..record.clone()
             };

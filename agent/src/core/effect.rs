@@ -200,12 +200,30 @@ pub struct AppliedRecord {
     /// When a local change was seen first that is not to be corrected, as the edge wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted: Option<Arc<str>>,
+    /// By what the next change of a field of ours is noticed, besides the generation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub telltale: Telltale,
     /// The fields that were left to other managers, where those are not to be taken from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Arc<LeftToOthers>>,
     /// What that change was of.
     #[serde(default, skip_serializing_if = "no_fields")]
     pub local: Arc<[LocalField]>,
+}
+
+/// What tells that somebody changed a field of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Telltale {
+    /// The field is in our managedFields entry no more.
+    #[default]
+    Owner,
+    /// Somebody took such fields before and gave them their values back, and the kind has no generation: any change may be
+    /// one of them.
+    Version,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What was left to others, until they let go of it.

@@ -9,7 +9,7 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::effect::{AppliedRecord, SurveyId};
+use super::effect::{AppliedRecord, SurveyId, Telltale};
 use super::observe::{Live, Object, Outcome, Seen, Status, Told};
 use super::plan::Me;
 use super::shared::Shared;
@@ -180,6 +180,7 @@ impl Folded {
             wave: waved.then_some(entry.wave),
             impersonate: entry.impersonate.clone(),
             drifted: None,
+            telltale: Telltale::Owner,
             left: None,
             local: Arc::default(),
         }
@@ -290,6 +291,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         wave,
         impersonate,
         drifted: None,
+        telltale: Telltale::Owner,
         left: None,
         local,
     } = record

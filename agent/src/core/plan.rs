@@ -9,7 +9,7 @@ use tideline_common::{
     Reason, Takeover, TargetId, Uid,
 };
 
-use super::effect::{AppliedRecord, ApplyTakeover};
+use super::effect::{AppliedRecord, ApplyTakeover, Telltale};
 use super::event::LocalField;
 use super::kinds::View;
 use super::observe::Seen;
@@ -248,7 +248,9 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     }
     // Where the kind has no generation the managedFields hash alone decides: a change of a field of ours by anybody
     // else takes the field out of our entry, and a change of anything else is none of ours.
-    let touched = seen.managed != record.managed || seen.generation != record.generation;
+    let touched = seen.managed != record.managed
+        || seen.generation != record.generation
+        || (record.telltale == Telltale::Version && seen.resource_version != record.resource_version);
     if !is_as_recorded(entry, record) {
         // Which fields are to be left as they are has to be known before others are written.
         let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
@@ -360,6 +362,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         wave: Some(entry.wave),
         impersonate: entry.impersonate.clone(),
         drifted: None,
+        telltale: Telltale::Owner,
         left: None,
         local: Arc::default(),
     }

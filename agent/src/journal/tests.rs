@@ -10,7 +10,7 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::{Error, Journal, record};
-use crate::core::{AppliedRecord, Enrolled, Loaded, Write};
+use crate::core::{AppliedRecord, Enrolled, Loaded, Telltale, Write};
 
 mod crash;
 mod faults;
@@ -78,6 +78,7 @@ fn applied(n: u32) -> Write {
         wave: Some(-10),
         impersonate: None,
         drifted: None,
+        telltale: Telltale::Owner,
         left: None,
         local: Arc::default(),
     };

@@ -6,9 +6,13 @@ use super::super::tests::key;
 use super::super::tests::world::World;
 
 fn world() -> (World, ObjectKey) {
+    world_of(("", "ConfigMap"))
+}
+
+fn world_of((group, kind): (&str, &str)) -> (World, ObjectKey) {
     let mut world = World::new(9);
     world.hub.policy = ApplyPolicy { drift: DriftPolicy::Report, ..ApplyPolicy::default() };
-    let key = key("", "ConfigMap", "c");
+    let key = key(group, kind, "c");
     world.hub.put(&key, 1, 1);
     world.heal();
     world.quiesce();
@@ -37,16 +41,47 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
 }
 
 #[test]
-fn what_changed_that_is_not_ours_is_no_drift() {
+fn what_was_put_back_is_no_drift_and_what_is_changed_again_is() {
+    for kind in [("", "ConfigMap"), ("apps", "Deployment")] {
+        let (mut world, key) = world_of(kind);
+        let input = world.cluster.objects[&key].input.unwrap();
+        world.cluster.edit(&key);
+        world.quiesce();
+        for _ in 0..2 {
+            world.cluster.put_back(&key, input);
+            world.quiesce();
+            assert_eq!(reported(&world, &key), (Progress::Applied, None, String::new()), "{kind:?}");
+            world.check_at_rest();
+            let ops = world.ops;
+            world.crash();
+            world.quiesce();
+            assert_eq!(world.ops, ops, "nothing is written, or looked at, for a restart");
+
+            // The agent's own entry of managedFields says nothing of this.
+            world.cluster.edit(&key);
+            world.quiesce();
+            assert_eq!(reported(&world, &key).1, Some(Reason::Drifted), "{kind:?}");
+            world.check_at_rest();
+        }
+    }
+}
+
+#[test]
+fn what_was_put_back_follows_its_source_and_its_policy() {
     let (mut world, key) = world();
-    let input = world.cluster.objects[&key].input;
+    let input = world.cluster.objects[&key].input.unwrap();
     world.cluster.edit(&key);
     world.quiesce();
-    world.cluster.objects.get_mut(&key).unwrap().restore(input);
-    let status = world.cluster.objects[&key].status;
-    world.cluster.set_status(&key, status + 1);
+    world.cluster.put_back(&key, input);
     world.quiesce();
-    assert_eq!(reported(&world, &key), (Progress::Applied, None, String::new()));
+    world.hub.policy.prune = Prune::Orphan;
+    world.hub.put(&key, 1, 1);
+    world.quiesce();
+    assert_eq!(world.cluster.objects[&key].mark.as_ref().map(|mark| mark.prune), Some(Prune::Orphan));
+    world.hub.put(&key, 1, 2);
+    world.quiesce();
+    assert_ne!(world.cluster.objects[&key].input, Some(input));
+    world.check_converged();
     world.check_at_rest();
 }
 

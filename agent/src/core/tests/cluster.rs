@@ -21,6 +21,8 @@ pub(in crate::core) struct Local {
     generation: i64,
     /// What its fields of ours hold; none once somebody else changed them.
     pub(in crate::core) input: Option<Digest>,
+    /// Somebody else manages them, whatever they hold.
+    taken: bool,
     pub(in crate::core) mark: Option<Arc<Mark>>,
     /// Made by the agent and not by somebody else.
     pub(in crate::core) ours: bool,
@@ -107,9 +109,10 @@ impl Cluster {
                     local.mark = Some(Arc::clone(mark));
                     return self.put(&entry.key, local);
                 }
-                if local.input != Some(entry.input) || local.mark.as_deref() != Some(mark) {
+                if local.input != Some(entry.input) || local.taken || local.mark.as_deref() != Some(mark) {
                     local.generation += i64::from(local.input != Some(entry.input));
                     local.input = Some(entry.input);
+                    local.taken = false;
                     local.mark = Some(Arc::clone(mark));
                     self.put(&entry.key, local.clone());
                     local.version = self.versions;
@@ -246,7 +249,14 @@ impl Cluster {
     /// Somebody changes a field of ours.
     pub(in crate::core) fn edit(&mut self, key: &ObjectKey) {
         if let Some(local) = self.objects.get(key).cloned() {
-            self.put(key, Local { input: None, generation: local.generation + 1, ..local });
+            self.put(key, Local { input: None, taken: true, generation: local.generation + 1, ..local });
+        }
+    }
+
+    /// Who changed a field of ours changes it again, to what it was.
+    pub(in crate::core) fn put_back(&mut self, key: &ObjectKey, input: Digest) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            self.put(key, Local { input: Some(input), generation: local.generation + 1, ..local });
         }
     }
 
@@ -288,6 +298,7 @@ impl Cluster {
             version: 0,
             generation: 1,
             input,
+            taken: false,
             mark: None,
             ours: false,
             deleting: false,
@@ -324,9 +335,10 @@ impl Local {
         format!("{{\"n\":{}}}", self.status)
     }
 
-    /// Puts back what somebody changed.
+    /// As if nobody had changed it.
     pub(in crate::core) fn restore(&mut self, input: Option<Digest>) {
         self.input = input;
+        self.taken = false;
         self.generation = 1;
     }
 
@@ -343,8 +355,8 @@ impl Local {
             resource_version: self.version.to_string().into(),
             generation: if has_generation { self.generation } else { 0 },
             managed: match self.input {
-                Some(input) => Some(Digest::of(input.as_bytes())),
-                None => self.ours.then(|| Digest::of(b"edited")),
+                Some(input) if !self.taken => Some(Digest::of(input.as_bytes())),
+                Some(_) | None => self.ours.then(|| Digest::of(b"edited")),
             },
             mark: self.mark.clone(),
             labelled: self.is_labelled(),
