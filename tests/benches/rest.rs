@@ -32,6 +32,9 @@ use crate::site::{Site, count, mebibytes, row, writes};
 
 /// Longest until a single change is seen in the counts.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
+/// Longest until a patrol, and how long none of its lists follows another once it is over.
+const PATROL_MAX: Duration = Duration::from_mins(12);
+const PATROL_OVER: Duration = Duration::from_secs(20);
 /// Up to so many objects an agent at rest may take so many bytes of memory.
 const GOALS: [(usize, u64); 3] = [(1_000, 20_000_000), (5_000, 25_000_000), (50_000, 60_000_000)];
 /// Of all that the agent ever took, with so many objects.
@@ -52,6 +55,9 @@ struct Arguments {
     /// Seconds that are measured
     #[arg(long, default_value_t = 300)]
     window: u64,
+    /// Measure from the end of a patrol on, which the next one follows after five minutes at the earliest
+    #[arg(long)]
+    between_patrols: bool,
 }
 
 /// What has been used up to a moment.
@@ -79,7 +85,8 @@ async fn main() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(objects: usize, Arguments { agents, settle, window, .. }: &Arguments) -> Result<()> {
+async fn measure(objects: usize, arguments: &Arguments) -> Result<()> {
+    let Arguments { agents, settle, window, .. } = arguments;
     let mut site = Site::start(objects).await?;
     let light = light::LightAgents::start(&site.admin(), agents.saturating_sub(1), &BTreeMap::new()).await?;
     site.admit_agent().await?;
@@ -91,6 +98,9 @@ async fn measure(objects: usize, Arguments { agents, settle, window, .. }: &Argu
     let agent = site.agent()?;
     let memory =
         Memory { agent: agent.resident_bytes()?, agent_peak: agent.peak_bytes()?, hub: site.hub()?.resident_bytes()? };
+    if arguments.between_patrols {
+        patrolled(&site).await?;
+    }
     let before = reading(&site).await?;
     sleep(Duration::from_secs(*window)).await;
     let after = reading(&site).await?;
@@ -103,6 +113,24 @@ async fn measure(objects: usize, Arguments { agents, settle, window, .. }: &Argu
     report(objects, synced, &memory, &before, &after);
     site.stop_agent().await?;
     site.stop_hub().await
+}
+
+/// Waits until a patrol begins, and until it is over: its two looks are ten seconds apart.
+async fn patrolled(site: &Site) -> Result<()> {
+    let lists = || anyhow::Ok(site.requests()?.values().filter(|request| request.verb == "list").count());
+    let before = lists()?;
+    eventually_ok(PATROL_MAX, "a patrol", async || {
+        ensure!(lists()? > before, "nothing was listed");
+        anyhow::Ok(())
+    })
+    .await?;
+    loop {
+        let looked = lists()?;
+        sleep(PATROL_OVER).await;
+        if lists()? == looked {
+            return Ok(());
+        }
+    }
 }
 
 /// Makes one change, and fails unless it shows in the counts: only then does it mean anything that they were zero.
@@ -145,6 +173,7 @@ fn report(objects: usize, synced: Duration, memory: &Memory, before: &Reading, a
     row("agent VmHWM since its start, MiB", mebibytes(memory.agent_peak), peak_goal);
     row("agent CPU, s", used(before.agent_cpu, after.agent_cpu), Some(0.5));
     row("agent requests", count(new().count()), Some(count(2 * kinds + 10)));
+    row("of them lists, as of patrols", count(new().filter(|request| request.verb == "list").count()), None);
     row("agent writes", count(writes(new())), Some(0.0));
     row("agent kinds watched", count(kinds), None);
     row("agent first sync, s", synced.as_secs_f64(), None);
