@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tideline_common::wire::v1::{Accepted, ClusterFacts, Decommission, DecommissionReport, EnrolRequest, ObjectReport};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionNumber, TargetId, Tombstone,
+    ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionNumber, TargetId, Tombstone, Uid,
 };
 
 mod approve;
@@ -42,6 +42,7 @@ mod objects;
 mod observe;
 mod pace;
 mod patrol;
+mod place;
 mod plan;
 mod rebuild;
 mod remove;
@@ -67,6 +68,7 @@ pub use fuse::FuseLimits;
 pub use notice::Notice;
 pub use pace::PaceReading;
 pub use patrol::PatrolTally;
+pub(crate) use place::is_another;
 pub(crate) use shared::Shared;
 
 use crate::namespaces::Namespaces;
@@ -83,6 +85,7 @@ use kinds::Kinds;
 use notice::Notices;
 use objects::Objects;
 use patrol::Patrol;
+use place::Place;
 use remove::{Cause, Removal};
 use report::Reports;
 use session::Session;
@@ -93,7 +96,10 @@ use work::Work;
 pub struct Config {
     /// The pinned hub.
     pub hub: HubId,
+    /// What the cluster said of itself when the agent began.
     pub facts: ClusterFacts,
+    /// Whether that was all that it has to say.
+    pub answered: bool,
     /// How to join; not needed once the journal says that it was done.
     pub enrolment: Option<EnrolRequest>,
     /// Where jitter comes from. Different for every agent and run.
@@ -109,6 +115,8 @@ pub struct Config {
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     pub enrolled: Option<Enrolled>,
+    /// The cluster that this identity is of, if the hub was ever told.
+    pub cluster: Option<Uid>,
     /// The newest session that this identity is known to have opened.
     pub session: SessionNumber,
     /// The newest set that this identity is known to have accepted, whether or not the journal still has it. Nothing older
@@ -133,6 +141,7 @@ pub struct Loaded {
 pub struct Core {
     config: Config,
     target: Option<TargetId>,
+    place: Place,
     jitter: Jitter,
     session: Session,
     accepted: Option<Accepted>,
@@ -177,6 +186,7 @@ impl Core {
     pub fn new(config: Config, loaded: Loaded) -> Self {
         let Loaded {
             enrolled,
+            cluster,
             session,
             floor,
             accepted,
@@ -191,6 +201,7 @@ impl Core {
         } = loaded;
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
+            place: Place::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
             believe_marks: accepted.is_none(),
@@ -256,6 +267,7 @@ impl Core {
         }
         match event {
             Event::Started => self.started(now, out),
+            Event::Cluster(facts) => self.learnt(facts, out),
             Event::Answered { id, result } => self.answered(now, id, result, out),
             Event::Persisted { id, result } => self.persisted(now, id, result, out),
             Event::Executed { id, result } => self.executed(now, id, result, out),

@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::{Accepted, ClusterFacts};
 use tideline_common::{HubId, Monotonic};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, pulse};
+use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
 use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
-use crate::core::{Effects, Loaded, PaceReading, PersistId};
+use crate::core::{Effects, Loaded, PaceReading, PersistId, is_another};
 use crate::identity::{Keeper, TargetName};
 use crate::journal::{self, Journal};
 use crate::lease::Term;
@@ -68,6 +68,8 @@ pub(crate) enum Ended {
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) client: Client,
+    /// What the cluster said of itself, if it did.
+    pub(crate) facts: Option<ClusterFacts>,
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) link: Arc<Link>,
@@ -100,8 +102,9 @@ pub(crate) struct Driver {
     metrics: Metrics,
     health: Health,
     watches: Watches,
-    /// Polled by the driver itself, so that it ends with it.
+    /// Polled by the driver itself, so that it ends with it; as are the facts.
     pulse: BoxStream<'static, Pulse>,
+    facts: BoxStream<'static, ClusterFacts>,
     /// Held while the API server does not answer.
     silent: Option<ReadinessGate>,
     /// None where Events are not wanted.
@@ -113,6 +116,8 @@ pub(crate) struct Driver {
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
     unwritable: Option<ReadinessGate>,
+    /// Held while this is another cluster than that of the identity, as far as is known without the hub.
+    misplaced: Option<ReadinessGate>,
     /// Held while a write hangs.
     hanging: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
@@ -143,6 +148,7 @@ impl Driver {
     pub(crate) fn new(core: Core, parts: Parts, stop: CancellationToken) -> Self {
         let Parts {
             client,
+            facts: known,
             kinds,
             journal,
             link,
@@ -168,6 +174,7 @@ impl Driver {
         let ended = stop.child_token();
         let followers = Followers::new(client.clone(), sender.clone(), namespaces.clone(), tasks.clone(), ended);
         let pulse = pulse(client.clone()).boxed();
+        let facts = facts_from_now(client.clone(), known.is_some()).boxed();
         let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
         let hub = identity.pin().hub;
         let superseded = identity.superseded();
@@ -187,12 +194,14 @@ impl Driver {
             health,
             watches,
             pulse,
+            facts,
             silent: None,
             teller,
             term,
             followers,
             unready,
             unwritable: None,
+            misplaced: None,
             hanging: None,
             events,
             sender,
@@ -205,6 +214,9 @@ impl Driver {
             pace: PaceReading { limit: 0, decreases: 0 },
             state: State::Running,
         };
+        if let Some(known) = known {
+            driver.locate(&known);
+        }
         if let Some(why) = away {
             error!(
                 "the journal cannot be opened: {why}. Until it can, which is tried all the time, the agent only observes: it \
@@ -258,6 +270,7 @@ impl Driver {
                     self.freeze(&FreezeReason::Fenced(why));
                 }
                 Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse),
+                Some(facts) = self.facts.next(), if self.state == State::Running => events.push(Event::Cluster(facts)),
                 () = over(self.term.as_ref()) => break Ok(Ended::Stopped),
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
                 () = sleep_until(wake) => self.fire_timers(&mut events),
@@ -311,6 +324,7 @@ impl Driver {
                 Answer::Desired(_) => self.unready = None,
                 Answer::Session(_) | Answer::Bodies(_) | Answer::Reported(_) => {}
             },
+            Event::Cluster(facts) => self.locate(facts),
             Event::Persisted { result: Ok(()), .. } if self.unwritable.is_some() => {
                 info!("the journal takes writes again");
                 self.set_writable(true);
@@ -342,6 +356,20 @@ impl Driver {
     }
 
     /// The core is told by each watch that is lost, and by each list that follows.
+    /// Says so if this is not the cluster that the identity is of: the core changes nothing there, and the hub will say what
+    /// follows.
+    fn locate(&mut self, facts: &ClusterFacts) {
+        let cluster = self.identity.cluster();
+        let misplaced = is_another(cluster.as_ref(), facts);
+        if misplaced && self.misplaced.is_none() {
+            error!(
+                "this is not the cluster that this agent was enrolled from, and nothing is changed in it. Was the data \
+                 directory or the Secret copied? Then enrol this cluster with a token of its own"
+            );
+        }
+        self.misplaced = misplaced.then(|| self.health.gate("identity"));
+    }
+
     fn feel(&mut self, pulse: Pulse) {
         match pulse {
             Pulse::Silent(why) => {
@@ -440,6 +468,10 @@ impl Driver {
     fn send(&self, id: RequestId, request: Request) {
         let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
         let sender = self.sender.clone();
+        let cluster = match &request {
+            Request::Session(request) => request.facts.cluster.clone(),
+            Request::Enrol(_) | Request::Desired(_) | Request::Bodies(_) | Request::Reported(_) => None,
+        };
         self.spawn(async move {
             let result = match link.send(&request).await {
                 Ok(Answer::Enrolled(answer)) => {
@@ -447,7 +479,7 @@ impl Driver {
                     keep_enrolment(&identity, enrolled).await.map(|()| Answer::Enrolled(answer))
                 }
                 Ok(Answer::Session(answer)) if !answer.outdated => {
-                    identity.opened(answer.session).await;
+                    identity.opened(answer.session, cluster).await;
                     Ok(Answer::Session(answer))
                 }
                 result => result,

@@ -106,6 +106,7 @@ impl Outlook {
             }
             Event::Stop => info!("finishing what is under way"),
             Event::Started
+            | Event::Cluster(_)
             | Event::Persisted { .. }
             | Event::Executed { .. }
             | Event::Timer(_)

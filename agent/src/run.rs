@@ -119,9 +119,6 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Pauses between two tries to learn which cluster this is: around the first, doubled up to around the second.
-const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
-
 /// Why the agent does not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -282,10 +279,10 @@ impl Agent {
             return Err(identity::Error::NoToken(data_dir.path().to_owned()).into());
         }
         let hub = identity.pin().hub;
-        let facts = match target {
-            Some(_) => cluster::facts(&client).await.0,
+        let (facts, answers) = match target {
+            Some(_) => cluster::facts(&client).await,
             None => match run.token().run_until_cancelled(facts(&client)).await {
-                Some(facts) => facts,
+                Some(facts) => (facts, Answers::All),
                 None => return Ok(()),
             },
         };
@@ -299,6 +296,7 @@ impl Agent {
         let config = Config {
             hub,
             facts,
+            answered: answers == Answers::All,
             enrolment,
             seed: random_seed()?,
             fuse: FuseLimits::default(),
@@ -308,6 +306,7 @@ impl Agent {
         let (newest, accepted) = watch::channel(loaded.accepted);
         let parts = Parts {
             client: client.clone(),
+            facts: config.answered.then(|| config.facts.clone()),
             kinds: Arc::new(Kinds::new(client)),
             journal: Arc::new(journal),
             link: Arc::new(link),
@@ -344,7 +343,7 @@ impl Agent {
 
 /// Waits until the cluster says which one it is: an agent enrols as that of this cluster, and has nothing to do before.
 async fn facts(client: &Client) -> ClusterFacts {
-    let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
+    let mut backoff = Backoff::new(cluster::ASK_AGAIN.0, cluster::ASK_AGAIN.1);
     let mut complained = false;
     loop {
         match cluster::facts(client).await {
@@ -383,6 +382,7 @@ fn recall(loaded: &mut Loaded, identity: &Keeper) {
         loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name });
     }
     (loaded.session, loaded.floor) = identity.standing();
+    loaded.cluster = identity.cluster();
 }
 
 fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {

@@ -2,7 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, Stream};
 use http::Uri;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,6 +13,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
 use tideline_common::Uid;
 use tideline_common::wire::v1::ClusterFacts;
+use tideline_runtime::Backoff;
+use tokio::time::sleep;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 /// Longest wait for a connection to the API server, TLS included.
@@ -25,6 +27,11 @@ const IDLE_MAX: Duration = Duration::from_secs(15);
 const BUFFER_BYTES_MAX: usize = 32 << 10;
 /// Longest wait for each of the facts.
 const FACT_MAX: Duration = Duration::from_secs(15);
+/// Between two questions for the facts, while they are not all answered: drawn up to the first, doubled up to around the
+/// second. Nothing is changed in a cluster before it is known which one it is.
+pub const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// And once they are.
+const ASK_EVERY: Duration = Duration::from_hours(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -100,6 +107,22 @@ pub async fn facts(client: &Client) -> (ClusterFacts, Answers) {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     (facts, why.map_or(Answers::All, Answers::Missing))
+}
+
+/// What the cluster says of itself from now on: it is asked again an hour after it answered all, for it may be upgraded, and
+/// soon where it did not, or had not `answered` before.
+pub fn facts_from_now(client: Client, answered: bool) -> impl Stream<Item = ClusterFacts> + Send {
+    futures::stream::unfold((client, answered), |(client, answered)| async move {
+        let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
+        let mut wait = if answered { ASK_EVERY } else { backoff.next_delay(None) };
+        loop {
+            sleep(wait).await;
+            if let (facts, Answers::All) = facts(&client).await {
+                return Some((facts, (client, true)));
+            }
+            wait = backoff.next_delay(None);
+        }
+    })
 }
 
 /// Whether the API server answered.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tideline_common::associated::Phase;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{
-    BodiesAnswer, DesiredAnswer, EnrolAnswer, Refusal, ReportedAnswer, SessionAnswer, Terminal,
+    BodiesAnswer, ClusterFacts, DesiredAnswer, EnrolAnswer, Refusal, ReportedAnswer, SessionAnswer, Terminal,
 };
 use tideline_common::{AssociatedKind, Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
 
@@ -18,6 +18,8 @@ use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
 pub enum Event {
     /// The first event of a run, after the journal was read.
     Started,
+    /// What the cluster says of itself, perhaps as before.
+    Cluster(ClusterFacts),
     /// An effect of [`Effect::Send`](super::Effect::Send) ended.
     Answered {
         id: RequestId,

@@ -45,6 +45,8 @@ pub(super) struct Session {
     last: u64,
     /// The session that is open; none while another is being opened.
     pub(super) number: Option<SessionNumber>,
+    /// What is said with it changed since.
+    untold: bool,
     /// The newest that is known of.
     newest: SessionNumber,
     settings: PollSettings,
@@ -65,6 +67,7 @@ impl Default for Session {
             link: Link::Off,
             last: 0,
             number: None,
+            untold: false,
             newest: SessionNumber::default(),
             settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
             wait_max: POLL_WAIT_SECONDS_MAX,
@@ -164,6 +167,14 @@ impl Core {
         }
     }
 
+    /// What is said with a session changed.
+    pub(super) fn renew_session(&mut self, out: &mut Effects) {
+        self.session.untold = true;
+        if matches!(self.session.link, Link::Polling { .. }) {
+            self.open_session(out);
+        }
+    }
+
     fn enrol(&mut self, out: &mut Effects) {
         let Some(request) = self.config.enrolment.clone() else { return };
         let id = self.session.request();
@@ -176,8 +187,9 @@ impl Core {
         self.session.link = Link::Opening(id);
         // What is still under way in the former session may be refused from now on, and that means nothing.
         self.session.number = None;
+        self.session.untold = false;
         let request =
-            SessionRequest { facts: self.config.facts.clone(), accepted: self.floor(), last: self.session.newest };
+            SessionRequest { facts: self.place.facts().clone(), accepted: self.floor(), last: self.session.newest };
         out.push(Effect::Send { id, request: Request::Session(request) });
     }
 
@@ -191,7 +203,7 @@ impl Core {
     }
 
     fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
-        let Some(session) = self.session.number else { return self.open_session(out) };
+        let Some(session) = self.session.number.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
         let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
         let wait_seconds = if gather.may_wait() { wait } else { 0 };

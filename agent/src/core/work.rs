@@ -292,7 +292,7 @@ impl Core {
 
     /// Begins whatever may begin now.
     pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.phase == Phase::Running) else { return };
+        let Some(me) = self.me().filter(|_| self.phase == Phase::Running && self.is_in_place()) else { return };
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }

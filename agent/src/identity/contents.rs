@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_common::signature::{SigningKey, VerifyingKey};
 use tideline_common::wire::v1::Accepted;
-use tideline_common::{Digest, EnrolmentToken, HubId, SessionNumber, TargetId};
+use tideline_common::{Digest, EnrolmentToken, HubId, SessionNumber, TargetId, Uid};
 
 use super::Error;
 
@@ -40,6 +40,9 @@ pub(super) struct Contents {
     pub(super) pin: HubPin,
     #[serde(default)]
     pub(super) enrolled: Option<TargetName>,
+    /// The cluster whose sessions the hub accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cluster: Option<Uid>,
     /// The newest session that was opened.
     #[serde(default)]
     pub(super) session: SessionNumber,
@@ -69,7 +72,14 @@ impl Contents {
     pub(super) fn new(pin: HubPin) -> Result<Self, Error> {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| Error::Random)?;
-        Ok(Self { seed: Digest::from_bytes(seed), pin, enrolled: None, session: SessionNumber::default(), floor: None })
+        Ok(Self {
+            seed: Digest::from_bytes(seed),
+            pin,
+            enrolled: None,
+            cluster: None,
+            session: SessionNumber::default(),
+            floor: None,
+        })
     }
 
     pub(super) fn key(&self) -> SigningKey {
@@ -116,6 +126,7 @@ impl std::fmt::Debug for Contents {
         f.debug_struct("Contents")
             .field("pin", &self.pin)
             .field("enrolled", &self.enrolled)
+            .field("cluster", &self.cluster)
             .field("session", &self.session)
             .field("floor", &self.floor)
             .finish_non_exhaustive()

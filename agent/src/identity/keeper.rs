@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::Accepted;
-use tideline_common::{EnrolmentToken, SessionNumber};
+use tideline_common::{EnrolmentToken, SessionNumber, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, watch};
@@ -224,6 +224,11 @@ impl Keeper {
         self.contents().enrolled.clone()
     }
 
+    /// The cluster that it is of, if the hub was told.
+    pub(crate) fn cluster(&self) -> Option<Uid> {
+        self.contents().cluster.clone()
+    }
+
     /// How far the identity has come: its newest session, and the newest set that was accepted.
     pub(crate) fn standing(&self) -> (SessionNumber, Option<Accepted>) {
         let contents = self.contents();
@@ -248,9 +253,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Keeps that a session was opened.
-    pub(crate) async fn opened(&self, session: SessionNumber) {
-        match self.change(|contents| contents.session = contents.session.max(session)).await {
+    /// Keeps that a session was opened from this cluster.
+    pub(crate) async fn opened(&self, session: SessionNumber, cluster: Option<Uid>) {
+        let opened = |contents: &mut Contents| {
+            contents.session = contents.session.max(session);
+            contents.cluster = contents.cluster.take().or(cluster);
+        };
+        match self.change(opened).await {
             Ok(()) => self.write_or_complain().await,
             // Not in the Secret either then: it must not be ahead of a file that this process could not write.
             Err(error) => warn!("{}; it is written again with what follows", chain(&error)),

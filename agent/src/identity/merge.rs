@@ -51,9 +51,10 @@ pub(super) fn merge(secret: Option<Contents>, file: Option<Contents>) -> Result<
     let behind = file.session < secret.session || file.floor.map(version) < secret.floor.map(version);
     let session = secret.session.max(file.session);
     let floor = newest(secret.floor, file.floor);
+    let cluster = secret.cluster.clone().or_else(|| file.cluster.clone());
     let truth = if secret.enrolled.is_none() && file.enrolled.is_some() { file } else { secret };
     let data = if behind { Data::Outdated } else { Data::Current };
-    Ok(Some(Merged { contents: Contents { session, floor, ..truth }, data }))
+    Ok(Some(Merged { contents: Contents { cluster, session, floor, ..truth }, data }))
 }
 
 pub(super) fn newest(a: Option<Accepted>, b: Option<Accepted>) -> Option<Accepted> {

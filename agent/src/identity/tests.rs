@@ -35,7 +35,7 @@ async fn the_key_stays_and_the_enrolment_is_kept() -> Result<(), anyhow::Error> 
     let directory = tempfile::tempdir()?;
     let first = open(directory.path(), Some(&token(1))).await?;
     first.enrol(target(5)).await?;
-    first.opened(SessionNumber(3)).await;
+    first.opened(SessionNumber(3), None).await;
     let second = open(directory.path(), None).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!((second.enrolled(), second.pin()), (Some(target(5)), first.pin()));
@@ -85,6 +85,7 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
         seed: Digest::from_bytes([seed; 32]),
         pin: HubPin::of(&token(1)).unwrap(),
         enrolled: enrolled.map(target),
+        cluster: None,
         session: SessionNumber(session),
         floor: revision.map(|revision| Accepted {
             version: Version { epoch: Epoch(1), revision: Revision(revision) },
@@ -145,4 +146,17 @@ proptest! {
             prop_assert_eq!(Contents::decode(&some.encode()).unwrap(), some);
         }
     }
+}
+
+#[test]
+fn the_cluster_is_the_one_that_either_copy_names() {
+    let of = |cluster: Option<&str>| {
+        let cluster = cluster.map(|uid| uid.parse().unwrap());
+        Some(Contents { cluster, ..contents(1, Some(5), 3, None) })
+    };
+    let merged = |secret, file| merge(secret, file).unwrap().unwrap().contents.cluster.map(|uid| uid.to_string());
+    assert_eq!(merged(of(Some("a")), of(None)).as_deref(), Some("a"));
+    assert_eq!(merged(of(None), of(Some("b"))).as_deref(), Some("b"));
+    assert_eq!(merged(of(Some("a")), of(Some("b"))).as_deref(), Some("a"), "the Secret is the truth");
+    assert_eq!(merged(of(None), of(None)), None);
 }

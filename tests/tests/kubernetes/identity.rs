@@ -1,6 +1,7 @@
 //! Who an agent is outlives the node that it ran on, and is nobody else's.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use tideline_common::MARK_ANNOTATION;
 use tideline_tests::fleet::Agent;
 use tideline_tests::kubernetes::{Cluster, ClusterOptions};
-use tideline_tests::{eventually_ok, require_kubernetes};
+use tideline_tests::{Relay, eventually_ok, require_kubernetes};
 
 use crate::objects::{CONFIG, NAMESPACE, SOON, api, api_cluster, apply, config, shows, shows_cluster};
 use crate::site::{CONFIG_MAPS, Site, of_app, value};
@@ -131,6 +132,44 @@ async fn an_identity_in_another_cluster_is_quarantined_and_touches_nothing() -> 
     site.pass_along("second").await?;
     assert!(api_cluster(&other.client(), NAMESPACE.0, NAMESPACE.1).get_opt("shop").await?.is_none());
     copy.stop().await
+}
+
+/// How long nothing is done in the other cluster before that is believed: what the agent has to do takes a second.
+const QUIET: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_directory_in_another_cluster_changes_nothing_there_even_without_the_hub() -> Result<()> {
+    let assets = require_kubernetes!();
+    let options = ClusterOptions { name: "other".to_owned(), ..ClusterOptions::default() };
+    let (mut site, other) = tokio::try_join!(Site::at_home(&assets), Cluster::start(&assets, options))?;
+    site.pass_along("first").await?;
+    site.agent.stop().await?;
+    site.hub.stop().await?;
+    let nothing_there = async || {
+        let shop = api_cluster(&other.client(), NAMESPACE.0, NAMESPACE.1).get_opt("shop").await?;
+        ensure!(shop.is_none(), "{shop:?}");
+        Ok(())
+    };
+
+    // Which cluster this is cannot be known at first either.
+    let wire = Relay::start(other.address()).await?;
+    wire.cut();
+    site.lead_agent_to(&other, &wire)?;
+    site.agent.resume();
+    eventually_ok(SOON, "the agent to begin", async || site.agent.readiness().await).await?;
+    wire.resume();
+    eventually_ok(SOON, "the agent to see where it is", async || {
+        let says = site.agent.readiness().await?;
+        ensure!(says.contains("identity"), "{says}");
+        anyhow::Ok(())
+    })
+    .await?;
+    tokio::time::sleep(QUIET).await;
+    nothing_there().await?;
+
+    site.resume_hub().await?;
+    freezes(&site.agent).await?;
+    nothing_there().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

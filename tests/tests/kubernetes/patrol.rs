@@ -101,6 +101,7 @@ impl Watchless {
         let config = Config {
             hub: scope().hub,
             facts: ClusterFacts::default(),
+            answered: true,
             enrolment: None,
             seed: 1,
             fuse: FuseLimits::default(),

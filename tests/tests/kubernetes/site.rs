@@ -34,7 +34,7 @@ pub(crate) struct Site {
     /// Between the agent and its cluster.
     pub(crate) wire: Relay,
     pub(crate) cluster: Cluster,
-    _kubeconfig: Scratch,
+    kubeconfig: Scratch,
 }
 
 impl Site {
@@ -75,7 +75,13 @@ impl Site {
         };
         let (root, space) = (hub.client("root").await?, hub.client("default").await?);
         apply(&space, namespace()).await?;
-        Ok(Self { root, space, local: cluster.client(), hub, agent, wire, cluster, _kubeconfig: dir })
+        Ok(Self { root, space, local: cluster.client(), hub, agent, wire, cluster, kubeconfig: dir })
+    }
+
+    /// From its next start on, the agent finds another cluster where its own was, at the end of this wire.
+    pub(crate) fn lead_agent_to(&self, other: &Cluster, wire: &Relay) -> Result<()> {
+        let access = through(wire, other.kubeconfig_path())?;
+        Ok(std::fs::write(self.kubeconfig.join("kubeconfig"), access.to_string())?)
     }
 
     /// Begins another run of a hub that was stopped.

@@ -5,6 +5,8 @@ use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, Write};
 use tideline_common::wire::v1::{Accepted, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionNumber, Tombstone};
 
+use crate::ids::{CLUSTER, parse};
+
 /// What the agent's disk holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
@@ -95,6 +97,7 @@ impl Journal {
         let named: BTreeSet<Digest> = self.entries.values().map(|entry| entry.policy).chain(applied).collect();
         Loaded {
             enrolled: self.enrolled.clone(),
+            cluster: self.enrolled.as_ref().map(|_| parse(CLUSTER)),
             session: SessionNumber::default(),
             floor: self.floor,
             accepted: self.accepted,

@@ -51,6 +51,7 @@ impl Scene {
         let config = Config {
             hub: hub_id(),
             facts: ClusterFacts::default(),
+            answered: true,
             enrolment: None,
             seed: 1,
             fuse: FuseLimits::default(),

@@ -78,6 +78,7 @@ fn listed_as_before(recorded: bool) -> Removing {
     let config = Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
+        answered: true,
         enrolment: None,
         seed: 1,
         fuse: FuseLimits::default(),

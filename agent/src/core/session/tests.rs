@@ -23,6 +23,7 @@ fn config() -> Config {
     Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
+        answered: true,
         enrolment: Some(enrolment),
         seed: 1,
         fuse: FuseLimits::default(),
@@ -73,7 +74,12 @@ impl Script {
             Effect::Send { id, request } => {
                 let request = match request {
                     Request::Enrol(_) => "Enrol".to_owned(),
-                    Request::Session(_) => "Session".to_owned(),
+                    Request::Session(SessionRequest { facts, .. }) if facts.kubernetes_version.is_empty() => {
+                        "Session".to_owned()
+                    }
+                    Request::Session(SessionRequest { facts, .. }) => {
+                        format!("Session of {}", facts.kubernetes_version)
+                    }
                     Request::Desired(request) => {
                         let since = request.since.map(|since| format!(" since {since}")).unwrap_or_default();
                         format!("Desired{since} wait {}", request.wait_seconds)
@@ -268,5 +274,38 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
         answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
         answer 2: Link in 0 s
         timer: 3 Session
+    "#]]);
+}
+
+/// It started while its API server was away, or that was upgraded since.
+#[test]
+fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
+    let cluster = |version: &str| {
+        Event::Cluster(ClusterFacts { kubernetes_version: version.to_owned(), ..ClusterFacts::default() })
+    };
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.event("while it is opened", cluster("v1.34"));
+    script.answer(1, session());
+    script.answer(2, session());
+    script.event("the same", cluster("v1.34"));
+    script.event("while the hub is waited for", cluster("v1.35"));
+    script.refused(3, RefusalKind::Fenced);
+    script.answer(4, session());
+    script.no_answer(5);
+    script.event("while there is no hub", cluster("v1.36"));
+    script.after(60).event("timer", Event::Timer(Timer::Link));
+    script.check(&expect![[r#"
+        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
+        while it is opened: 
+        answer 1: 2 Session of v1.34
+        answer 2: 3 Desired since 1.4 wait 40, Report in 0 s
+        the same: 
+        while the hub is waited for: 4 Session of v1.35
+        refused 3: 
+        answer 4: 5 Desired since 1.4 wait 40
+        no answer 5: Link in 0 s
+        while there is no hub: 
+        timer: 6 Session of v1.36
     "#]]);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, Progress};
-use tideline_common::{Monotonic, ObjectKey};
+use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
     Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally, Request, RequestId, Timer,
@@ -25,6 +25,8 @@ pub(in crate::core) struct World {
     waiting: Vec<(Monotonic, RequestId, Request)>,
     timers: BTreeMap<Timer, Monotonic>,
     journal: Loaded,
+    /// What the cluster says of itself when an agent begins.
+    facts: Option<ClusterFacts>,
     pub(in crate::core) cluster: Cluster,
     pub(in crate::core) hub: Hub,
     keys: Vec<ObjectKey>,
@@ -46,6 +48,7 @@ fn config(seed: u64, fuse: FuseLimits) -> Config {
     Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
+        answered: true,
         enrolment: Some(enrolment),
         seed,
         fuse,
@@ -77,6 +80,7 @@ impl World {
             waiting: Vec::new(),
             timers: BTreeMap::new(),
             journal: Loaded::default(),
+            facts: Some(ClusterFacts::default()),
             cluster: Cluster::default(),
             hub: Hub::with_pages_of(2),
             keys,
@@ -140,8 +144,24 @@ impl World {
         self.waiting.clear();
         self.timers.clear();
         self.cluster.restart_watches();
-        self.core = Core::new(config(self.random.below(1 << 30) as u64, self.fuse), self.journal.clone());
+        let config = Config {
+            facts: self.facts.clone().unwrap_or_default(),
+            answered: self.facts.is_some(),
+            ..config(self.random.below(1 << 30) as u64, self.fuse)
+        };
+        self.core = Core::new(config, self.journal.clone());
         self.step(Event::Started);
+    }
+
+    /// The process ends, and begins anew with an identity of this cluster, in one that says this of itself or does not answer.
+    pub(in crate::core) fn begin_in(&mut self, cluster: Uid, facts: Option<ClusterFacts>) {
+        self.journal.cluster = Some(cluster);
+        self.facts = facts;
+        self.crash();
+    }
+
+    pub(in crate::core) fn learn(&mut self, facts: ClusterFacts) {
+        self.step(Event::Cluster(facts));
     }
 
     /// The process goes on elsewhere: with its identity, and without its journal.

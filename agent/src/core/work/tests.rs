@@ -19,6 +19,7 @@ fn config() -> Config {
     Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
+        answered: true,
         enrolment: None,
         seed: 1,
         fuse: FuseLimits::default(),

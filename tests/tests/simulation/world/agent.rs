@@ -23,6 +23,7 @@ impl World {
         let config = Config {
             hub: parse(HUB),
             facts,
+            answered: true,
             enrolment: Some(enrolment),
             seed: self.random.next(),
             fuse: self.scenario.fuse,

@@ -1,0 +1,56 @@
+//! Which cluster this is: the one that this identity is of, or another into which its data directory came.
+
+use tideline_common::Uid;
+use tideline_common::wire::v1::ClusterFacts;
+
+use super::Core;
+use super::effect::Effects;
+
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The cluster that this identity is of.
+    cluster: Option<Uid>,
+    facts: ClusterFacts,
+    answered: bool,
+}
+
+impl Place {
+    pub(super) const fn new(cluster: Option<Uid>, facts: ClusterFacts, answered: bool) -> Self {
+        Self { cluster, facts, answered }
+    }
+
+    pub(super) const fn facts(&self) -> &ClusterFacts {
+        &self.facts
+    }
+
+    /// Whether anything may be changed in this cluster: not before it is known to be the one, where that can be known.
+    fn is_right(&self) -> bool {
+        self.cluster.is_none() || (self.answered && !is_another(self.cluster.as_ref(), &self.facts))
+    }
+}
+
+/// Whether these are the facts of another cluster than this. An agent that may not ask which one it is in is believed to be
+/// in its own.
+pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
+    cluster.zip(facts.cluster.as_ref()).is_some_and(|(cluster, found)| cluster != found)
+}
+
+impl Core {
+    /// The cluster said what there is to say of itself.
+    pub(super) fn learnt(&mut self, facts: ClusterFacts, out: &mut Effects) {
+        self.place.answered = true;
+        if self.place.facts != facts {
+            self.place.facts = facts;
+            // The hub hears it with a session, and judges by it, too, whether this is the right cluster.
+            self.renew_session(out);
+        }
+    }
+
+    /// Without the hub, that is the agent's to judge alone.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.place.is_right()
+    }
+}
+
+#[cfg(test)]
+mod tests;

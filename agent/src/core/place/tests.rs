@@ -1,0 +1,55 @@
+use std::time::Duration;
+
+use tideline_common::{ObjectKey, Uid};
+
+use super::super::tests::world::World;
+use super::super::tests::{key, uid};
+use super::*;
+
+fn home() -> Uid {
+    uid("c1")
+}
+
+fn of(cluster: Option<Uid>) -> ClusterFacts {
+    ClusterFacts { cluster, ..ClusterFacts::default() }
+}
+
+/// An agent that is cut off, and kept one object until it ended; that is gone since.
+fn deleted_meanwhile(facts: Option<ClusterFacts>) -> (World, ObjectKey) {
+    let mut world = World::new(11);
+    let key = key("", "ConfigMap", "c");
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cut_off();
+    world.heal_cluster();
+    world.cluster.delete(&key);
+    world.begin_in(home(), facts);
+    world.run_for(Duration::from_mins(1));
+    (world, key)
+}
+
+#[test]
+fn an_agent_in_its_own_cluster_and_one_that_may_not_ask_go_on() {
+    for cluster in [Some(home()), None] {
+        let (world, key) = deleted_meanwhile(Some(of(cluster.clone())));
+        assert!(world.cluster.objects.contains_key(&key), "{cluster:?}");
+    }
+}
+
+#[test]
+fn an_agent_in_another_cluster_changes_nothing_there() {
+    let (world, _) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    assert!(world.cluster.objects.is_empty());
+}
+
+#[test]
+fn nothing_is_changed_before_the_cluster_says_which_one_it_is() {
+    for (cluster, goes_on) in [(home(), true), (uid("c2"), false)] {
+        let (mut world, key) = deleted_meanwhile(None);
+        assert!(world.cluster.objects.is_empty());
+        world.learn(of(Some(cluster)));
+        world.run_for(Duration::from_mins(1));
+        assert_eq!(world.cluster.objects.contains_key(&key), goes_on);
+    }
+}
