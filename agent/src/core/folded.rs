@@ -133,6 +133,11 @@ impl Folded {
         })
     }
 
+    /// Whether it was tried and stands as it was recorded, which is as its entry says.
+    pub(super) fn is_settled(&self) -> bool {
+        self.tried && self.queued.is_none() && self.seen.as_ref().is_some_and(|seen| seen.labelled)
+    }
+
     pub(super) fn unfold(&self) -> Object {
         let Self { entry, queued, tried, progress, sighted, told, .. } = self;
         let record = self.record();

@@ -115,9 +115,14 @@ impl Objects {
         self.places.range::<ObjectKey, _>(from..).map(|(name, _)| name.key())
     }
 
-    /// Every key with its place, in their order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, Look<'_>)> {
-        self.places.iter().map(|(name, place)| (name.key(), place.look(&self.folded)))
+    /// In their order, all but what waits for its next try, and what was folded when there was nothing to do about it.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = &ObjectKey> {
+        let is_unsettled = |place: &Place| match place {
+            Place::Blank { .. } => true,
+            Place::Folded(row) => !self.folded.get(*row).is_settled(),
+            Place::Whole(object) | Place::Open(object) => object.retry_at.is_none(),
+        };
+        self.places.iter().filter(move |(_, place)| is_unsettled(place)).map(|(name, _)| name.key())
     }
 
     /// Has the tree take no more room than it needs, which it does when it is made of all at once.

@@ -27,7 +27,7 @@ pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration
 const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
 /// After so many in a row, what the API server never has time for counts as tried, and holds up no wave.
 const THROTTLED_TRIES_MAX: u32 = 5;
-/// Between two looks at everything. Events should make them needless.
+/// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
 /// Corrections of one object that are made at once; further ones wait, as after failures.
 const CORRECTIONS_AT_ONCE: u32 = 3;
@@ -283,8 +283,7 @@ impl Core {
         self.gates.due(now);
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
-            let settled = self.objects.iter().filter(|(_, object)| object.retry_at.is_none());
-            for key in settled.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            for key in self.objects.unsettled().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
         }

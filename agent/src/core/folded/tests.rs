@@ -44,6 +44,22 @@ fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Folded> {
 }
 
 #[test]
+fn what_stands_as_it_was_recorded_is_settled() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let settled = |change: fn(&mut Object)| {
+        let mut object = object(&entry);
+        change(&mut object);
+        fold(&object, &entry).expect("it can be folded").is_settled()
+    };
+    assert!(settled(|_| {}));
+    // Perhaps it is gone.
+    assert!(!settled(|object| object.seen = None));
+    assert!(!settled(|object| object.tried = false));
+    assert!(!settled(|object| object.queued = Some(-3)));
+    assert!(!settled(|object| object.seen.as_mut().expect("it has one").labelled = false));
+}
+
+#[test]
 fn what_is_unfolded_is_what_was_folded() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
     let changes: [fn(&mut Object); 10] = [
