@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tideline_common::Impersonation;
 use tideline_runtime::retry::parse_retry_after;
@@ -84,17 +85,26 @@ impl<'a> Call<'a> {
 
 /// Sends a call and decodes its answer.
 pub(super) async fn call<T: DeserializeOwned>(client: &Client, call: Call<'_>) -> Result<T, Refused> {
+    read(&answer(client, call).await?)
+}
+
+/// As [`call`], and the answer as it came, to be [`read`] by and by.
+pub(super) async fn answer(client: &Client, call: Call<'_>) -> Result<bytes::Bytes, Refused> {
     let request = call
         .into_request()
         .map_err(|error| Refused::Local(Failure::invalid(format!("not a valid request: {error}"))))?;
-    let bytes = match tokio::time::timeout(CALL_MAX, exchange(client, request)).await {
-        Ok(outcome) => outcome?,
+    match tokio::time::timeout(CALL_MAX, exchange(client, request)).await {
+        Ok(outcome) => outcome,
         Err(_elapsed) => {
             let message = format!("the API server did not answer within {} s", CALL_MAX.as_secs());
-            return Err(Refused::Local(Failure::unavailable(message)));
+            Err(Refused::Local(Failure::unavailable(message)))
         }
-    };
-    serde_json::from_slice(&bytes).map_err(|error| {
+    }
+}
+
+/// Reads an answer, or a part of one.
+pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Refused> {
+    serde_json::from_slice(bytes).map_err(|error| {
         Refused::Local(Failure::unavailable(format!("the API server's answer cannot be read: {error}")))
     })
 }

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use kube::Client;
+use serde_json::value::RawValue;
 use tideline_common::{GroupKind, MARK_LABEL};
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::Scope;
-use super::discovery::{Kinds, Unresolved};
-use super::failure::Failure;
+use super::discovery::{Kinds, Resource, Unresolved};
+use super::failure::{Failure, Refused};
 use super::fold::sight;
 use super::pages::{Item, Page, form_escaped};
-use super::request::{Call, Want, call};
-use crate::core::{Event, SurveyFailure, SurveyId};
+use super::request::{Call, Want, answer, read};
+use crate::core::{Event, Sighting, SurveyFailure, SurveyId};
 use crate::namespaces::Namespaces;
 
 /// Objects on one page: some 2 KiB each, so that one page is about two megabytes. A patrol of 5,000 objects is six requests.
@@ -47,6 +48,25 @@ impl Survey {
         let _ = events.send(Event::Surveyed { survey: self.id, result }).await;
     }
 
+    /// What is of interest on a page, and where the next one is. One item is read at a time: a page of them, in the many
+    /// small parts that metadata has, would be five times as large as its text, to be given back at once.
+    async fn page(
+        &self,
+        client: &Client,
+        resource: &Resource,
+        uri: String,
+        first: &str,
+    ) -> Result<(Vec<Sighting>, Option<String>), Refused> {
+        let answer = answer(client, Call::get(uri, Want::MetadataList)).await?;
+        let (items, following) = read::<Page<&RawValue>>(&answer)?.turn(first);
+        let mut objects = Vec::new();
+        for item in items {
+            let Item { metadata } = read(item.get().as_bytes())?;
+            objects.extend(sight(&self.scope, resource, &metadata).filter(|seen| self.scope.is_of_interest(seen)));
+        }
+        Ok((objects, following))
+    }
+
     /// A consistent list. Where the API server has forgotten its revision meanwhile, the list as a whole has failed.
     async fn list(
         &self,
@@ -60,11 +80,8 @@ impl Survey {
         let first = format!("{}?labelSelector={selector}&limit={PAGE}", resource.collection(namespace));
         let mut next = Some(first.clone());
         while let Some(uri) = next {
-            let page: Page<Item> =
-                call(client, Call::get(uri, Want::MetadataList)).await.map_err(|refused| refused.failure())?;
-            let (items, following) = page.turn(&first);
-            let objects = items.into_iter().filter_map(|item| sight(&self.scope, &resource, &item.metadata));
-            let objects: Vec<_> = objects.filter(|sighting| self.scope.is_of_interest(sighting)).collect();
+            let (objects, following) =
+                self.page(client, &resource, uri, &first).await.map_err(|refused| refused.failure())?;
             if !objects.is_empty() && events.send(Event::Sighted { survey: self.id, objects }).await.is_err() {
                 return Err(Failure::unavailable("the agent stops"));
             }
