@@ -1,6 +1,6 @@
 //! Lists and watches made of what kube's watcher would give, in order.
 
-use futures::channel::mpsc::{UnboundedSender, unbounded};
+use futures::channel::mpsc::{Sender, channel};
 use kube::core::Status;
 use tokio::time::Duration;
 
@@ -9,14 +9,14 @@ use super::*;
 type Given = watcher::Result<Event<Option<u32>>>;
 
 /// One namespace, and its other end. It gives no end by itself: a watch that goes on.
-fn namespace() -> (UnboundedSender<Given>, Folded<u32>) {
-    let (sender, receiver) = unbounded();
+fn namespace() -> (Sender<Given>, Folded<u32>) {
+    let (sender, receiver) = channel(16);
     (sender, until_failed(receiver))
 }
 
-fn give(namespace: &UnboundedSender<Given>, given: impl IntoIterator<Item = Given>) {
+fn give(namespace: &mut Sender<Given>, given: impl IntoIterator<Item = Given>) {
     for given in given {
-        namespace.unbounded_send(given).expect("the watch is there");
+        namespace.try_send(given).expect("the watch is there, and has room");
     }
 }
 
@@ -47,11 +47,15 @@ fn never_denied() -> Leave {
     Leave::new(false)
 }
 
-/// All that is told until nothing more comes, and why it ended, if it did.
+/// All that is told at once, and why it ended, if it did.
 async fn told(watch: &mut Watch<u32>) -> (Vec<News<u32>>, Option<Ended>) {
+    told_within(TRIAL / 2, watch).await
+}
+
+/// All that is told until nothing more comes for so long.
+async fn told_within(pause: Duration, watch: &mut Watch<u32>) -> (Vec<News<u32>>, Option<Ended>) {
     let mut told = Vec::new();
-    // Shorter than a trial.
-    while let Ok(next) = tokio::time::timeout(Duration::from_millis(1), watch.next()).await {
+    while let Ok(next) = tokio::time::timeout(pause, watch.next()).await {
         match next {
             Ok(news) => told.push(news),
             Err(ended) => return (told, Some(ended)),
@@ -62,15 +66,15 @@ async fn told(watch: &mut Watch<u32>) -> (Vec<News<u32>>, Option<Ended>) {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_several_namespaces_is_listed_when_the_last_of_them_is() {
-    let ((one, in_one), (other, in_other)) = (namespace(), namespace());
+    let ((mut one, in_one), (mut other, in_other)) = (namespace(), namespace());
     let mut watch = Watch::new([in_one, in_other], &never_denied());
-    give(&one, list([1, 2]));
-    give(&one, [Ok(Event::Apply(Some(3))), Ok(Event::Apply(None)), Ok(Event::Delete(Some(1)))]);
+    give(&mut one, list([1, 2]));
+    give(&mut one, [Ok(Event::Apply(Some(3))), Ok(Event::Apply(None)), Ok(Event::Delete(Some(1)))]);
     let (before, ended) = told(&mut watch).await;
     assert_eq!(before, [News::Listed(1), News::Listed(2), News::Changed(3), News::Gone(1)]);
     assert!(ended.is_none());
 
-    give(&other, list([4]));
+    give(&mut other, list([4]));
     let (after, ended) = told(&mut watch).await;
     assert_eq!(after, [News::Listed(4), News::AllListed]);
     assert!(ended.is_none());
@@ -78,15 +82,15 @@ async fn what_is_in_several_namespaces_is_listed_when_the_last_of_them_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_denied_in_one_namespace_ends_when_the_others_are_listed() {
-    let ((one, in_one), (other, in_other)) = (namespace(), namespace());
+    let ((mut one, in_one), (mut other, in_other)) = (namespace(), namespace());
     let mut watch = Watch::new([in_one, in_other], &never_denied());
-    give(&one, list([1]));
-    give(&one, [watch_denied()]);
+    give(&mut one, list([1]));
+    give(&mut one, [watch_denied()]);
     let (before, ended) = told(&mut watch).await;
     assert_eq!(before, [News::Listed(1)]);
     assert!(ended.is_none(), "{ended:?}");
 
-    give(&other, list([2]));
+    give(&mut other, list([2]));
     let (after, ended) = told(&mut watch).await;
     assert_eq!(after, [News::Listed(2), News::AllListed]);
     assert!(matches!(ended, Some(Ended::Denied(_))), "{ended:?}");
@@ -94,9 +98,9 @@ async fn a_watch_that_is_denied_in_one_namespace_ends_when_the_others_are_listed
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_denied_is_lost() {
-    let (only, in_only) = namespace();
+    let (mut only, in_only) = namespace();
     let mut watch = Watch::new([in_only], &never_denied());
-    give(&only, [Ok(Event::Init), list_denied()]);
+    give(&mut only, [Ok(Event::Init), list_denied()]);
     let (told, ended) = told(&mut watch).await;
     assert!(told.is_empty());
     assert!(matches!(ended, Some(Ended::Lost(Failure { reason: Reason::Forbidden, .. }))), "{ended:?}");
@@ -104,24 +108,19 @@ async fn a_list_that_is_denied_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_was_denied_is_granted_when_it_is_not_denied_for_a_while() {
-    let (only, in_only) = namespace();
+    let (mut only, in_only) = namespace();
     let mut watch = Watch::new([in_only], &denied_before());
-    give(&only, list([1]));
+    give(&mut only, list([1]));
     assert_eq!(told(&mut watch).await.0, [News::Listed(1), News::AllListed]);
-    tokio::time::sleep(TRIAL).await;
-    assert_eq!(told(&mut watch).await.0, [News::Granted]);
-    tokio::time::sleep(TRIAL).await;
-    assert_eq!(told(&mut watch).await.0, [], "once");
+    assert_eq!(told_within(TRIAL * 2, &mut watch).await.0, [News::Granted], "once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_was_not_denied_before_needs_no_trial() {
-    let (only, in_only) = namespace();
+    let (mut only, in_only) = namespace();
     let mut watch = Watch::new([in_only], &never_denied());
-    give(&only, list([]));
-    assert_eq!(told(&mut watch).await.0, [News::AllListed]);
-    tokio::time::sleep(TRIAL).await;
-    assert_eq!(told(&mut watch).await.0, []);
+    give(&mut only, list([]));
+    assert_eq!(told_within(TRIAL * 2, &mut watch).await.0, [News::AllListed]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,10 +139,10 @@ async fn a_denied_kind_is_listed_ever_less_often_until_it_is_let_through() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_tried_after_a_failure() {
-    let (only, in_only) = namespace();
+    let (mut only, in_only) = namespace();
     let mut watch = Watch::new([in_only], &never_denied());
-    give(&only, list([1]));
-    give(&only, [Err(watcher::Error::NoResourceVersion), Ok(Event::Init)]);
+    give(&mut only, list([1]));
+    give(&mut only, [Err(watcher::Error::NoResourceVersion), Ok(Event::Init)]);
     let (told, ended) = told(&mut watch).await;
     assert_eq!(told, [News::Listed(1), News::AllListed]);
     assert!(matches!(ended, Some(Ended::Lost(_))));
