@@ -41,6 +41,20 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
 }
 
 #[test]
+fn what_changed_that_is_not_ours_is_no_drift() {
+    let (mut world, key) = world();
+    let input = world.cluster.objects[&key].input;
+    world.cluster.edit(&key);
+    world.quiesce();
+    world.cluster.objects.get_mut(&key).unwrap().restore(input);
+    let status = world.cluster.objects[&key].status;
+    world.cluster.set_status(&key, status + 1);
+    world.quiesce();
+    assert_eq!(reported(&world, &key), (Progress::Applied, None, String::new()));
+    world.check_at_rest();
+}
+
+#[test]
 fn what_was_put_back_is_no_drift_and_what_is_changed_again_is() {
     for kind in [("", "ConfigMap"), ("apps", "Deployment")] {
         let (mut world, key) = world_of(kind);
