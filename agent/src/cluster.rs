@@ -62,7 +62,8 @@ impl Scope {
 
     /// Whether a sighting is of ours, or of what was copied here from another target of the same hub.
     fn is_of_interest(&self, sighting: &Sighting) -> bool {
-        sighting.labelled || sighting.mark.as_ref().is_some_and(|mark| mark.hub == self.hub)
+        let mark = || sighting.details()?.mark.as_ref();
+        sighting.labelled || mark().is_some_and(|mark| mark.hub == self.hub)
     }
 }
 

@@ -61,8 +61,8 @@ pub use effect::{
     PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
 };
 pub use event::{
-    Answer, Associate, Condition, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField, Observed,
-    OpResult, Owner, Served, Sighting, SurveyFailure, Values,
+    Answer, Associate, Condition, Details, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField,
+    Observed, OpResult, Owner, Served, Sighting, SurveyFailure, Values,
 };
 pub use fuse::FuseLimits;
 pub use notice::Notice;

@@ -1,8 +1,11 @@
 //! What is kept of an object: everything the core decides by, nothing of its spec.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tideline_common::health::{self, Assessment};
 use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Uid};
@@ -10,7 +13,7 @@ use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectK
 use super::Scope;
 use super::discovery::Resource;
 use super::fields;
-use crate::core::{Observed, Sighting};
+use crate::core::{Details, Observed, Sighting};
 
 /// Labels by which other tools say that they manage an object; the value, if it must be one.
 const FOREIGN_LABELS: [(&str, Option<&str>); 4] = [
@@ -48,21 +51,40 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
     })
 }
 
-/// Folds metadata alone. None as with [`fold`].
-pub(super) fn sight(scope: &Scope, resource: &Resource, metadata: &ObjectMeta) -> Option<Sighting> {
+/// Folds metadata alone: what tells whether it is news at once, the rest for whom it is. None as with [`fold`].
+pub(super) fn sight(scope: &Scope, resource: &Resource, metadata: Bytes) -> serde_json::Result<Option<Sighting>> {
+    let Glance { name, namespace, uid, resource_version, labels } = serde_json::from_slice(&metadata)?;
+    let Some((name, uid)) = name.zip(uid.and_then(|uid| Uid::try_from(uid).ok())) else { return Ok(None) };
+    let key = ObjectKey::new(resource.kind.clone(), namespace.unwrap_or_default(), name);
+    let target = labels.unwrap_or_default().remove(MARK_LABEL);
+    let labelled = target.is_some_and(|value| value == scope.target.to_string());
+    let version = resource_version.unwrap_or_default().into();
+    Ok(Some(Sighting::new(key, uid, version, labelled, move || {
+        serde_json::from_slice(&metadata).ok().as_ref().map(details)
+    })))
+}
+
+/// As much of metadata as is read of everything.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Glance {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+fn details(metadata: &ObjectMeta) -> Details {
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
-    Some(Sighting {
-        key: key_of(resource, metadata)?,
-        uid: Uid::try_from(metadata.uid.clone()?).ok()?,
-        resource_version: metadata.resource_version.as_deref().unwrap_or_default().into(),
+    Details {
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
         mark: mark_of(metadata).map(Arc::new),
-        labelled: label(metadata, MARK_LABEL).is_some_and(|value| *value == scope.target.to_string()),
         deleting: metadata.deletion_timestamp.is_some(),
         managed_elsewhere: managed_elsewhere(metadata, managed),
         others: others_digest(managed),
-    })
+    }
 }
 
 pub(super) fn key_of(resource: &Resource, metadata: &ObjectMeta) -> Option<ObjectKey> {

@@ -13,8 +13,8 @@ pub(super) struct Page<T> {
 
 /// An item of which only the metadata was asked for.
 #[derive(Deserialize)]
-pub(super) struct Item {
-    pub(super) metadata: ObjectMeta,
+pub(super) struct Item<M = ObjectMeta> {
+    pub(super) metadata: M,
 }
 
 impl<T> Page<T> {

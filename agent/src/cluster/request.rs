@@ -102,11 +102,12 @@ pub(super) async fn answer(client: &Client, call: Call<'_>) -> Result<bytes::Byt
     }
 }
 
-/// Reads an answer, or a part of one.
-pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Refused> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        Refused::Local(Failure::unavailable(format!("the API server's answer cannot be read: {error}")))
-    })
+pub(super) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Refused> {
+    serde_json::from_slice(answer).map_err(|error| unreadable(&error))
+}
+
+pub(super) fn unreadable(error: &serde_json::Error) -> Refused {
+    Refused::Local(Failure::unavailable(format!("the API server's answer cannot be read: {error}")))
 }
 
 async fn exchange(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, Refused> {

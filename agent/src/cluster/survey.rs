@@ -14,7 +14,7 @@ use super::discovery::{Kinds, Resource, Unresolved};
 use super::failure::{Failure, Refused};
 use super::fold::sight;
 use super::pages::{Item, Page, form_escaped};
-use super::request::{Call, Want, answer, read};
+use super::request::{Call, Want, answer, read, unreadable};
 use crate::core::{Event, Sighting, SurveyFailure, SurveyId};
 use crate::namespaces::Namespaces;
 
@@ -48,8 +48,8 @@ impl Survey {
         let _ = events.send(Event::Surveyed { survey: self.id, result }).await;
     }
 
-    /// What is of interest on a page, and where the next one is. One item is read at a time: a page of them, in the many
-    /// small parts that metadata has, would be five times as large as its text, to be given back at once.
+    /// What is of interest on a page, and where the next one is. Metadata stays text until somebody asks: in the many small
+    /// parts that it has, a page would be five times as large, to be given back at once.
     async fn page(
         &self,
         client: &Client,
@@ -58,11 +58,12 @@ impl Survey {
         first: &str,
     ) -> Result<(Vec<Sighting>, Option<String>), Refused> {
         let answer = answer(client, Call::get(uri, Want::MetadataList)).await?;
-        let (items, following) = read::<Page<&RawValue>>(&answer)?.turn(first);
+        let (items, following) = read::<Page<Item<&RawValue>>>(&answer)?.turn(first);
         let mut objects = Vec::new();
-        for item in items {
-            let Item { metadata } = read(item.get().as_bytes())?;
-            objects.extend(sight(&self.scope, resource, &metadata).filter(|seen| self.scope.is_of_interest(seen)));
+        for Item { metadata } in items {
+            let text = answer.slice_ref(metadata.get().as_bytes());
+            let sighted = sight(&self.scope, resource, text).map_err(|error| unreadable(&error))?;
+            objects.extend(sighted.filter(|seen| self.scope.is_of_interest(seen)));
         }
         Ok((objects, following))
     }

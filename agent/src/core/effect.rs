@@ -28,7 +28,7 @@ pub struct PersistId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SurveyId(pub u64);
+pub struct SurveyId(pub u32);
 
 #[derive(Clone, Debug)]
 pub enum Effect {

@@ -1,6 +1,6 @@
 //! What the core is told.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -156,20 +156,47 @@ pub struct Sighting {
     pub key: ObjectKey,
     pub uid: Uid,
     pub resource_version: Arc<str>,
+    pub labelled: bool,
+    details: Arc<LazyLock<Option<Details>, Reader>>,
+}
+
+/// Reads the details, once.
+type Reader = Box<dyn FnOnce() -> Option<Details> + Send>;
+
+/// What is looked at only of objects that are not at the version that the watch told: of few.
+#[derive(Clone, Debug)]
+pub struct Details {
     pub generation: i64,
     pub managed: Option<Digest>,
     pub mark: Option<Arc<Mark>>,
-    pub labelled: bool,
     pub deleting: bool,
     pub managed_elsewhere: bool,
     pub others: Option<Digest>,
+}
+
+impl Sighting {
+    /// `details` returns none if they cannot be read.
+    pub fn new(
+        key: ObjectKey,
+        uid: Uid,
+        resource_version: Arc<str>,
+        labelled: bool,
+        details: impl FnOnce() -> Option<Details> + Send + 'static,
+    ) -> Self {
+        Self { key, uid, resource_version, labelled, details: Arc::new(LazyLock::new(Box::new(details))) }
+    }
+
+    pub fn details(&self) -> Option<&Details> {
+        LazyLock::force(&self.details).as_ref()
+    }
 }
 
 impl From<Observed> for Sighting {
     fn from(observed: Observed) -> Self {
         let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
         let Observed { managed_elsewhere, others, .. } = observed;
-        Self { key, uid, resource_version, generation, managed, mark, labelled, deleting, managed_elsewhere, others }
+        let details = Details { generation, managed, mark, deleting, managed_elsewhere, others };
+        Self::new(key, uid, resource_version, labelled, || Some(details))
     }
 }
 

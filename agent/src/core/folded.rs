@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{Digest, Entry, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
+use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
 use super::effect::{AppliedRecord, SurveyId, Telltale};
+use super::event::Sighting;
 use super::observe::{Live, Object, Outcome, Seen, Status, Told};
 use super::plan::Me;
 use super::shared::Shared;
@@ -38,7 +39,7 @@ pub(super) struct Folded {
     progress: Progress,
     queued: Option<i32>,
     terminal: Option<Terminal>,
-    sighted: u32,
+    sighted: SurveyId,
     told: Option<Told>,
 }
 
@@ -82,7 +83,7 @@ impl Folded {
             outcome: Outcome { progress, reason: None, message: said },
             terminal,
             live: Live { health, message, observed_generation, status },
-            sighted: SurveyId(sighted),
+            sighted,
             drift: None,
             told,
             unexplained: None,
@@ -128,7 +129,7 @@ impl Folded {
             progress: *progress,
             queued: *queued,
             terminal,
-            sighted: (*sighted).try_into().ok()?,
+            sighted: *sighted,
             told: *told,
         })
     }
@@ -136,6 +137,26 @@ impl Folded {
     /// Whether it was tried and stands as it was recorded, which is as its entry says.
     pub(super) fn is_settled(&self) -> bool {
         self.tried && self.queued.is_none() && self.seen.as_ref().is_some_and(|seen| seen.labelled)
+    }
+
+    pub(super) const fn sighted(&self) -> SurveyId {
+        self.sighted
+    }
+
+    /// Takes a sighting of what is settled, applied as `entry` says, and as the watch told: nothing follows from it. False
+    /// if it is of something else.
+    pub(super) fn resighted(&mut self, survey: SurveyId, sighting: &Sighting, entry: &Arc<Entry>) -> bool {
+        let told = self.seen.as_ref().map(|seen| seen.resource_version);
+        let same = self.is_settled()
+            && self.progress == Progress::Applied
+            && Arc::ptr_eq(&self.entry, entry)
+            && entry.state == EntryState::Apply
+            && sighting.uid.to_uuid() == Some(self.uid)
+            && told.is_some_and(|told| fold_version(&sighting.resource_version) == Some(told));
+        if same {
+            self.sighted = survey;
+        }
+        same
     }
 
     pub(super) fn unfold(&self) -> Object {
@@ -160,7 +181,7 @@ impl Folded {
                 observed_generation: unfold_generation(self.observed_generation),
                 status,
             },
-            sighted: SurveyId(u64::from(*sighted)),
+            sighted: *sighted,
             told: *told,
             ..Object::default()
         }

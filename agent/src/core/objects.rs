@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use tideline_common::{DesiredSet, Entry, ObjectKey};
 
+use super::effect::SurveyId;
+use super::event::Sighting;
 use super::folded::Folded;
 use super::name::Name;
 use super::observe::{Object, Told};
@@ -79,6 +81,23 @@ impl Objects {
         let place = self.places.remove(&entry.key).unwrap_or(Place::BLANK);
         let place = self.places.entry(Name::Of(Arc::clone(entry))).or_insert(place);
         place.open(&entry.key, &mut self.folded, &mut self.open)
+    }
+
+    /// Takes a sighting from which nothing follows, as of nearly all that stand. False if it is to be looked into.
+    pub(super) fn resighted(&mut self, survey: SurveyId, sighting: &Sighting, entry: &Arc<Entry>) -> bool {
+        match self.places.get(&sighting.key) {
+            Some(Place::Folded(row)) => self.folded.get_mut(*row).resighted(survey, sighting, entry),
+            Some(Place::Blank { .. } | Place::Whole(_) | Place::Open(_)) | None => false,
+        }
+    }
+
+    /// The survey that saw it last.
+    pub(super) fn last_sighted(&self, key: &ObjectKey) -> Option<SurveyId> {
+        Some(match self.places.get(key)? {
+            Place::Blank { .. } => SurveyId::default(),
+            Place::Folded(row) => self.folded.get(*row).sighted(),
+            Place::Whole(object) | Place::Open(object) => object.sighted,
+        })
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) {

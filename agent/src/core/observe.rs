@@ -11,7 +11,7 @@ use tideline_common::{Digest, GroupKind, Mark, Monotonic, ObjectKey, Ownership, 
 use super::Core;
 use super::drift::Drift;
 use super::effect::{AppliedRecord, OpId, SurveyId};
-use super::event::{Observed, Served, Sighting};
+use super::event::{Details, Observed, Served, Sighting};
 use super::kinds::View;
 
 /// One place at the cluster: assigned, or ours, or to be removed.
@@ -124,24 +124,24 @@ impl From<&Observed> for Seen {
     }
 }
 
-impl From<&Sighting> for Seen {
-    fn from(sighting: &Sighting) -> Self {
-        Self {
+impl Seen {
+    /// None if the details cannot be read.
+    pub(super) fn of_sighting(sighting: &Sighting) -> Option<Self> {
+        let Details { generation, managed, mark, deleting, managed_elsewhere, others } = sighting.details()?.clone();
+        Some(Self {
             uid: sighting.uid.clone(),
             resource_version: Arc::clone(&sighting.resource_version),
-            generation: sighting.generation,
-            managed: sighting.managed,
-            mark: sighting.mark.clone(),
+            generation,
+            managed,
+            mark,
             labelled: sighting.labelled,
-            deleting: sighting.deleting,
-            managed_elsewhere: sighting.managed_elsewhere,
+            deleting,
+            managed_elsewhere,
             observed_generation: None,
-            others: sighting.others,
-        }
+            others,
+        })
     }
-}
 
-impl Seen {
     /// Whether a decision could differ; a change of status alone makes no difference.
     fn decides_like(&self, other: &Self) -> bool {
         self.uid == other.uid

@@ -272,19 +272,27 @@ impl Core {
                 self.copy_sighted(me, survey, sighting);
                 continue;
             }
+            let assigned = self.desired.get(&sighting.key);
+            if assigned.is_some_and(|entry| self.objects.resighted(survey, sighting, entry)) {
+                self.judge(now, &sighting.key, None, Matter::Nothing);
+                continue;
+            }
             if let Some(object) = self.objects.get_mut(&sighting.key) {
                 object.sighted = survey;
             }
-            let matter = self.matter(me, &sighting.key, Some(sighting));
-            self.judge(now, &sighting.key, Some(sighting), matter);
+            let sighted = Seen::of_sighting(sighting);
+            // From what cannot be read nothing follows.
+            let matter = sighted.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &sighting.key, Some(seen)));
+            self.judge(now, &sighting.key, sighted, matter);
             self.fold_if_many();
         }
     }
 
     /// It carries the label of another target. What stands in a place of ours is told of with what is assigned there.
     fn copy_sighted(&mut self, me: Me, survey: SurveyId, sighting: &Sighting) {
-        let Sighting { key, mark, .. } = sighting;
-        let ownership = mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key));
+        let key = &sighting.key;
+        let mark = sighting.details().and_then(|details| details.mark.as_deref());
+        let ownership = mark.map(|mark| mark.ownership(me.hub, me.target, key));
         if ownership == Some(Ownership::Copy) && self.desired.get(key).is_none() {
             self.copies.sighted(key, survey);
         }
@@ -304,7 +312,7 @@ impl Core {
         if result.is_ok() {
             self.copies.surveyed(&kind, survey);
             for key in self.keys_of(&kind) {
-                if self.objects.get(&key).is_some_and(|object| object.sighted != survey) {
+                if self.objects.last_sighted(&key).is_some_and(|last| last != survey) {
                     let matter = self.matter(me, &key, None);
                     self.judge(now, &key, None, matter);
                 }
@@ -318,8 +326,8 @@ impl Core {
         self.next_survey(now, out);
     }
 
-    /// Takes a look at an object into account.
-    fn judge(&mut self, now: Monotonic, key: &ObjectKey, sighting: Option<&Sighting>, matter: Matter) {
+    /// Takes a look at an object into account. `sighted` is what is to be known of it if something is the matter.
+    fn judge(&mut self, now: Monotonic, key: &ObjectKey, sighted: Option<Seen>, matter: Matter) {
         let assigned = self.desired.get(key).is_some();
         let tally = &mut self.patrol.tally;
         match &mut self.patrol.stage {
@@ -333,7 +341,7 @@ impl Core {
                     Matter::Foreign => tally.foreign += 1,
                     Matter::Suspect(_) => {
                         if look.suspects.len() < SUSPECTS_MAX {
-                            let version = sighting.map(|sighting| Arc::clone(&sighting.resource_version));
+                            let version = sighted.map(|sighted| sighted.resource_version);
                             look.suspects.insert(key.clone(), Suspicion { version });
                         }
                     }
@@ -342,7 +350,7 @@ impl Core {
             Stage::Second(look) => {
                 let Some(suspicion) = look.suspects.remove(key) else { return };
                 if let Matter::Suspect(finding) = matter {
-                    self.found(now, key, &suspicion, sighting, finding);
+                    self.found(now, key, &suspicion, sighted, finding);
                 }
             }
             Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => {}
@@ -355,7 +363,7 @@ impl Core {
         now: Monotonic,
         key: &ObjectKey,
         suspicion: &Suspicion,
-        sighting: Option<&Sighting>,
+        sighted: Option<Seen>,
         finding: Finding,
     ) {
         let tally = &mut self.patrol.tally;
@@ -376,8 +384,9 @@ impl Core {
                 tally.unseen += 1;
             }
         }
-        if let Some(sighting) = sighting {
-            self.take_sighting(key, sighting);
+        let is_there = sighted.is_some();
+        if let Some(sighted) = sighted {
+            self.take_sighting(key, sighted);
         } else {
             // By its label at least. The creation finds out what is there, if it lost that.
             if let Some(object) = self.objects.get_mut(key) {
@@ -386,7 +395,7 @@ impl Core {
             }
             self.tell_gates(key);
         }
-        if finding == Finding::Unseen && sighting.is_some() && self.kinds.has_status(&key.kind) {
+        if finding == Finding::Unseen && is_there && self.kinds.has_status(&key.kind) {
             self.work.read(key.clone());
         }
         self.dirty(key, now);
@@ -399,9 +408,8 @@ impl Core {
         self.forget_if_empty(key);
     }
 
-    fn take_sighting(&mut self, key: &ObjectKey, sighting: &Sighting) {
+    fn take_sighting(&mut self, key: &ObjectKey, mut seen: Seen) {
         let object = self.objects.at(key);
-        let mut seen = Seen::from(sighting);
         match &object.seen {
             Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
             Some(_) | None => object.unsee(),
@@ -411,19 +419,19 @@ impl Core {
     }
 
     /// What is the matter with an object that is there so, or is not.
-    fn matter(&self, me: Me, key: &ObjectKey, sighting: Option<&Sighting>) -> Matter {
+    fn matter(&self, me: Me, key: &ObjectKey, sighted: Option<&Seen>) -> Matter {
         let object = self.objects.get(key);
-        match (self.desired.get(key), object.as_deref(), sighting) {
-            (Some(entry), Some(object), sighting) => self.matter_of_assigned(me, entry, object, sighting),
+        match (self.desired.get(key), object.as_deref(), sighted) {
+            (Some(entry), Some(object), sighted) => self.matter_of_assigned(me, entry, object, sighted),
             // What is not assigned is gone, and the watch did not tell.
             (None, Some(object), None) if object.seen.is_some() && !is_busy(object) => Matter::Suspect(Finding::Unseen),
             // Every entry has an object.
             (Some(_), None, _) | (None, _, None) => Matter::Nothing,
-            (None, object, Some(sighting)) => self.matter_of_other(me, object, sighting),
+            (None, object, Some(sighted)) => self.matter_of_other(me, key, object, sighted),
         }
     }
 
-    fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, sighting: Option<&Sighting>) -> Matter {
+    fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, sighted: Option<&Seen>) -> Matter {
         if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::Elsewhere {
             return Matter::Withheld;
         }
@@ -437,7 +445,7 @@ impl Core {
         });
         if let Some(leaving) = awaited
             && object.flight.is_none()
-            && sighting.is_none_or(|sighting| sighting.uid != leaving.uid)
+            && sighted.is_none_or(|sighted| sighted.uid != leaving.uid)
         {
             return Matter::Suspect(Finding::Unseen);
         }
@@ -453,21 +461,20 @@ impl Core {
             | Progress::Unknown => return Matter::Busy,
         }
         let labelled = object.seen.as_ref().is_some_and(|seen| seen.labelled);
-        if sighting.is_none() && entry.implied && !labelled {
+        if sighted.is_none() && entry.implied && !labelled {
             // It is not ours, so that no list of ours tells whether it is there.
             return Matter::Nothing;
         }
-        let sighted = sighting.map(Seen::from);
         let overtaken = |sighted: &Seen| object.seen.as_ref().is_some_and(|seen| sighted.is_older_than(seen));
-        if is_busy(object) || sighted.as_ref().is_some_and(overtaken) {
+        if is_busy(object) || sighted.is_some_and(overtaken) {
             return Matter::Busy;
         }
         let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
-        let situation = self.situation(me, entry, policy, object, sighted.as_ref(), View::Current);
+        let situation = self.situation(me, entry, policy, object, sighted, View::Current);
         match plan::plan(situation) {
             Decision::Nothing(Settled::Drifted) => Matter::Suspect(Finding::Differs),
             Decision::Nothing(Settled::Unchanged | Settled::Terminal) | Decision::Record { .. } | Decision::Note => {
-                let told = match (&object.seen, &sighted) {
+                let told = match (&object.seen, sighted) {
                     (Some(seen), Some(sighted)) => !seen.is_older_than(sighted) && seen.uid == sighted.uid,
                     (_, None) => true,
                     (None, Some(_)) => false,
@@ -484,17 +491,16 @@ impl Core {
     }
 
     /// It carries our label, and is not assigned.
-    fn matter_of_other(&self, me: Me, object: Option<&Object>, sighting: &Sighting) -> Matter {
-        let key = &sighting.key;
+    fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, sighted: &Seen) -> Matter {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
             // Held ones are counted as what they are.
             return Matter::Busy;
         }
-        let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == sighting.uid));
-        let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == sighting.uid));
-        match sighting.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key)) {
-            _ if sighting.deleting || object.is_some_and(is_busy) => Matter::Busy,
+        let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == sighted.uid));
+        let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == sighted.uid));
+        match sighted.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key)) {
+            _ if sighted.deleting || object.is_some_and(is_busy) => Matter::Busy,
             Some(Ownership::Ours) if known => Matter::Held,
             Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),
             Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Matter::Held,

@@ -26,6 +26,10 @@ impl<T> Rows<T> {
         self.rows[row.index()].as_ref().expect(TAKEN_ONCE)
     }
 
+    pub(super) fn get_mut(&mut self, row: Row) -> &mut T {
+        self.rows[row.index()].as_mut().expect(TAKEN_ONCE)
+    }
+
     pub(super) fn take(&mut self, row: Row) -> T {
         let value = self.rows[row.index()].take().expect(TAKEN_ONCE);
         self.free.push(row);

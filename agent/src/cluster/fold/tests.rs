@@ -93,3 +93,34 @@ fn other_declarative_owners_are_seen() {
         json!({"managedFields": [{"manager": "controller", "operation": "Apply", "subresource": "status"}]})
     ));
 }
+
+fn sighted(metadata: &Value) -> serde_json::Result<Option<Sighting>> {
+    sight(&scope(), &resource("", "ConfigMap", false), metadata.to_string().into())
+}
+
+#[test]
+fn a_sighting_says_what_a_watch_would() {
+    let mut metadata = managed("2026-01-01T00:00:00Z", &json!({"f:data": {"f:a": {}}}));
+    let more = json!({"name": "a\"b", "namespace": "shop", "uid": "u-1", "resourceVersion": "9", "generation": 4,
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"tideline.dev/agent": scope().target.to_string(), "app.kubernetes.io/managed-by": "Helm"}});
+    if let (Some(metadata), Value::Object(more)) = (metadata.as_object_mut(), more) {
+        metadata.extend(more);
+    }
+    let told = folded(&resource("", "ConfigMap", false), &metadata, Value::Null);
+    let found = sighted(&metadata).expect("it can be read").expect("it has a name and a UID");
+    assert_eq!(format!("{:?}", found.details()), format!("{:?}", Sighting::from(told.clone()).details()));
+    assert_eq!(
+        (found.key, found.uid, found.resource_version, found.labelled),
+        (told.key, told.uid, told.resource_version, true)
+    );
+}
+
+#[test]
+fn what_cannot_be_read_of_a_sighting_is_nothing_and_not_no_owner() {
+    let metadata = json!({"name": "web", "uid": "u-1", "resourceVersion": "9", "managedFields": "none"});
+    let found = sighted(&metadata).expect("so far").expect("it has a name and a UID");
+    assert!(found.details().is_none());
+    assert!(sighted(&json!({"name": 7})).is_err());
+    assert!(sighted(&json!({"name": "web"})).expect("it can be read").is_none());
+}

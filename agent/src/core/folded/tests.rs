@@ -59,6 +59,45 @@ fn what_stands_as_it_was_recorded_is_settled() {
     assert!(!settled(|object| object.seen.as_mut().expect("it has one").labelled = false));
 }
 
+/// As a list of metadata says it of what the watch told.
+fn sighting(object: &Object, entry: &Entry) -> Sighting {
+    let Seen { uid, resource_version, labelled, .. } = object.seen.clone().expect("it is seen");
+    Sighting::new(entry.key.clone(), uid, resource_version, labelled, || panic!("nobody asks for more"))
+}
+
+#[test]
+fn nothing_follows_from_a_sighting_of_what_is_settled_and_as_the_watch_told() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let resighted = |change: fn(&mut Object), other: fn(&mut Sighting), now: &Arc<Entry>| {
+        let mut object = object(&entry);
+        change(&mut object);
+        let mut sighting = sighting(&object, &entry);
+        other(&mut sighting);
+        let mut folded = fold(&object, &entry).expect("it can be folded");
+        let nothing = folded.resighted(SurveyId(9), &sighting, now);
+        assert_eq!(folded.sighted(), if nothing { SurveyId(9) } else { SurveyId(4) });
+        nothing
+    };
+    assert!(resighted(|_| {}, |_| {}, &entry));
+    assert!(!resighted(|_| {}, |sighting| sighting.uid = Uid::from_uuid(Uuid::from_u128(8)), &entry));
+    // The one that was recorded, of before its status changed; and one that the watch has yet to tell of.
+    assert!(!resighted(|_| {}, |sighting| sighting.resource_version = "5".into(), &entry));
+    assert!(!resighted(|_| {}, |sighting| sighting.resource_version = "18".into(), &entry));
+    assert!(!resighted(|object| object.tried = false, |_| {}, &entry));
+    assert!(!resighted(|object| object.outcome = Outcome::default(), |_| {}, &entry));
+    // Assigned anew since.
+    assert!(!resighted(|_| {}, |_| {}, &Arc::new(Entry::clone(&entry))));
+}
+
+#[test]
+fn what_is_withheld_is_not_taken_for_what_stands() {
+    let state = EntryState::Withheld(Reason::Conflict);
+    let entry = Arc::new(Entry { state, ..entry(&key("apps", "Deployment", "web"), 1, 1) });
+    let object = object(&entry);
+    let mut folded = fold(&object, &entry).expect("it can be folded");
+    assert!(!folded.resighted(SurveyId(9), &sighting(&object, &entry), &entry));
+}
+
 #[test]
 fn what_is_unfolded_is_what_was_folded() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
