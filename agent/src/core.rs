@@ -21,6 +21,7 @@ use tideline_common::{
 
 mod approve;
 mod associated;
+mod conclude;
 mod copies;
 mod decommission;
 mod denied;

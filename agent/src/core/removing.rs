@@ -7,6 +7,7 @@ use std::time::Duration;
 use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::Core;
+use super::conclude::RETRY;
 use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Op, Write};
 use super::fuse::Passage;
@@ -14,7 +15,7 @@ use super::observe::Seen;
 use super::plan::Me;
 use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
-use super::work::{Doing, RETRY};
+use super::work::Doing;
 
 /// What a live look for the sake of a removal found just now.
 #[derive(Debug)]

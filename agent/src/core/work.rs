@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
+use super::conclude::RETRY;
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::event::LocalField;
 use super::kinds::View;
@@ -20,13 +21,6 @@ use super::removing::Found;
 use super::slots::{Admission, Does, Slots};
 use super::{Core, Phase};
 
-/// Wait after a failed operation, doubled each time up to the second.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
-/// more often than it can bear.
-const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
-/// After so many in a row, what the API server never has time for counts as tried, and holds up no wave.
-const THROTTLED_TRIES_MAX: u32 = 5;
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
 /// Corrections of one object that are made at once; further ones wait, as after failures.
@@ -43,14 +37,14 @@ pub(super) struct Work {
     ready: BTreeMap<i32, BTreeSet<Name>>,
     pub(super) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
     reads: BTreeSet<ObjectKey>,
-    retries: BTreeSet<(Monotonic, ObjectKey)>,
+    pub(super) retries: BTreeSet<(Monotonic, ObjectKey)>,
     pub(super) removal_retries: BTreeSet<(Monotonic, Tombstone)>,
     /// How many entries of each wave were not tried since they changed.
     untried: BTreeMap<i32, usize>,
     /// Removals in flight, by wave.
     pub(super) removing: BTreeMap<i32, usize>,
     /// What waits for a namespace.
-    homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+    pub(super) homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     pass_at: Option<Monotonic>,
     timer: Option<Monotonic>,
 }
@@ -215,7 +209,7 @@ fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
     }
 }
 
-fn failed_for_a_webhook(outcome: &Outcome) -> bool {
+pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
     outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook)
 }
 
@@ -551,105 +545,6 @@ impl Core {
         let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
         self.notice(now, &entry.key, Reason::Drifted, message);
         true
-    }
-
-    /// Nothing is to be done about an assigned object.
-    pub(super) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
-        let Some(object) = self.objects.get_mut(key) else { return };
-        object.failures = 0;
-        object.drift = None;
-        if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
-            let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
-            self.set_record(key, record);
-        }
-        self.stands_applied(now, key);
-        self.enqueue_removals(key);
-    }
-
-    /// The entry was tried, and this came of it.
-    pub(super) fn conclude(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        progress: Progress,
-        reason: Option<Reason>,
-        message: String,
-    ) {
-        self.say(now, key, Outcome { progress, reason, message });
-        self.mark_tried(key);
-    }
-
-    fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
-        if outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Forbidden) {
-            self.denied.refused(key, &outcome.message);
-        } else if self.denied.clear(key) && outcome.progress == Progress::Applied {
-            for beside in self.denied.beside(key) {
-                self.enqueue(&beside);
-            }
-        }
-        if let Some(object) = self.objects.get_mut(key)
-            && object.outcome != outcome
-        {
-            object.outcome = outcome;
-            self.dirty(key, now);
-        }
-    }
-
-    /// The API server had no time for it, which says nothing about the entry: it is tried again.
-    pub(super) fn throttled(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        message: String,
-        retry_after: Option<Duration>,
-    ) {
-        let reason = Some(Reason::Throttled);
-        self.say(now, key, Outcome { progress: Progress::Pending, reason, message });
-        self.retry(now, key, retry_after);
-        if self.objects.get(key).is_some_and(|object| object.failures >= THROTTLED_TRIES_MAX) {
-            self.mark_tried(key);
-        }
-    }
-
-    fn mark_tried(&mut self, key: &ObjectKey) {
-        if let (Some(object), Some(entry)) = (self.objects.get_mut(key), self.desired.get(key))
-            && !object.tried
-        {
-            object.tried = true;
-            self.work.tried(entry.wave);
-        }
-        if let Some(progress) = self.objects.get(key).map(|object| object.outcome.progress) {
-            self.patrol.concluded(key, progress);
-        }
-        self.tell_gates(key);
-    }
-
-    /// Has an object tried again after a while, longer each time.
-    pub(super) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
-        self.dequeue(key);
-        let Some(object) = self.objects.get_mut(key) else { return };
-        object.failures = object.failures.saturating_add(1);
-        let throttled = object.outcome.reason == Some(Reason::Throttled);
-        let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let patience = self.denied.patience(&key.kind);
-        let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
-        let wait = wait.max(not_before.unwrap_or_default());
-        object.retry_at = Some(now + wait);
-        self.work.retries.insert((now + wait, key.clone()));
-        if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
-            self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
-        }
-        if failed_for_a_webhook(&object.outcome) {
-            self.work.slots.failed(key);
-        }
-        self.notice_failure(now, key);
-    }
-
-    /// Remembers that a create-only object was created.
-    pub(super) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
-        if policy.mode == ApplyMode::CreateOnly && !entry.implied {
-            self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
-        }
     }
 }
 

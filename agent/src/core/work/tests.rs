@@ -1,10 +1,11 @@
+use super::super::conclude::THROTTLED_TRIES_MAX;
 use super::super::effect::Write;
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::tests::{entry, hub_id, key, policies, target_id};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
 
-use tideline_common::wire::v1::{Accepted, ClusterFacts};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal};
 use tideline_common::{DesiredSet, Version};
 
 /// A core that restarted offline with these entries accepted and nothing at the cluster.

@@ -1,0 +1,121 @@
+//! What comes of trying an entry: it stands, it failed, or it is tried again after a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
+
+use super::Core;
+use super::effect::AppliedRecord;
+use super::observe::Outcome;
+use super::work::failed_for_a_webhook;
+
+/// Wait after a failed operation, doubled each time up to the second.
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
+/// more often than it can bear.
+const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
+/// After so many in a row, what the API server never has time for counts as tried, and holds up no wave.
+pub(super) const THROTTLED_TRIES_MAX: u32 = 5;
+
+impl Core {
+    /// Nothing is to be done about an assigned object.
+    pub(super) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.failures = 0;
+        object.drift = None;
+        if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
+            let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
+            self.set_record(key, record);
+        }
+        self.stands_applied(now, key);
+        self.enqueue_removals(key);
+    }
+
+    /// The entry was tried, and this came of it.
+    pub(super) fn conclude(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        progress: Progress,
+        reason: Option<Reason>,
+        message: String,
+    ) {
+        self.say(now, key, Outcome { progress, reason, message });
+        self.mark_tried(key);
+    }
+
+    fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
+        if outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Forbidden) {
+            self.denied.refused(key, &outcome.message);
+        } else if self.denied.clear(key) && outcome.progress == Progress::Applied {
+            for beside in self.denied.beside(key) {
+                self.enqueue(&beside);
+            }
+        }
+        if let Some(object) = self.objects.get_mut(key)
+            && object.outcome != outcome
+        {
+            object.outcome = outcome;
+            self.dirty(key, now);
+        }
+    }
+
+    /// The API server had no time for it, which says nothing about the entry: it is tried again.
+    pub(super) fn throttled(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        message: String,
+        retry_after: Option<Duration>,
+    ) {
+        let reason = Some(Reason::Throttled);
+        self.say(now, key, Outcome { progress: Progress::Pending, reason, message });
+        self.retry(now, key, retry_after);
+        if self.objects.get(key).is_some_and(|object| object.failures >= THROTTLED_TRIES_MAX) {
+            self.mark_tried(key);
+        }
+    }
+
+    pub(super) fn mark_tried(&mut self, key: &ObjectKey) {
+        if let (Some(object), Some(entry)) = (self.objects.get_mut(key), self.desired.get(key))
+            && !object.tried
+        {
+            object.tried = true;
+            self.work.tried(entry.wave);
+        }
+        if let Some(progress) = self.objects.get(key).map(|object| object.outcome.progress) {
+            self.patrol.concluded(key, progress);
+        }
+        self.tell_gates(key);
+    }
+
+    /// Has an object tried again after a while, longer each time.
+    pub(super) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
+        self.dequeue(key);
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.failures = object.failures.saturating_add(1);
+        let throttled = object.outcome.reason == Some(Reason::Throttled);
+        let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
+        let patience = self.denied.patience(&key.kind);
+        let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
+        let wait = wait.max(not_before.unwrap_or_default());
+        object.retry_at = Some(now + wait);
+        self.work.retries.insert((now + wait, key.clone()));
+        if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
+            self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
+        }
+        if failed_for_a_webhook(&object.outcome) {
+            self.work.slots.failed(key);
+        }
+        self.notice_failure(now, key);
+    }
+
+    /// Remembers that a create-only object was created.
+    pub(super) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
+        if policy.mode == ApplyMode::CreateOnly && !entry.implied {
+            self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
+        }
+    }
+}
