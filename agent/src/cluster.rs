@@ -38,7 +38,7 @@ mod survey;
 mod tell;
 mod watch;
 
-pub use connect::{ASK_AGAIN, Answers, Error, connect, facts, facts_from_now};
+pub use connect::{Answers, Error, connect, facts, facts_from_now};
 pub use discovery::Kinds;
 pub use execute::Executor;
 pub use follow::Followers;

@@ -5,21 +5,22 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use futures::StreamExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
 use tideline_common::{EnrolmentToken, TokenError};
 use tideline_runtime::health::{self, Health};
-use tideline_runtime::{Backoff, BindError, Shutdown, TaskError};
+use tideline_runtime::{BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -343,18 +344,13 @@ impl Agent {
 
 /// Waits until the cluster says which one it is: an agent enrols as that of this cluster, and has nothing to do before.
 async fn facts(client: &Client) -> ClusterFacts {
-    let mut backoff = Backoff::new(cluster::ASK_AGAIN.0, cluster::ASK_AGAIN.1);
-    let mut complained = false;
-    loop {
-        match cluster::facts(client).await {
-            (facts, Answers::All) => return facts,
-            (_, Answers::Missing(why)) => {
-                if !std::mem::replace(&mut complained, true) {
-                    warn!("the cluster does not say which one it is; the agent waits for it before it enrols: {why}");
-                }
-            }
+    match cluster::facts(client).await {
+        (facts, Answers::All) => facts,
+        (_, Answers::Missing(why)) => {
+            warn!("the cluster does not say which one it is; the agent waits for it before it enrols: {why}");
+            let facts = pin!(cluster::facts_from_now(client.clone(), false)).next().await;
+            facts.expect("it asks until it is answered")
         }
-        sleep(backoff.next_delay(None)).await;
     }
 }
 

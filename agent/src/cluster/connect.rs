@@ -29,7 +29,7 @@ const BUFFER_BYTES_MAX: usize = 32 << 10;
 const FACT_MAX: Duration = Duration::from_secs(15);
 /// Between two questions for the facts, while they are not all answered: drawn up to the first, doubled up to around the
 /// second. Nothing is changed in a cluster before it is known which one it is.
-pub const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// And once they are.
 const ASK_EVERY: Duration = Duration::from_hours(1);
 
