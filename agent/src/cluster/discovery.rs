@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 use kube::core::discovery::ApiResource;
 use tideline_common::{GroupKind, ObjectKey};
@@ -93,15 +93,36 @@ impl Unresolved {
 
 type Group = BTreeMap<Arc<str>, Arc<Resource>>;
 
-/// One reading of a group and version, shared by all who asked while it was under way.
-#[derive(Clone, Debug)]
-struct Reading {
+/// One reading, shared by all who asked while it was under way.
+#[derive(Debug)]
+struct Reading<T> {
     since: Instant,
-    group: Arc<OnceCell<Group>>,
+    what: Arc<OnceCell<T>>,
 }
 
-/// By group and version.
-type Readings = BTreeMap<(Arc<str>, Arc<str>), Reading>;
+impl<T> Reading<T> {
+    fn fresh() -> Self {
+        Self { since: Instant::now(), what: Arc::default() }
+    }
+
+    fn is_believed(&self) -> bool {
+        self.since.elapsed() < MISSING_FOR
+    }
+}
+
+impl<T> Clone for Reading<T> {
+    fn clone(&self) -> Self {
+        Self { since: self.since, what: Arc::clone(&self.what) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Readings {
+    /// By group and version.
+    kinds: BTreeMap<(Arc<str>, Arc<str>), Reading<Group>>,
+    /// The versions of a group, the preferred one first; read only where a kind is not at the version that is wanted.
+    versions: BTreeMap<Arc<str>, Reading<Vec<Arc<str>>>>,
+}
 
 /// The cache of discovery.
 pub struct Kinds {
@@ -116,6 +137,36 @@ impl Kinds {
         Self { client, readings: Mutex::default(), changed: Notify::new() }
     }
 
+    /// As [`Kinds::resolve`], or at the version that its group prefers of those at which it is served: an object is the same
+    /// at each, to be looked at and to be removed.
+    pub(super) async fn find(&self, kind: &GroupKind, version: &Arc<str>) -> Result<Arc<Resource>, Unresolved> {
+        let missing = match self.resolve(kind, version).await {
+            Err(Unresolved::Missing(missing)) => missing,
+            found => return found,
+        };
+        for other in self.versions(&kind.group).await?.iter().filter(|other| *other != version) {
+            match self.resolve(kind, other).await {
+                Err(Unresolved::Missing(_)) => {}
+                found => return found,
+            }
+        }
+        Err(Unresolved::Missing(missing))
+    }
+
+    /// The versions at which a group is served.
+    async fn versions(&self, group: &Arc<str>) -> Result<Vec<Arc<str>>, Unresolved> {
+        let reading = {
+            let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+            let reading = readings.versions.entry(Arc::clone(group)).or_insert_with(Reading::fresh);
+            if !reading.is_believed() {
+                *reading = Reading::fresh();
+            }
+            reading.clone()
+        };
+        Ok(reading.what.get_or_try_init(|| read_versions(&self.client, group)).await?.clone())
+    }
+
+    /// The kind at this very version, in which it is written.
     pub(super) async fn resolve(&self, kind: &GroupKind, version: &Arc<str>) -> Result<Arc<Resource>, Unresolved> {
         let missing = || {
             Unresolved::Missing(Failure::new(
@@ -127,7 +178,7 @@ impl Kinds {
         };
         let mut reading = self.reading(kind, version, None);
         let mut group = self.read(&reading, kind, version).await?;
-        if !group.contains_key(&kind.kind) && reading.since.elapsed() >= MISSING_FOR {
+        if !group.contains_key(&kind.kind) && !reading.is_believed() {
             reading = self.reading(kind, version, Some(&reading));
             group = self.read(&reading, kind, version).await?;
         }
@@ -137,12 +188,13 @@ impl Kinds {
     /// Forgets what is known of a group: a definition changed, or an answer contradicts what was read.
     pub(super) fn forget(&self, group: &str) {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        readings.retain(|(known, _), _| &**known != group);
+        readings.kinds.retain(|(known, _), _| &**known != group);
+        readings.versions.remove(group);
     }
 
     /// Forgets everything and wakes those who wait for a kind: some CustomResourceDefinition changed.
     pub(super) fn definitions_changed(&self) {
-        self.readings.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.readings.lock().unwrap_or_else(PoisonError::into_inner) = Readings::default();
         self.changed.notify_waiters();
     }
 
@@ -152,24 +204,23 @@ impl Kinds {
     }
 
     /// The present reading, or a new one in place of `stale`.
-    fn reading(&self, kind: &GroupKind, version: &Arc<str>, stale: Option<&Reading>) -> Reading {
+    fn reading(&self, kind: &GroupKind, version: &Arc<str>, stale: Option<&Reading<Group>>) -> Reading<Group> {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (Arc::clone(&kind.group), Arc::clone(version));
-        let fresh = || Reading { since: Instant::now(), group: Arc::default() };
-        let reading = readings.entry(place).or_insert_with(fresh);
-        if stale.is_some_and(|stale| Arc::ptr_eq(&stale.group, &reading.group)) {
-            *reading = fresh();
+        let reading = readings.kinds.entry(place).or_insert_with(Reading::fresh);
+        if stale.is_some_and(|stale| Arc::ptr_eq(&stale.what, &reading.what)) {
+            *reading = Reading::fresh();
         }
         reading.clone()
     }
 
     async fn read<'a>(
         &self,
-        reading: &'a Reading,
+        reading: &'a Reading<Group>,
         kind: &GroupKind,
         version: &Arc<str>,
     ) -> Result<&'a Group, Unresolved> {
-        reading.group.get_or_try_init(|| read_group(&self.client, &kind.group, version)).await
+        reading.what.get_or_try_init(|| read_group(&self.client, &kind.group, version)).await
     }
 }
 
@@ -185,6 +236,22 @@ async fn read_group(client: &Client, group: &Arc<str>, version: &Arc<str>) -> Re
     match call::<APIResourceList>(client, Call::get(uri, Want::Whole)).await {
         Ok(list) => Ok(read_list(group, version, &list)),
         Err(Refused::Status { code: 404, .. }) => Ok(Group::new()),
+        Err(refused) => Err(Unresolved::Failed(refused.failure())),
+    }
+}
+
+/// Kubernetes' own kinds without a group have one version, for ever.
+async fn read_versions(client: &Client, group: &Arc<str>) -> Result<Vec<Arc<str>>, Unresolved> {
+    if group.is_empty() {
+        return Ok(Vec::new());
+    }
+    let uri = format!("/apis/{}", segment(group).map_err(Unresolved::Failed)?);
+    match call::<APIGroup>(client, Call::get(uri, Want::Whole)).await {
+        Ok(APIGroup { preferred_version, versions, .. }) => {
+            let rest = versions.into_iter().filter(|version| Some(version) != preferred_version.as_ref());
+            Ok(preferred_version.clone().into_iter().chain(rest).map(|version| version.version.into()).collect())
+        }
+        Err(Refused::Status { code: 404, .. }) => Ok(Vec::new()),
         Err(refused) => Err(Unresolved::Failed(refused.failure())),
     }
 }

@@ -163,6 +163,26 @@ impl Executor {
         impersonate: Option<&'a Impersonation>,
     ) -> Result<Target<'a>, Stopped> {
         let resource = self.kinds.resolve(&key.kind, version).await.map_err(Unresolved::into_failure)?;
+        self.target_of(key, resource, impersonate)
+    }
+
+    /// The object at any version at which it is served: not to be written in its own words.
+    async fn target_at_any<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        version: &Arc<str>,
+        impersonate: Option<&'a Impersonation>,
+    ) -> Result<Target<'a>, Stopped> {
+        let resource = self.kinds.find(&key.kind, version).await.map_err(Unresolved::into_failure)?;
+        self.target_of(key, resource, impersonate)
+    }
+
+    fn target_of<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        resource: Arc<Resource>,
+        impersonate: Option<&'a Impersonation>,
+    ) -> Result<Target<'a>, Stopped> {
         let path = resource.object(key)?;
         Ok(Target { executor: self, resource, key, path, impersonate })
     }
@@ -290,7 +310,7 @@ impl Executor {
         uid: &Uid,
         impersonate: Option<&Impersonation>,
     ) -> Result<OpResult, Stopped> {
-        let target = match self.target(key, version, impersonate).await {
+        let target = match self.target_at_any(key, version, impersonate).await {
             // Nothing is left of a kind that is not served any more.
             Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
             target => target?,
@@ -305,10 +325,12 @@ impl Executor {
             // Still there: the answer is the object as it waits. Otherwise it is a Status, or the object as it was.
             Ok(object) if object.metadata.deletion_timestamp.is_some() => Ok(OpResult::Finalizing),
             Ok(_) => Ok(OpResult::Gone),
-            Err(refused) if refused.is_object_missing() || refused.is_kind_missing() => Ok(OpResult::Gone),
+            Err(refused) if refused.is_object_missing() => Ok(OpResult::Gone),
             Err(refused) if refused.failure().reason == Reason::NamespaceUnavailable && is_missing(&refused) => {
                 Ok(OpResult::Gone)
             }
+            // Perhaps it is served at another version by now.
+            Err(refused) if refused.is_kind_missing() => Err(target.judge(refused)),
             Err(refused) => Err(refused.into()),
         }
     }
@@ -321,7 +343,7 @@ impl Executor {
         uid: &Uid,
         impersonate: Option<&Impersonation>,
     ) -> Result<OpResult, Stopped> {
-        let target = match self.target(key, version, impersonate).await {
+        let target = match self.target_at_any(key, version, impersonate).await {
             Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
             target => target?,
         };
@@ -356,7 +378,7 @@ impl Executor {
     }
 
     async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<OpResult, Stopped> {
-        let target = self.target(key, version, None).await?;
+        let target = self.target_at_any(key, version, None).await?;
         match target.read().await? {
             Some(object) => target.written(scope, object, Vec::new()),
             None => Ok(OpResult::Gone),

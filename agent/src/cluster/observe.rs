@@ -198,7 +198,7 @@ impl Task {
         loop {
             // From before the look, so that no change is missed between it and the wait.
             let change = kinds.change();
-            let resource = match self.kinds.resolve(&self.kind, &self.version).await {
+            let resource = match self.kinds.find(&self.kind, &self.version).await {
                 Ok(resource) => resource,
                 Err(Unresolved::Missing(_)) => {
                     self.tell(Served::No).await;

@@ -76,7 +76,7 @@ impl Survey {
         namespace: Option<&str>,
         events: &mpsc::Sender<Event>,
     ) -> Result<(), Failure> {
-        let resource = kinds.resolve(&self.kind, &self.version).await.map_err(Unresolved::into_failure)?;
+        let resource = kinds.find(&self.kind, &self.version).await.map_err(Unresolved::into_failure)?;
         let selector = form_escaped(MARK_LABEL);
         let first = format!("{}?labelSelector={selector}&limit={PAGE}", resource.collection(namespace));
         let mut next = Some(first.clone());

@@ -19,7 +19,7 @@ use tideline_common::{
     MARK_LABEL, Mark, ObjectKey, Origin, Prune, PruneAdopted, Reason, SourceRef, SpaceName, TargetId, Uid,
 };
 use tideline_tests::kubernetes::{Cluster, ClusterOptions};
-use tideline_tests::require_kubernetes;
+use tideline_tests::{eventually_ok, require_kubernetes};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -413,6 +413,61 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     tasks.close();
     tokio::time::timeout(SOON, tasks.wait()).await.context("a watch did not end")?;
     Ok(())
+}
+
+#[tokio::test]
+async fn what_is_not_served_at_its_version_any_more_is_seen_and_removed_at_another() -> Result<()> {
+    let assets = require_kubernetes!();
+    let bench = Bench::start(&assets).await?;
+    let mut definition = thing_definition();
+    definition["spec"]["versions"][0]["storage"] = false.into();
+    let mut second = definition["spec"]["versions"][0].clone();
+    (second["name"], second["storage"]) = ("v2".into(), true.into());
+    definition["spec"]["versions"].as_array_mut().context("versions")?.push(second);
+    bench.written(bench.create(&definition)).await?;
+    let body = json!({"apiVersion": "test.example/v1", "kind": "Thing",
+        "metadata": {"name": "a", "namespace": "default"}, "spec": {"x": 1}});
+    let created =
+        eventually_ok(SOON, "the kind to be served", async || bench.written(bench.create(&body)).await).await?;
+
+    let definitions: Api<CustomResourceDefinition> = Api::all(bench.client.clone());
+    let off = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
+    let off = Patch::Json::<()>(from_value(off)?);
+    definitions.patch("things.test.example", &PatchParams::default(), &off).await?;
+    // What the executor read of the group is out of date by now.
+    let apply = || bench.apply(&body, &created.uid, ApplyTakeover::Posted, ApplyPolicy::default());
+    eventually_ok(SOON, "the first version to be gone", async || match bench.execute(apply()).await {
+        OpResult::Failed { reason: Reason::KindMissing, .. } => Ok(()),
+        other => bail!("{other:?}"),
+    })
+    .await?;
+
+    let (sender, mut events) = mpsc::channel(64);
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let kinds = Arc::new(Kinds::new(bench.client.clone()));
+    let mut watches = Watches::new(bench.client.clone(), kinds, sender, Namespaces::All, tasks.clone(), stop.clone());
+    watches.set(scope(), BTreeMap::from([(created.key.kind.clone(), Arc::from("v1"))]));
+    let listed = until(&mut events, |event| match event {
+        Event::Listed { objects, .. } => Some(objects.iter().map(|it| it.uid.clone()).collect::<Vec<_>>()),
+        _ => None,
+    });
+    assert_eq!(listed.await?, [created.uid.clone()]);
+    let delete = |version: &str| {
+        let (key, uid) = (created.key.clone(), created.uid.clone());
+        bench.execute(Op::Delete { key, version: version.into(), uid, impersonate: None })
+    };
+    assert!(matches!(delete("v1").await, OpResult::Gone));
+    until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
+        .await?;
+    stop.cancel();
+
+    // At none: then nothing of it is left.
+    definitions.delete("things.test.example", &kube::api::DeleteParams::default()).await?;
+    eventually_ok(SOON, "the kind to be gone", async || match delete("v1").await {
+        OpResult::Gone => Ok(()),
+        other => bail!("{other:?}"),
+    })
+    .await
 }
 
 /// Waits for an event that `pick` picks.
