@@ -269,6 +269,7 @@ impl Core {
         match event {
             Event::Started => self.started(now, out),
             Event::Cluster(facts) => self.learnt(facts, out),
+            Event::Pulse { answers } => self.felt(answers),
             Event::Answered { id, result } => self.answered(now, id, result, out),
             Event::Persisted { id, result } => self.persisted(now, id, result, out),
             Event::Executed { id, result } => self.executed(now, id, result, out),

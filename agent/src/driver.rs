@@ -269,7 +269,7 @@ impl Driver {
                     let why = self.superseded.borrow_and_update().clone().unwrap_or_default();
                     self.freeze(&FreezeReason::Fenced(why));
                 }
-                Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse),
+                Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse, &mut events),
                 Some(facts) = self.facts.next(), if self.state == State::Running => events.push(Event::Cluster(facts)),
                 () = over(self.term.as_ref()) => break Ok(Ended::Stopped),
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
@@ -339,6 +339,7 @@ impl Driver {
             Event::Started
             | Event::Answered { .. }
             | Event::Persisted { .. }
+            | Event::Pulse { .. }
             | Event::Executed { .. }
             | Event::Timer(_)
             | Event::Kind { .. }
@@ -355,7 +356,6 @@ impl Driver {
         }
     }
 
-    /// The core is told by each watch that is lost, and by each list that follows.
     /// Says so if this is not the cluster that the identity is of: the core changes nothing there, and the hub will say what
     /// follows.
     fn locate(&mut self, facts: &ClusterFacts) {
@@ -370,10 +370,11 @@ impl Driver {
         self.misplaced = misplaced.then(|| self.health.gate("identity"));
     }
 
-    fn feel(&mut self, pulse: Pulse) {
+    fn feel(&mut self, pulse: Pulse, events: &mut Vec<Event>) {
         match pulse {
             Pulse::Silent(why) => {
                 if self.silent.is_none() {
+                    events.push(Event::Pulse { answers: false });
                     warn!("the API server does not answer, and its watches are begun anew: {why}");
                     self.silent = Some(self.health.gate("cluster"));
                     self.metrics.cluster_answers(false);
@@ -383,6 +384,7 @@ impl Driver {
             }
             Pulse::Back => {
                 info!("the API server answers again");
+                events.push(Event::Pulse { answers: true });
                 self.silent = None;
                 self.metrics.cluster_answers(true);
                 self.watches.begin_anew();

@@ -107,6 +107,7 @@ impl Outlook {
             Event::Stop => info!("finishing what is under way"),
             Event::Started
             | Event::Cluster(_)
+            | Event::Pulse { .. }
             | Event::Persisted { .. }
             | Event::Executed { .. }
             | Event::Timer(_)

@@ -20,6 +20,10 @@ pub enum Event {
     Started,
     /// What the cluster says of itself, perhaps as before.
     Cluster(ClusterFacts),
+    /// Whether the API server answers at all, when that changed: watches that are silent do not tell, nor none.
+    Pulse {
+        answers: bool,
+    },
     /// An effect of [`Effect::Send`](super::Effect::Send) ended.
     Answered {
         id: RequestId,

@@ -1,4 +1,5 @@
-//! Which cluster this is: the one that this identity is of, or another into which its data directory came.
+//! Which cluster this is: the one that this identity is of, or another into which its data directory came. And whether it
+//! answers.
 
 use tideline_common::Uid;
 use tideline_common::wire::v1::ClusterFacts;
@@ -12,15 +13,21 @@ pub(super) struct Place {
     cluster: Option<Uid>,
     facts: ClusterFacts,
     answered: bool,
+    silent: bool,
 }
 
 impl Place {
     pub(super) const fn new(cluster: Option<Uid>, facts: ClusterFacts, answered: bool) -> Self {
-        Self { cluster, facts, answered }
+        Self { cluster, facts, answered, silent: false }
     }
 
     pub(super) const fn facts(&self) -> &ClusterFacts {
         &self.facts
+    }
+
+    /// Whether the cluster ever said who it is, and answers still.
+    pub(super) const fn answers(&self) -> bool {
+        self.answered && !self.silent
     }
 
     /// Whether anything may be changed in this cluster: not before it is known to be the one, where that can be known.
@@ -44,6 +51,10 @@ impl Core {
             // The hub hears it with a session, and judges by it, too, whether this is the right cluster.
             self.renew_session(out);
         }
+    }
+
+    pub(super) const fn felt(&mut self, answers: bool) {
+        self.place.silent = !answers;
     }
 
     /// Without the hub, that is the agent's to judge alone.

@@ -314,8 +314,9 @@ impl Core {
         }
         let tried = self.work.all_tried() && !self.gates.hold_any();
         let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
-        let (in_sync, decommission) = (self.kinds.in_sync(), self.decommissioned());
-        Facts { applied, in_sync, conditions, decommission }
+        // Where nothing is to be watched, watches do not tell how the cluster does.
+        let in_sync = self.accepted.is_some() && self.place.answers() && self.kinds.in_sync();
+        Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
     }
 
     /// Takes as many changed objects as one message holds.

@@ -53,3 +53,20 @@ fn nothing_is_changed_before_the_cluster_says_which_one_it_is() {
         assert_eq!(world.cluster.objects.contains_key(&key), goes_on);
     }
 }
+
+#[test]
+fn a_cluster_that_does_not_answer_is_not_in_sync_though_nothing_in_it_is_watched() {
+    let mut world = World::new(12);
+    world.heal();
+    world.quiesce();
+    assert_eq!(world.hub.in_sync, Some(true), "nothing is placed, and the cluster answers");
+    for answers in [false, true] {
+        world.feel(answers);
+        world.quiesce();
+        assert_eq!(world.hub.in_sync, Some(answers));
+    }
+    world.begin_in(home(), None);
+    world.heal();
+    world.quiesce();
+    assert_eq!(world.hub.in_sync, Some(false), "it did not say who it is");
+}

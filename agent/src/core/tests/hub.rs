@@ -29,6 +29,8 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) policy: ApplyPolicy,
     pub(in crate::core) waves: BTreeMap<ObjectKey, i32>,
     conditions: Vec<TargetCondition>,
+    /// Whether the agent said that it sees its cluster as it is.
+    pub(in crate::core) in_sync: Option<bool>,
     /// What a person approved.
     pub(in crate::core) approved: Vec<Tombstone>,
     /// How long the agent is told that it may make use of that.
@@ -216,6 +218,7 @@ impl Hub {
 
     fn reported(&mut self, request: ReportedRequest) -> ReportedAnswer {
         self.conditions = request.conditions.clone();
+        self.in_sync = Some(request.in_sync);
         for report in request.objects {
             let newer = (request.session, request.seq);
             if self.reports.get(&report.key).is_none_or(|(session, seq, _)| (*session, *seq) < newer) {

@@ -42,7 +42,7 @@ pub(in crate::core) struct World {
 /// The fuse has tests of its own.
 const NO_FUSE: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
 
-fn config(seed: u64, fuse: FuseLimits) -> Config {
+pub(in crate::core) fn config(seed: u64, fuse: FuseLimits) -> Config {
     let enrolment =
         EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
     Config {
@@ -162,6 +162,11 @@ impl World {
 
     pub(in crate::core) fn learn(&mut self, facts: ClusterFacts) {
         self.step(Event::Cluster(facts));
+    }
+
+    /// The API server falls silent, or answers again.
+    pub(in crate::core) fn feel(&mut self, answers: bool) {
+        self.step(Event::Pulse { answers });
     }
 
     /// The process goes on elsewhere: with its identity, and without its journal.
