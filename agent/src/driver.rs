@@ -553,17 +553,18 @@ impl Driver {
             FreezeReason::Fenced(why) => (
                 why,
                 "another process runs with this identity: stop one of the two, and start the other again. Was the data \
-                 directory copied? Then enrol the copy with a token of its own",
+                 directory copied? Then give the copy an empty one, no identity Secret, and a token of its own",
             ),
             FreezeReason::Quarantined(why) => (
                 why,
-                "this identity was seen where it does not belong: look at the SyncTarget at the hub, and enrol this \
-                 cluster with a token of its own",
+                "this identity was seen where it does not belong: look at the SyncTarget at the hub. If that is right, start \
+                 this agent again; if not, enrol this cluster with a token of its own, an empty data directory and no \
+                 identity Secret",
             ),
             FreezeReason::TargetGone(why) => (
                 why,
-                "the SyncTarget was deleted at the hub: to use this cluster again, enrol it with a new token and an empty \
-                 data directory",
+                "the SyncTarget was deleted at the hub. If that is undone by a backup, start this agent again; else enrol this \
+                 cluster anew, with a new token, an empty data directory and no identity Secret",
             ),
         };
         error!("the agent is frozen, and changes nothing in its cluster from now on: {why}. What to do: {remedy}");
