@@ -156,6 +156,8 @@ pub struct Core {
     copies: Copies,
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
+    /// Objects that stand, as the journal knows them.
+    recorded: usize,
     kinds: Kinds,
     denied: Denied,
     fuse: Fuse,
@@ -216,6 +218,7 @@ impl Core {
             copies: Copies::default(),
             associates: Associates::default(),
             removals: BTreeMap::new(),
+            recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
             denied: Denied::default(),
             fuse: Fuse::new(config.fuse),
@@ -239,6 +242,7 @@ impl Core {
         for (key, record) in applied {
             core.kinds.refer(&key, &record.version);
             core.objects.at(&key).record = Some(record);
+            core.recorded += 1;
             core.tell_gates(&key);
             core.fold_if_many();
         }

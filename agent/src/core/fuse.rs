@@ -138,7 +138,9 @@ impl Fuse {
             Leave::None => {
                 self.waiting.insert(tombstone.clone());
                 let removals = self.passed.len() + self.waiting.len();
-                let share = (managed + self.passed.len()) * self.limits.percent / 100;
+                // Those of them that are done stand no more, and did.
+                let gone = self.passed.len().saturating_sub(self.known.len());
+                let share = (managed + gone) * self.limits.percent / 100;
                 removals <= self.limits.always.max(share)
             }
         };

@@ -110,10 +110,6 @@ impl Objects {
         self.places.contains_key(key)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
-    }
-
     /// In their order.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.places.keys().map(Name::key)

@@ -171,8 +171,7 @@ impl Core {
     pub(super) fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Delete(authorised) => {
-                let managed = self.objects.len();
-                match self.fuse.pass(now, tombstone, managed, self.leave(now, tombstone)) {
+                match self.fuse.pass(now, tombstone, self.recorded, self.leave(now, tombstone)) {
                     Passage::Free => Verdict::Delete(authorised),
                     Passage::Once(number) => {
                         self.keep_passed(number, tombstone);

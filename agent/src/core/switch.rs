@@ -210,6 +210,7 @@ impl Core {
             object.live.observed_generation = None;
         }
         if object.record.is_none() {
+            self.recorded += 1;
             self.kinds.refer(key, &record.version);
         }
         if object.record.as_ref() != Some(&record) {
@@ -225,6 +226,7 @@ impl Core {
         if let Some(object) = self.objects.get_mut(key)
             && object.record.take().is_some()
         {
+            self.recorded -= 1;
             self.kinds.unrefer(key);
             self.disk.write(Write::Forgotten { key: key.clone() });
         }

@@ -262,3 +262,26 @@ pub(super) fn policies() -> Policies {
     let policy = ApplyPolicy::default();
     [(policy.digest(), policy.into())].into()
 }
+
+#[test]
+fn what_is_assigned_and_does_not_stand_lets_no_more_be_deleted() {
+    let mut world = World::with_fuse(3, super::FuseLimits::default());
+    let keys: Vec<ObjectKey> = (0..100).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    for key in &keys[..20] {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    // Eighty places are another's: of what stands, 15 objects are more than a fifth.
+    for key in &keys[20..] {
+        let like = keys[0].clone();
+        world.cluster.carry(key, &like);
+        world.hub.put(key, 1, 1);
+    }
+    world.quiesce();
+    for key in &keys[..15] {
+        world.hub.remove(key);
+    }
+    world.quiesce();
+    assert_eq!(world.cluster.objects.len(), keys.len());
+}

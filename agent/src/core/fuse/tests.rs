@@ -46,6 +46,7 @@ fn ten_removals_a_revision_a_hundred_times_are_held_once_they_are_a_fifth() {
         // A revision every second: all of them are within the hour.
         let now = Monotonic::START + Duration::from_secs(second);
         last = passed(&mut fuse, now, chunk, 1_000 - gone);
+        chunk[..last].iter().for_each(|gone| fuse.withdraw(gone));
         gone += last;
     }
     assert_eq!((gone, last), (200, 0));
