@@ -88,8 +88,10 @@ pub(super) struct Inspection {
 pub(super) enum Verdict {
     Delete(Authorised),
     Orphan(Authorised),
-    /// A live look is needed first.
+    /// A live look at what it holds is needed first.
     Inspect,
+    /// A live look at itself is needed first.
+    Look,
     /// The place has a new source: what is there is handed over when that is applied, or its mark is written.
     ReMark,
     /// Nothing of this source stands there: the removal is done.
@@ -138,7 +140,7 @@ impl Authorised {
 
 /// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
 pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
-    let Evidence { me, key, ground, entry, record, seen, view, .. } = evidence;
+    let Evidence { me, key, ground, entry, record, seen, view, inspection, .. } = evidence;
     let source = match ground {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
@@ -153,8 +155,12 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
     let record = placed;
     let Some(seen) = seen else {
         return match (record, view) {
-            // Not seen by its label; it may have lost it. The UID decides at the API server.
-            (Some(record), View::Current | View::Lost) => dispose(evidence, record.uid.clone(), Some(record)),
+            // Looked at before that was looked into.
+            (Some(record), View::Current | View::Lost) if inspection.is_some() => {
+                dispose(evidence, record.uid.clone(), Some(record))
+            }
+            // Not seen by its label, which it may have lost, or got another: the same object may be another hub's by now.
+            (Some(_), View::Current | View::Lost) => Verdict::Look,
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
             (_, View::Unlisted | View::Unknown | View::Elsewhere) | (None, View::Lost) => Verdict::Wait,
         };

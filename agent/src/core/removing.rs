@@ -123,6 +123,7 @@ impl Core {
                 self.begun(tombstone);
                 self.execute(now, key, doing, authorised.op(version, impersonate), out);
             }
+            Verdict::Look => self.look(now, tombstone, out),
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
             Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
             Verdict::Forget => {
@@ -145,8 +146,8 @@ impl Core {
         removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&tombstone.key.kind))
     }
 
-    /// Something else stands there than what was to be removed: that was known from an older list, and this may be to be
-    /// removed as well. So it is looked at, and judged once more.
+    /// What stands there is not known: it lost its label, or is another object than an older list showed. So it is looked at,
+    /// and judged once more.
     pub(super) fn look(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
         let key = &tombstone.key;
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
@@ -185,7 +186,9 @@ impl Core {
                 self.fuse.withdraw(tombstone);
                 Verdict::Orphan(authorised)
             }
-            Verdict::Inspect | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => verdict,
+            Verdict::Inspect | Verdict::Look | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => {
+                verdict
+            }
         }
     }
 

@@ -496,6 +496,7 @@ impl Core {
             Verdict::Delete(_)
             | Verdict::Orphan(_)
             | Verdict::Inspect
+            | Verdict::Look
             | Verdict::ReMark
             | Verdict::Forget
             | Verdict::Wait => None,

@@ -264,6 +264,28 @@ pub(super) fn policies() -> Policies {
 }
 
 #[test]
+fn what_another_hub_took_over_is_never_deleted() {
+    for restart in [false, true] {
+        let mut world = World::new(8);
+        let keys = [key("", "ConfigMap", "c0"), key("", "ConfigMap", "c1")];
+        keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+        world.heal();
+        world.quiesce();
+        let before = world.cluster.objects[&keys[0]].uid.clone();
+        world.cluster.seize(&keys[0]);
+        world.quiesce();
+        if restart {
+            world.crash();
+        }
+        keys.iter().for_each(|key| world.hub.remove(key));
+        world.quiesce();
+        assert_eq!(world.cluster.objects.keys().collect::<Vec<_>>(), [&keys[0]], "restart: {restart}");
+        assert_eq!(world.cluster.objects[&keys[0]].uid, before);
+        assert!(world.hub.tombstones.is_empty(), "the hub knows that nothing of ours is left");
+    }
+}
+
+#[test]
 fn what_is_assigned_and_does_not_stand_lets_no_more_be_deleted() {
     let mut world = World::with_fuse(3, super::FuseLimits::default());
     let keys: Vec<ObjectKey> = (0..100).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();

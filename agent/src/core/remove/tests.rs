@@ -163,8 +163,8 @@ fn only_what_is_ours_is_deleted() {
             ours by journal and mark                       Delete u1
             ours by its mark, the journal lost             Delete u1
             ours by the journal, its mark gone             Delete u1
-            ours by the journal, its label gone            Delete u1
-            the same, and the watch is lost                Delete u1
+            ours by the journal, its label gone            Look
+            the same, and the watch is lost                Look
             not in the journal, unmarked                   Forget
             somebody else's with the same name, unmarked   Forget
             another hub's                                  Forget
@@ -225,6 +225,11 @@ fn the_least_destructive_policy_decides() {
                 case.record.as_mut().unwrap().letting_go = true;
                 case.seen = None;
             }),
+            ("the same, and it was looked at", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen().mark = None;
+                case.seen().labelled = false;
+            }),
             ("nothing says anything", |case| {
                 case.policy = None;
                 case.seen().mark = None;
@@ -240,7 +245,8 @@ fn the_least_destructive_policy_decides() {
         &expect![[r"
             the policy says orphan                         Orphan u1
             the mark says orphan                           Orphan u1
-            it is being let go of, its mark is gone        Orphan u1
+            it is being let go of, its mark is gone        Look
+            the same, and it was looked at                 Orphan u1
             nothing says anything                          Orphan u1
             adopted                                        Orphan u1
             adopted by the journal                         Orphan u1
@@ -264,6 +270,11 @@ fn a_namespace_goes_only_when_it_is_empty() {
                 case.mark().prune_adopted = PruneAdopted::AsCreated;
                 case.inspection = Some(Inspection { foreign: 0, ours: 0 });
             }),
+            ("not seen", |case| case.seen = None),
+            ("not seen, looked at and empty", |case| {
+                case.seen = None;
+                case.inspection = Some(Inspection { foreign: 0, ours: 0 });
+            }),
             ("it was only implied", |case| {
                 case.former.implied = true;
                 let mark = mark_of(me(), &case.former, &ApplyPolicy::default(), Origin::Created);
@@ -276,6 +287,8 @@ fn a_namespace_goes_only_when_it_is_empty() {
             something foreign is in it                     Hold(NotEmpty)
             something of ours is in it                     Hold(NotEmpty)
             adopted, to be pruned as created, empty        Orphan u1
+            not seen                                       Look
+            not seen, looked at and empty                  Delete u1
             it was only implied                            Orphan u1
         "]],
     );

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
-use tideline_common::{ConflictPolicy, Digest, GroupKind, Mark, ObjectKey, Reason, TargetId, Uid};
+use tideline_common::{ConflictPolicy, Digest, GroupKind, HubId, Mark, ObjectKey, Reason, TargetId, Uid};
 use uuid::Uuid;
 
 use super::super::{
@@ -217,6 +217,16 @@ impl Cluster {
         mark.target = TargetId::from_uuid(Uuid::from_u128(99));
         let local = Local { mark: Some(Arc::new(mark)), ..self.make(None) };
         self.put(key, local);
+    }
+
+    /// Another hub's agent takes the object over: it is the same, under that one's mark and label.
+    pub(in crate::core) fn seize(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).cloned() {
+            let mut mark = (**local.mark.as_ref().unwrap()).clone();
+            mark.hub = HubId::from_uuid(Uuid::from_u128(98));
+            mark.target = TargetId::from_uuid(Uuid::from_u128(99));
+            self.put(key, Local { mark: Some(Arc::new(mark)), ..local });
+        }
     }
 
     pub(in crate::core) fn delete(&mut self, key: &ObjectKey) {
