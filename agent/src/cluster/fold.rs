@@ -156,7 +156,10 @@ fn digest_of<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>, domain: 
 fn managed_elsewhere(metadata: &ObjectMeta, managed: &[ManagedFieldsEntry]) -> bool {
     let annotated =
         |name: &&str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(*name));
-    managed.iter().any(fields::is_foreign_apply)
+    // A mark of a later layout, perhaps of another hub's agent.
+    let illegible = annotated(&MARK_ANNOTATION) && mark_of(metadata).is_none();
+    illegible
+        || managed.iter().any(fields::is_foreign_apply)
         || FOREIGN_ANNOTATIONS.iter().any(annotated)
         || FOREIGN_LABELS
             .iter()

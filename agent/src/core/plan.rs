@@ -204,7 +204,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
                 "an object is there whose mark is another's: somebody copied it; remove its label and annotation",
             );
         }
-        (None, None) => return adopt(policy, seen),
+        (None, None) => return adopt(entry, policy, seen),
         (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}
     }
     if seen.deleting {
@@ -301,8 +301,13 @@ fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
 }
 
 /// An object without a mark is there that the journal does not know.
-fn adopt(policy: &ApplyPolicy, seen: &Seen) -> Decision {
-    let adopted = Decision::Apply { uid: seen.uid.clone(), takeover: ApplyTakeover::Adopt, origin: Origin::Adopted };
+fn adopt(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Decision {
+    let (uid, origin) = (seen.uid.clone(), Origin::Adopted);
+    let adopted = if is_left_alone(entry, policy) {
+        Decision::ReMark { uid, origin }
+    } else {
+        Decision::Apply { uid, takeover: ApplyTakeover::Adopt, origin }
+    };
     match policy.takeover {
         Takeover::Always => adopted,
         Takeover::IfUnmanaged if !seen.managed_elsewhere => adopted,

@@ -86,6 +86,7 @@ fn other_declarative_owners_are_seen() {
     assert!(foreign(json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}})));
     assert!(!foreign(json!({"labels": {"app.kubernetes.io/managed-by": "me"}})));
     assert!(foreign(json!({"annotations": {"argocd.argoproj.io/tracking-id": "a:b"}})));
+    assert!(foreign(json!({"annotations": {MARK_ANNOTATION: "{\"v\":2}"}})), "a mark that this build cannot read");
     assert!(foreign(json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "a"}})));
     assert!(foreign(json!({"managedFields": [{"manager": "kubectl", "operation": "Apply"}]})));
     assert!(!foreign(json!({"managedFields": [{"manager": "kubectl", "operation": "Update"}]})));

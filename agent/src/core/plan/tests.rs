@@ -417,6 +417,17 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
                 case.seen().mark = None;
                 case.policy.takeover = Takeover::Never;
             }),
+            ("unmarked, create-only", |case| {
+                case.record = None;
+                case.seen().mark = None;
+                case.policy.mode = ApplyMode::CreateOnly;
+            }),
+            ("unmarked, and Helm's, create-only", |case| {
+                case.record = None;
+                case.seen().mark = None;
+                case.seen().managed_elsewhere = true;
+                case.policy.mode = ApplyMode::CreateOnly;
+            }),
         ],
         &expect![[r#"
             nothing there                              Create
@@ -433,6 +444,8 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
             unmarked, and Helm's                       Spare(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
             unmarked, never to be taken over           Spare(Unmanaged)
+            unmarked, create-only                      ReMark u1 Adopted
+            unmarked, and Helm's, create-only          Spare(Unmanaged)
         "#]],
     );
 }
