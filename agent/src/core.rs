@@ -350,7 +350,8 @@ impl Core {
         }
         self.fold();
         self.patrol(now, out);
-        let retry = [self.work.next_retry(), self.gates.next_due(), self.disk.next_retry()].into_iter().flatten().min();
+        let due = [self.work.next_retry(), self.work.next_given_up(now), self.gates.next_due(), self.disk.next_retry()];
+        let retry = due.into_iter().flatten().min();
         self.work.set_timer(retry, out);
         if self.phase == Phase::Stopping && self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet() {
             self.phase = Phase::Ended;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tideline_common::health::{Health, is_ready_by_itself};
 use tideline_common::wire::v1::{Progress, TargetCondition, Terminal};
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic, ObjectKey, Reason};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::Core;
 use super::observe::Object;
@@ -25,6 +25,8 @@ pub(super) struct Gates {
     groups: BTreeMap<String, Group>,
     /// Placements of which something that waits may go.
     changed: BTreeSet<String>,
+    /// Removals that waited and may go.
+    freed: BTreeSet<Tombstone>,
 }
 
 /// The objects of one Placement.
@@ -33,6 +35,8 @@ struct Group {
     deadline: Duration,
     waves: BTreeMap<i32, Wave>,
     held: BTreeSet<(i32, ObjectKey)>,
+    /// Removals of what was its own, which wait until nothing is held.
+    removals: BTreeSet<Tombstone>,
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +94,7 @@ impl Gates {
                 }
             }
             if group.waves.is_empty() {
-                self.groups.remove(placement);
+                self.freed.extend(self.groups.remove(placement).into_iter().flat_map(|group| group.removals));
             } else {
                 self.changed.insert(placement.clone());
             }
@@ -128,6 +132,22 @@ impl Gates {
         barrier
     }
 
+    /// Whether a removal of what was one of these Placements' waits: what replaces it may be among what is held. It does
+    /// until [`Gates::take_freed`] names it.
+    fn hold_removal(&mut self, gates: &[Gate], tombstone: &Tombstone) -> bool {
+        for Gate { placement, .. } in gates {
+            if let Some(group) = self.groups.get_mut(placement).filter(|group| !group.held.is_empty()) {
+                group.removals.insert(tombstone.clone());
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn take_freed(&mut self) -> BTreeSet<Tombstone> {
+        std::mem::take(&mut self.freed)
+    }
+
     /// Gives up on waves that had their time.
     pub(super) fn due(&mut self, now: Monotonic) {
         for (placement, group) in &mut self.groups {
@@ -161,6 +181,7 @@ impl Gates {
             }
             if group.held.is_empty() {
                 group.waves.values_mut().for_each(|wave| wave.since = None);
+                self.freed.append(&mut group.removals);
             }
         }
         released
@@ -215,6 +236,17 @@ impl Core {
         let message = format!("wave {wave} of Placement {placement} is not ready: {example}: {why}");
         self.conclude(now, &entry.key, Progress::Pending, Some(Reason::WaitingForWave), message);
         true
+    }
+
+    /// Whether a removal waits for a wave of a Placement that had what is to go.
+    pub(super) fn holds_removal(&mut self, tombstone: &Tombstone) -> bool {
+        if self.gates.is_empty() {
+            return false;
+        }
+        let recorded = self.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
+        let last = self.removals.get(tombstone).and_then(|removal| removal.policy);
+        let Some(policy) = last.or(recorded).and_then(|policy| self.policies.get(&policy)) else { return false };
+        self.gates.hold_removal(&policy.gates, tombstone)
     }
 
     fn why_unready(&self, key: &ObjectKey) -> String {

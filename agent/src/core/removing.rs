@@ -59,9 +59,13 @@ impl Core {
     pub(super) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
         loop {
             let (Reverse(wave), tombstone) = self.work.removals.first()?;
-            let later = self.work.removing.last_key_value().is_some_and(|(removing, _)| removing > wave);
-            if later || !self.work.all_tried() || self.gates.hold_any() {
+            if self.work.waits_for_others_to_go(now, *wave) || !self.work.all_tried() {
                 return None;
+            }
+            let tombstone = tombstone.clone();
+            if self.holds_removal(&tombstone) {
+                self.work.removals.pop_first();
+                continue;
             }
             match self.work.slots.admits(&tombstone.key) {
                 Admission::Free => return self.work.removals.pop_first().map(|(_, tombstone)| tombstone),
@@ -226,7 +230,13 @@ impl Core {
         if let Some(removal) = self.removals.get_mut(tombstone)
             && removal.state != state
         {
-            removal.state = state;
+            let wave = removal.wave;
+            let former = std::mem::replace(&mut removal.state, state);
+            if former == RemovalState::Finalizing {
+                self.work.finalized(wave);
+            } else if removal.state == RemovalState::Finalizing {
+                self.work.finalizes(now, wave);
+            }
             self.dirty(&tombstone.key, now);
         }
     }

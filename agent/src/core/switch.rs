@@ -175,6 +175,9 @@ impl Core {
     pub(super) fn forget_removal(&mut self, tombstone: &Tombstone) {
         if let Some(removal) = self.removals.remove(tombstone) {
             self.work.forget_removal(&removal, tombstone);
+            if removal.state == RemovalState::Finalizing {
+                self.work.finalized(removal.wave);
+            }
             self.kinds.unrefer(&tombstone.key);
         }
         self.fuse.withdraw(tombstone);
@@ -185,7 +188,9 @@ impl Core {
     /// Nothing of the source stands in its place any more.
     pub(super) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
         let Some(removal) = self.removals.get_mut(tombstone) else { return };
-        removal.state = RemovalState::Done;
+        if std::mem::replace(&mut removal.state, RemovalState::Done) == RemovalState::Finalizing {
+            self.work.finalized(removal.wave);
+        }
         removal.retry_at = None;
         self.fuse.withdraw(tombstone);
         let key = &tombstone.key;

@@ -1,6 +1,7 @@
 //! A whole core against a cluster and a hub in memory, with faults and crashes between any two effects, by seed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tideline_common::wire::v1::Progress;
 use tideline_common::{
@@ -306,4 +307,30 @@ fn what_is_assigned_and_does_not_stand_lets_no_more_be_deleted() {
     }
     world.quiesce();
     assert_eq!(world.cluster.objects.len(), keys.len());
+}
+
+#[test]
+fn a_controller_stays_until_what_it_finalizes_is_gone_or_had_its_time() {
+    for finalized in [true, false] {
+        let mut world = World::new(9);
+        let (controller, resource) = (key("apps", "Deployment", "operator"), key("example.org", "Widget", "w"));
+        world.hub.waves.insert(resource.clone(), 10);
+        let both = [controller.clone(), resource.clone()];
+        both.iter().for_each(|key| world.hub.put(key, 1, 1));
+        world.heal();
+        world.quiesce();
+        world.cluster.finalizers.insert(resource.clone());
+        both.iter().for_each(|key| world.hub.remove(key));
+        world.run_for(Duration::from_secs(90));
+        assert!(world.cluster.objects[&resource].deleting);
+        assert!(world.cluster.objects.contains_key(&controller) && !world.cluster.objects[&controller].deleting);
+        if finalized {
+            world.cluster.finalizers.clear();
+            world.cluster.finalize();
+        }
+        world.run_for(Duration::from_secs(if finalized { 5 } else { 60 }));
+        let gone = |key| world.cluster.objects.get(key).is_none_or(|local| local.deleting);
+        assert!(gone(&controller), "finalized: {finalized}");
+        assert_eq!(world.cluster.objects.contains_key(&resource), !finalized);
+    }
 }

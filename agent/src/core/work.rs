@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use super::{Core, Phase};
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
+/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The
+/// controllers that finalize may be among what is to go next.
+const FINALIZING_MAX: Duration = Duration::from_mins(2);
 /// Corrections of one object that are made at once; further ones wait, as after failures.
 const CORRECTIONS_AT_ONCE: u32 = 3;
 /// Without a correction for this long, they count from zero again.
@@ -43,10 +47,19 @@ pub(super) struct Work {
     untried: BTreeMap<i32, usize>,
     /// Removals in flight, by wave.
     pub(super) removing: BTreeMap<i32, usize>,
+    /// Waves of which something is being finalized, perhaps by what is in lower ones.
+    finalizing: BTreeMap<i32, Finalizing>,
     /// What waits for a namespace.
     pub(super) homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     pass_at: Option<Monotonic>,
     timer: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+struct Finalizing {
+    objects: usize,
+    /// No lower wave waits any longer.
+    until: Monotonic,
 }
 
 #[derive(Debug)]
@@ -162,6 +175,34 @@ impl Work {
 
     pub(super) fn release_wave(&mut self, wave: i32) {
         count_down(&mut self.removing, wave);
+    }
+
+    /// An object of this wave is deleted, and waits for its finalizers.
+    pub(super) fn finalizes(&mut self, now: Monotonic, wave: i32) {
+        let fresh = || Finalizing { objects: 0, until: now + FINALIZING_MAX };
+        self.finalizing.entry(wave).or_insert_with(fresh).objects += 1;
+    }
+
+    /// It does not any more.
+    pub(super) fn finalized(&mut self, wave: i32) {
+        if let Some(finalizing) = self.finalizing.get_mut(&wave) {
+            finalizing.objects -= 1;
+            if finalizing.objects == 0 {
+                self.finalizing.remove(&wave);
+            }
+        }
+    }
+
+    /// Whether the removal of something of this wave waits: what is above it is still on its way out.
+    pub(super) fn waits_for_others_to_go(&self, now: Monotonic, wave: i32) -> bool {
+        let mut above = self.finalizing.range((Bound::Excluded(wave), Bound::Unbounded));
+        self.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave)
+            || above.any(|(_, finalizing)| now < finalizing.until)
+    }
+
+    /// When the next wave is not waited for any longer.
+    pub(super) fn next_given_up(&self, now: Monotonic) -> Option<Monotonic> {
+        self.finalizing.values().map(|finalizing| finalizing.until).filter(|until| now < *until).min()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -291,6 +332,11 @@ impl Core {
         }
         for key in self.gates.take_released() {
             self.enqueue(&key);
+        }
+        for tombstone in self.gates.take_freed() {
+            if let Some(removal) = self.removals.get(&tombstone) {
+                self.work.remove(removal.wave, tombstone);
+            }
         }
         while self.work.slots.pace.has_room(now, self.work.flights.len()) {
             if let Some(key) = self.work.reads.pop_first() {

@@ -1,7 +1,7 @@
 use tideline_common::GroupKind;
 
-/// The wave that a kind goes in: what others need first. Everything that is not named, custom resources too, goes with the
-/// workloads, in wave 0. Deletion is in reverse.
+/// The wave that a kind goes in: what others need first. Deletion is in reverse. What is not named goes with the workloads,
+/// in wave 0, and custom resources after them: the controllers that finalize them may be among these.
 pub(super) fn of(kind: &GroupKind) -> i32 {
     match (&*kind.group, &*kind.kind) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") | ("", "Namespace") => -100,
@@ -22,6 +22,8 @@ pub(super) fn of(kind: &GroupKind) -> i32 {
         ("networking.k8s.io" | "autoscaling" | "policy", _) => 20,
         // Last: a webhook whose server is not up refuses everything else.
         ("admissionregistration.k8s.io", _) => 40,
+        // Of definitions, and of aggregated API servers.
+        (group, _) if group.contains('.') => 10,
         _ => 0,
     }
 }

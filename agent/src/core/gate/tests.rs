@@ -148,3 +148,22 @@ fn what_drifts_is_mended_though_its_wave_would_wait() {
     world.run_for(Duration::from_secs(5));
     assert!(world.cluster.objects.contains_key(&after), "the one before it is not ready, and that is no matter");
 }
+
+#[test]
+fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
+    let (mut world, [first, after, other]) = gated();
+    let old = object("old");
+    world.hub.put(&old, 1, 1);
+    world.run_for(Duration::from_mins(1));
+    assert!(world.cluster.objects.contains_key(&old) && !world.cluster.objects.contains_key(&after));
+    world.hub.remove(&other);
+    world.hub.remove(&old);
+    world.run_for(Duration::from_mins(2));
+    world.cluster.finalize();
+    assert!(!world.cluster.objects.contains_key(&other), "another Placement's");
+    assert!(world.cluster.objects.contains_key(&old), "what is held may replace it");
+    world.cluster.become_ready(&first);
+    world.run_for(Duration::from_mins(1));
+    world.cluster.finalize();
+    assert!(world.cluster.objects.contains_key(&after) && !world.cluster.objects.contains_key(&old));
+}

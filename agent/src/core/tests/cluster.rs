@@ -26,7 +26,7 @@ pub(in crate::core) struct Local {
     pub(in crate::core) mark: Option<Arc<Mark>>,
     /// Made by the agent and not by somebody else.
     pub(in crate::core) ours: bool,
-    deleting: bool,
+    pub(in crate::core) deleting: bool,
     pub(in crate::core) status: u64,
     health: Health,
     /// Which other manager holds a field of it.
@@ -47,6 +47,8 @@ pub(in crate::core) struct Cluster {
     pub(in crate::core) unlistable: BTreeSet<GroupKind>,
     /// What is created is not ready.
     pub(in crate::core) slow: bool,
+    /// What is not finalized while it is in here; of the others one in five is, after a moment.
+    pub(in crate::core) finalizers: BTreeSet<ObjectKey>,
 }
 
 impl Cluster {
@@ -133,7 +135,7 @@ impl Cluster {
             Op::Delete { key, uid, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
                 Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
-                Some(local) if !local.deleting && local.version % 5 == 0 => {
+                Some(local) if !local.deleting && (local.version % 5 == 0 || self.finalizers.contains(key)) => {
                     let local = Local { deleting: true, ..local.clone() };
                     self.put(key, local);
                     OpResult::Finalizing
@@ -239,7 +241,8 @@ impl Cluster {
 
     /// The controllers whose finalizers hold objects let go of them.
     pub(in crate::core) fn finalize(&mut self) {
-        let deleting = self.objects.iter().filter(|(_, local)| local.deleting);
+        let held = |key: &ObjectKey| self.finalizers.contains(key);
+        let deleting = self.objects.iter().filter(|(key, local)| local.deleting && !held(key));
         for key in deleting.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.delete(&key);
         }
