@@ -19,8 +19,8 @@ use super::request::{Call, Want, call};
 /// Autoscalers on one page: 8 KiB each, they are a quarter of what is read of an answer.
 const PAGE: u32 = 500;
 
-/// Workloads of one namespace, by kind and name.
-type Workloads = Arc<BTreeSet<(GroupKind, String)>>;
+/// Workloads of one namespace, by kind and name; none if that may not be asked.
+type Workloads = Option<Arc<BTreeSet<(GroupKind, String)>>>;
 
 pub(super) struct Autoscaled {
     client: Client,
@@ -61,9 +61,8 @@ impl Autoscaled {
         Self { client, namespaces: Mutex::default() }
     }
 
-    /// Whether a HorizontalPodAutoscaler has this object as its target. Not, as far as can be said, where autoscalers
-    /// are not served or may not be listed.
-    pub(super) async fn holds(&self, key: &ObjectKey) -> Result<bool, Failure> {
+    /// Whether a HorizontalPodAutoscaler has this object as its target. None where autoscalers may not be listed.
+    pub(super) async fn holds(&self, key: &ObjectKey) -> Result<Option<bool>, Failure> {
         let namespace = self.namespace(&key.namespace);
         let workloads = namespace.look(&self.client, &key.namespace).await;
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +71,7 @@ impl Autoscaled {
             namespaces.remove(&key.namespace);
         }
         drop(namespaces);
-        Ok(workloads?.contains(&(key.kind.clone(), key.name.as_ref().to_owned())))
+        Ok(workloads?.map(|workloads| workloads.contains(&(key.kind.clone(), key.name.as_ref().to_owned()))))
     }
 
     fn namespace(&self, name: &Arc<str>) -> Arc<Namespace> {
@@ -87,22 +86,22 @@ impl Namespace {
         let mut last = self.last.lock().await;
         if last.0 <= asked {
             let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-            let workloads = Arc::new(list(client, name).await?);
-            *last = (number, workloads);
+            *last = (number, list(client, name).await?);
         }
-        Ok(Arc::clone(&last.1))
+        Ok(last.1.clone())
     }
 }
 
 /// In the oldest version, which every API server serves and which says all that is asked here.
-async fn list(client: &Client, namespace: &str) -> Result<BTreeSet<(GroupKind, String)>, Failure> {
+async fn list(client: &Client, namespace: &str) -> Result<Workloads, Failure> {
     let first = format!("/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers?limit={PAGE}");
     let mut workloads = BTreeSet::new();
     let mut next = Some(first.clone());
     while let Some(uri) = next {
         let page: Page<Autoscaler> = match call(client, Call::get(uri, Want::Whole)).await {
             Ok(page) => page,
-            Err(Refused::Status { code: 403 | 404, .. }) => return Ok(workloads),
+            Err(Refused::Status { code: 403, .. }) => return Ok(None),
+            Err(Refused::Status { code: 404, .. }) => break,
             Err(refused) => return Err(refused.failure()),
         };
         let (autoscalers, following) = page.turn(&first);
@@ -112,7 +111,7 @@ async fn list(client: &Client, namespace: &str) -> Result<BTreeSet<(GroupKind, S
         }
         next = following;
     }
-    Ok(workloads)
+    Ok(Some(Arc::new(workloads)))
 }
 
 #[cfg(test)]

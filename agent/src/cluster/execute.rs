@@ -247,7 +247,7 @@ impl Executor {
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = self.rendered(entry, policy, mark)?;
-        let scaled = self.scaled(&entry.key, policy, &object).await?;
+        let scaled = self.scaled(&target, policy, &object).await?;
         let mut exempt = Exempt::new(policy, &object, scaled)?;
         exempt.leave(local, &object);
         if takeover == ApplyTakeover::Posted || !exempt.is_empty() {
@@ -269,10 +269,21 @@ impl Executor {
         target.written(scope, applied, conflicts)
     }
 
-    /// Who decides how many replicas there are, where nothing was said about it.
-    async fn scaled(&self, key: &ObjectKey, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Stopped> {
-        let asked = key.is_namespaced() && exempt::is_left_to_presets(policy, object, exempt::REPLICAS);
-        Ok(if asked && self.autoscaled.holds(key).await? { Scaled::ByAutoscaler } else { Scaled::BySource })
+    /// Who decides how many replicas there are, where nothing was said about it. Where autoscalers may not be listed, the
+    /// object tells whether one did.
+    async fn scaled(&self, target: &Target<'_>, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Stopped> {
+        let asked = target.key.is_namespaced() && exempt::is_left_to_presets(policy, object, exempt::REPLICAS);
+        if !asked {
+            return Ok(Scaled::BySource);
+        }
+        let by_autoscaler = match self.autoscaled.holds(target.key).await? {
+            Some(known) => known,
+            None => {
+                let live = target.read_metadata().await?;
+                live.is_some_and(|live| live.managed().iter().any(fields::is_autoscalers))
+            }
+        };
+        Ok(if by_autoscaler { Scaled::ByAutoscaler } else { Scaled::BySource })
     }
 
     async fn re_mark(&self, scope: &Scope, entry: &Entry, mark: &Mark, uid: &Uid) -> Result<OpResult, Stopped> {
@@ -397,7 +408,7 @@ impl Executor {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut assigned = self.rendered(entry, policy, mark)?;
         let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
-        let scaled = self.scaled(&entry.key, policy, &assigned).await?;
+        let scaled = self.scaled(&target, policy, &assigned).await?;
         let exempt = Exempt::new(policy, &assigned, scaled)?;
         if !exempt.is_empty() {
             exempt.take_out(&mut assigned, &live.whole(), live.managed());

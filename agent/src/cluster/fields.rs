@@ -26,6 +26,11 @@ pub(super) fn is_foreign_apply(entry: &ManagedFieldsEntry) -> bool {
     !is_ours(entry) && entry.operation.as_deref() == Some(APPLY) && of_object(entry)
 }
 
+/// Whether an entry is that of the controller of HorizontalPodAutoscalers, which scales through the subresource.
+pub(super) fn is_autoscalers(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some("kube-controller-manager") && entry.subresource.as_deref() == Some("scale")
+}
+
 /// The fields that `manager` applies.
 pub(super) fn applied_by<'a>(entries: &'a [ManagedFieldsEntry], manager: &str) -> Option<&'a Value> {
     entries

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tideline_tests::kubernetes::{Audit, ClusterOptions};
 use tideline_tests::{Scratch, eventually, eventually_ok, require_kubernetes};
@@ -54,6 +54,36 @@ async fn forbidden(site: &Site) -> Result<Option<String>> {
     let conditions = target.data["status"]["conditions"].as_array().context("conditions")?;
     let said = conditions.iter().find(|condition| condition["type"] == "Forbidden");
     Ok(said.and_then(|said| said["message"].as_str()).map(str::to_owned))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_autoscaler_that_may_not_be_looked_at_is_not_fought() -> Result<()> {
+    let assets = require_kubernetes!();
+    let rights = json!([
+        rule("apps", "deployments", &["*"]),
+        rule("", "namespaces", &["*"]),
+        rule("", "events", &["get", "create", "patch"]),
+    ]);
+    let site = Site::kept_short(&assets, ClusterOptions::default(), rights).await?;
+    for name in ["scaled", "plain"] {
+        apply(&site.space, deployment(name, 2)).await?;
+        site.place(name, PLACED, json!({})).await?;
+        shows(&site.local, DEPLOYMENT, name, "what is placed", |_| true).await?;
+    }
+    for (name, manager) in [("scaled", "kube-controller-manager"), ("plain", "helper")] {
+        let patch = Patch::Merge(json!({"spec": {"replicas": 6}}));
+        site.locals(DEPLOYMENT).patch_scale(name, &PatchParams::apply(manager), &patch).await?;
+    }
+    shows(&site.local, DEPLOYMENT, "plain", "what a person scaled to be put back", |it| it["spec"]["replicas"] == 2)
+        .await?;
+    let mut changed = deployment("scaled", 3);
+    changed["metadata"]["annotations"] = json!({"note": "changed"});
+    apply(&site.space, changed).await?;
+    shows(&site.local, DEPLOYMENT, "scaled", "the change", |it| it["metadata"]["annotations"]["note"] == "changed")
+        .await?;
+    let replicas = site.local(DEPLOYMENT, "scaled").await?.data["spec"]["replicas"].clone();
+    ensure!(replicas == 6, "{replicas}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -49,18 +49,18 @@ async fn whoever_asks_during_a_look_shares_the_next() {
             autoscaled.holds(&web).await
         },
     );
-    assert_eq!((first, second, third, fourth), (Ok(true), Ok(false), Ok(false), Ok(true)));
+    assert_eq!((first, second, third, fourth), (Ok(Some(true)), Ok(Some(false)), Ok(Some(false)), Ok(Some(true))));
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert!(autoscaled.namespaces.lock().expect("no holder panics").is_empty());
 
     // An answer is for those who asked before, and for nobody after.
-    assert_eq!(autoscaled.holds(&web).await, Ok(true));
+    assert_eq!(autoscaled.holds(&web).await, Ok(Some(true)));
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]
-async fn nothing_is_autoscaled_where_that_cannot_be_known_and_a_failure_is_none() {
-    for (code, expected) in [(403, Some(false)), (404, Some(false)), (503, None)] {
+async fn what_may_not_be_asked_is_not_known_and_a_failure_is_one() {
+    for (code, expected) in [(403, Some(None)), (404, Some(Some(false))), (503, None)] {
         let (autoscaled, _, permits) = server(code, json!({"kind": "Status", "status": "Failure", "code": code}));
         permits.add_permits(1);
         assert_eq!(autoscaled.holds(&deployment("web")).await.ok(), expected, "{code}");
