@@ -219,10 +219,17 @@ impl Hub {
 
     /// Makes a ConfigMap here.
     pub(crate) async fn makes(&self, name: &str) -> Result<()> {
-        let object =
-            from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}, "data": {"from": "hub"}}))?;
+        self.makes_all(&[name.to_owned()]).await
+    }
+
+    /// Makes ConfigMaps here.
+    pub(crate) async fn makes_all(&self, names: &[String]) -> Result<()> {
         let space = Api::<ConfigMap>::namespaced(self.client("default").await?, NAMESPACE);
-        space.create(&PostParams::default(), &object).await?;
+        for name in names {
+            let object =
+                from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}, "data": {"from": "hub"}}))?;
+            space.create(&PostParams::default(), &object).await?;
+        }
         Ok(())
     }
 

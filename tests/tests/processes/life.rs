@@ -2,16 +2,27 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::ListParams;
 use tideline_tests::{EmbeddedCluster, Relay, Scratch, eventually_ok, require_binaries};
 
-use crate::harness::{Agent, Hub, SOON, Site, get};
+use crate::harness::{Agent, Hub, NAMESPACE, SOON, Site, get};
 
 /// Kubernetes waits 30 s before it kills; a person waits less.
 const END: Duration = Duration::from_secs(10);
+
+/// A kubeconfig of the cluster by way of a wire.
+fn through(wire: &Relay, cluster: &EmbeddedCluster, scratch: &Scratch) -> Result<PathBuf> {
+    let text = fs::read_to_string(cluster.kubeconfig())?;
+    let kubeconfig = scratch.join("behind-the-wire");
+    fs::write(&kubeconfig, text.replace(&cluster.address().to_string(), &wire.address().to_string()))?;
+    Ok(kubeconfig)
+}
 
 #[tokio::test]
 async fn both_answer_whether_they_live_and_are_ready_and_what_they_count() -> Result<()> {
@@ -45,6 +56,54 @@ async fn sigterm_ends_both_with_success_within_seconds() -> Result<()> {
     site.agent.is_ready().await?;
     site.agent.process.terminate()?;
     assert_eq!(site.agent.process.wait(END).await?.code(), Some(0), "the agent, with its hub");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_in_the_middle_finishes_what_is_under_way_and_repeats_none_of_it() -> Result<()> {
+    let binaries = require_binaries!();
+    let scratch = Scratch::new("cluster")?;
+    let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
+    let wire = Relay::start(cluster.address()).await?;
+    let kubeconfig = through(&wire, &cluster, &scratch)?;
+    let hub = Hub::start(&binaries).await?;
+    hub.place_config_maps().await?;
+    let made: Vec<String> = (0..600).map(|number| format!("web-{number:03}")).collect();
+    hub.makes_all(&made).await?;
+    let mut agent = Agent::start(&binaries, &kubeconfig, &hub.token_file("store").await?)?;
+    // Forty at a time take half a second, and all of them eight.
+    wire.delay(Duration::from_millis(250));
+    let there = Api::<ConfigMap>::namespaced(cluster.client(), NAMESPACE);
+    let labelled = ListParams::default().labels("app=web");
+    eventually_ok(SOON, "some of it", async || {
+        let some = there.list(&labelled).await?.items.len();
+        ensure!(some >= 40, "{some}");
+        Ok(())
+    })
+    .await?;
+    agent.process.terminate()?;
+    assert_eq!(agent.process.wait(END).await?.code(), Some(0));
+    let before = there.list(&labelled).await?.items;
+    ensure!(before.len() < made.len(), "it ended only when all was done");
+
+    wire.resume();
+    agent.resume()?;
+    let all = eventually_ok(SOON, "all of it", async || {
+        let all = there.list(&labelled).await?.items;
+        ensure!(all.len() == made.len(), "{}", all.len());
+        Ok(all)
+    })
+    .await?;
+    // What was created is in the journal, and an apply would have left its own entry.
+    let applied = |object: &ConfigMap| {
+        let managed = object.metadata.managed_fields.as_deref().unwrap_or_default();
+        managed.iter().any(|entry| entry.operation.as_deref() == Some("Apply"))
+    };
+    assert_eq!(all.iter().filter(|object| applied(object)).count(), 0);
+    for object in &before {
+        let now = all.iter().find(|it| it.metadata.name == object.metadata.name);
+        assert_eq!(now.map(|it| &it.metadata.resource_version), Some(&object.metadata.resource_version));
+    }
     Ok(())
 }
 
@@ -95,9 +154,7 @@ async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_i
     let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;
     let wire = Relay::start(cluster.address()).await?;
     wire.cut();
-    let text = fs::read_to_string(cluster.kubeconfig())?;
-    let kubeconfig = scratch.join("behind-the-wire");
-    fs::write(&kubeconfig, text.replace(&cluster.address().to_string(), &wire.address().to_string()))?;
+    let kubeconfig = through(&wire, &cluster, &scratch)?;
     let hub = Hub::start(&binaries).await?;
     let token = hub.token_file("store").await?;
 

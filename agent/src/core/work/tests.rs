@@ -14,6 +14,7 @@ struct Offline {
     loaded: Loaded,
     now: Monotonic,
     begun: Vec<(OpId, ObjectKey)>,
+    stopped: bool,
 }
 
 fn config() -> Config {
@@ -50,6 +51,7 @@ impl Offline {
             loaded,
             now: Monotonic::START,
             begun: Vec::new(),
+            stopped: false,
         };
         offline.step(Event::Started);
         offline.list();
@@ -68,10 +70,14 @@ impl Offline {
 
     /// The process ends and is started again; nothing is at the cluster by then.
     fn restart(&mut self) {
+        self.restart_without_lists();
+        self.list();
+    }
+
+    fn restart_without_lists(&mut self) {
         self.begun.clear();
         self.core = Core::new(config(), self.loaded.clone());
         self.step(Event::Started);
-        self.list();
     }
 
     fn step(&mut self, event: Event) {
@@ -90,6 +96,7 @@ impl Offline {
                     }
                     self.step(Event::Persisted { id, result: Ok(()) });
                 }
+                Effect::Stopped => self.stopped = true,
                 _ => {}
             }
         }
@@ -115,6 +122,21 @@ fn config_map(name: &str, wave: i32) -> Entry {
 fn a_bounded_number_of_operations_is_under_way() {
     let offline = Offline::new((0..100).map(|i| config_map(&format!("c{i}"), 0)).collect());
     assert_eq!(offline.begun.len(), 32);
+}
+
+#[test]
+fn an_agent_that_is_asked_to_end_finishes_what_is_under_way_and_begins_nothing() {
+    let mut offline = Offline::new((0..100).map(|i| config_map(&format!("c{i}"), 0)).collect());
+    let under_way = std::mem::take(&mut offline.begun);
+    offline.step(Event::Stop);
+    for (id, key) in &under_way {
+        assert!(!offline.stopped);
+        let written = OpResult::Written { observed: Box::new(created(key, None)), conflicts: Vec::new() };
+        offline.step(Event::Executed { id: *id, result: written });
+    }
+    assert!(offline.stopped && offline.begun.is_empty());
+    let recorded: BTreeSet<_> = offline.loaded.applied.iter().map(|(key, _)| key).collect();
+    assert_eq!(recorded, under_way.iter().map(|(_, key)| key).collect());
 }
 
 #[test]
@@ -255,11 +277,15 @@ fn what_waits_for_a_namespace_goes_when_it_appears() {
 
 #[test]
 fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
-    let mut offline = Offline::new(vec![config_map("a", 0)]);
-    offline.begun.clear();
+    let deployment = entry(&key("apps", "Deployment", "d"), 1, 1);
+    let mut offline = Offline::new(vec![config_map("a", 0), deployment.clone()]);
     let kind = tideline_common::GroupKind::new("", "ConfigMap");
+    offline.restart_without_lists();
     offline.step(Event::WatchLost { kind, reason: Reason::Forbidden, message: "no".into() });
-    assert!(!offline.core.kinds.in_sync());
+    assert_eq!(offline.names(), ["a"], "a creation needs no list, and finds out");
+    offline.step(Event::Listed { kind: deployment.key.kind, objects: Vec::new() });
+    assert_eq!(offline.names(), ["a", "d"]);
+    assert!(offline.core.kinds.in_sync(), "that one is denied, and is said apart");
 }
 
 #[test]
