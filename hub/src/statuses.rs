@@ -347,7 +347,7 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     for told in engine.summary.target(target).into_iter().flat_map(|reports| &reports.conditions) {
         problems.entry(told.reason).or_insert(&told.message);
     }
-    problems.extend(outline.problems.iter().map(|problem| (*problem, "see the log of the hub")));
+    problems.extend(outline.problems.iter().map(|problem| (*problem, what_to_do(*problem))));
     let problems = problems
         .into_iter()
         .map(|(problem, message)| json!({"type": problem, "status": "True", "reason": problem, "message": message}));
@@ -365,6 +365,21 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     let decommissioned = decommissioned(engine, target, outline.record.decommission, freshness);
     status["conditions"] = std::iter::once(ready).chain(decommissioned).chain(problems).chain(held).collect();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
+}
+
+/// What is to be known of a problem that the link found.
+fn what_to_do(problem: Reason) -> &'static str {
+    match problem {
+        Reason::HistoryLost => {
+            "its agent knows a newer set than this hub, as after a backup was restored: what nothing explains is held until it \
+             is assigned again, or its deletion is approved"
+        }
+        Reason::Quarantined => {
+            "its identity was used from another cluster than the one that enrolled, and refused there; the log of the hub \
+             names that one"
+        }
+        _ => "see the log of the hub",
+    }
 }
 
 /// The condition of a target that goes out of service: how far it is, and whether it has.

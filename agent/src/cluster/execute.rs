@@ -276,12 +276,11 @@ impl Executor {
         if !asked {
             return Ok(Scaled::BySource);
         }
-        let by_autoscaler = match self.autoscaled.holds(target.key).await? {
-            Some(known) => known,
-            None => {
-                let live = target.read_metadata().await?;
-                live.is_some_and(|live| live.managed().iter().any(fields::is_autoscalers))
-            }
+        let by_autoscaler = if let Some(known) = self.autoscaled.holds(target.key).await? {
+            known
+        } else {
+            let live = target.read_metadata().await?;
+            live.is_some_and(|live| live.managed().iter().any(fields::is_autoscalers))
         };
         Ok(if by_autoscaler { Scaled::ByAutoscaler } else { Scaled::BySource })
     }

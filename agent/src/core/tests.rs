@@ -269,7 +269,9 @@ fn what_another_hub_took_over_is_never_deleted() {
     for restart in [false, true] {
         let mut world = World::new(8);
         let keys = [key("", "ConfigMap", "c0"), key("", "ConfigMap", "c1")];
-        keys.iter().for_each(|key| world.hub.put(key, 1, 1));
+        for key in &keys {
+            world.hub.put(key, 1, 1);
+        }
         world.heal();
         world.quiesce();
         let before = world.cluster.objects[&keys[0]].uid.clone();
@@ -278,7 +280,9 @@ fn what_another_hub_took_over_is_never_deleted() {
         if restart {
             world.crash();
         }
-        keys.iter().for_each(|key| world.hub.remove(key));
+        for key in &keys {
+            world.hub.remove(key);
+        }
         world.quiesce();
         assert_eq!(world.cluster.objects.keys().collect::<Vec<_>>(), [&keys[0]], "restart: {restart}");
         assert_eq!(world.cluster.objects[&keys[0]].uid, before);
@@ -316,11 +320,15 @@ fn a_controller_stays_until_what_it_finalizes_is_gone_or_had_its_time() {
         let (controller, resource) = (key("apps", "Deployment", "operator"), key("example.org", "Widget", "w"));
         world.hub.waves.insert(resource.clone(), 10);
         let both = [controller.clone(), resource.clone()];
-        both.iter().for_each(|key| world.hub.put(key, 1, 1));
+        for key in &both {
+            world.hub.put(key, 1, 1);
+        }
         world.heal();
         world.quiesce();
         world.cluster.finalizers.insert(resource.clone());
-        both.iter().for_each(|key| world.hub.remove(key));
+        for key in &both {
+            world.hub.remove(key);
+        }
         world.run_for(Duration::from_secs(90));
         assert!(world.cluster.objects[&resource].deleting);
         assert!(world.cluster.objects.contains_key(&controller) && !world.cluster.objects[&controller].deleting);

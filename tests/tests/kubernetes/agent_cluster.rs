@@ -451,7 +451,7 @@ async fn what_is_not_served_at_its_version_any_more_is_seen_and_removed_at_anoth
         Event::Listed { objects, .. } => Some(objects.iter().map(|it| it.uid.clone()).collect::<Vec<_>>()),
         _ => None,
     });
-    assert_eq!(listed.await?, [created.uid.clone()]);
+    assert_eq!(listed.await?, std::slice::from_ref(&created.uid));
     let delete = |version: &str| {
         let (key, uid) = (created.key.clone(), created.uid.clone());
         bench.execute(Op::Delete { key, version: version.into(), uid, impersonate: None })

@@ -195,6 +195,11 @@ impl Hub {
         Ok(())
     }
 
+    /// Reads one of them.
+    pub(crate) async fn get(&self, space: &str, kind: &str, name: &str) -> Result<DynamicObject> {
+        Ok(dynamic(&self.client(space).await?, kind).get(name).await?)
+    }
+
     /// Changes one of them.
     pub(crate) async fn patch(&self, space: &str, kind: &str, name: &str, patch: &Value) -> Result<()> {
         let api = dynamic(&self.client(space).await?, kind);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
@@ -129,6 +129,85 @@ async fn a_hub_that_was_killed_serves_again_as_the_same_hub() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn a_hub_that_was_set_back_has_nothing_deleted_until_a_person_says_so() -> Result<()> {
+    let binaries = require_binaries!();
+    let mut site = Site::start(&binaries).await?;
+    let there = Api::<ConfigMap>::namespaced(site.cluster.client(), NAMESPACE);
+    let labelled = ListParams::default().labels("app=web");
+    let names = async || {
+        let all = there.list(&labelled).await?.items;
+        Ok::<_, anyhow::Error>(all.into_iter().filter_map(|object| object.metadata.name).collect::<Vec<_>>())
+    };
+    let count = async |expected: usize| {
+        eventually_ok(SOON, &format!("{expected} objects"), async || {
+            let names = names().await?;
+            ensure!(names.len() == expected, "{names:?}");
+            Ok(())
+        })
+        .await
+    };
+    let many = |prefix: &str| (0..12).map(|number| format!("{prefix}-{number}")).collect::<Vec<_>>();
+    site.hub.place_config_maps().await?;
+    site.hub.makes_all(&many("kept")).await?;
+    count(12).await?;
+
+    site.hub.process.terminate()?;
+    assert_eq!(site.hub.process.wait(END).await?.code(), Some(0));
+    let backup = Scratch::new("backup")?;
+    copy(&site.hub.data_dir(), backup.path())?;
+    site.hub.resume().await?;
+    site.hub.makes_all(&many("later")).await?;
+    count(24).await?;
+
+    site.hub.process.kill()?;
+    fs::remove_dir_all(site.hub.data_dir())?;
+    copy(backup.path(), &site.hub.data_dir())?;
+    site.hub.resume().await?;
+    let held = eventually_ok(SOON, "what nothing explains to be held, and said", async || {
+        let list = site.hub.command(&["approve-deletions", "store", "--list", "--output", "json"]).output()?;
+        let held = String::from_utf8(list.stdout)?;
+        ensure!(held.matches("\"HistoryLost\"").count() >= 12, "{held}");
+        Ok(held)
+    })
+    .await?;
+    ensure!(held.contains("later-11") && !held.contains("kept-"), "{held}");
+    let said = eventually_ok(SOON, "the SyncTarget to say so", async || {
+        let target = site.hub.get("root", "SyncTarget", "store").await?;
+        let conditions = target.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let of = |kind: &str| conditions.iter().find(|it| it["type"] == kind && it["status"] == "True");
+        of("HistoryLost").and(of("DeletionsHeld")).cloned().with_context(|| format!("{conditions:?}"))
+    })
+    .await?;
+    ensure!(said["reason"] == "HistoryLost", "{said}");
+    // Not after a restart of the agent either.
+    site.agent.process.kill()?;
+    site.agent.resume()?;
+    site.agent.is_ready().await?;
+    site.delivers("kept-more").await?;
+    assert_eq!(names().await?.len(), 25);
+
+    let approved = site.hub.command(&["approve-deletions", "store", "--yes"]).output()?;
+    ensure!(approved.status.success(), "{approved:?}");
+    count(13).await?;
+    ensure!(names().await?.iter().all(|name| name.starts_with("kept")));
+    Ok(())
+}
+
+/// A directory with what is in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        } else {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test]
