@@ -38,7 +38,7 @@ impl Outlook {
         match event {
             Event::Answered { result: Ok(answer), .. } => {
                 if let Answer::Enrolled(enrolled) = answer {
-                    info!(target = %enrolled.target, name = enrolled.name, "enrolled");
+                    info!(sync_target = %enrolled.target, name = enrolled.name, "enrolled");
                 }
                 if self.hub.turns_well() {
                     info!("the hub answers");

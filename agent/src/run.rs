@@ -238,7 +238,7 @@ impl Prepared {
         }
         begun?;
         ended?;
-        info!(data_dir = ?data_dir.path(), "the agent has stopped");
+        info!(data_dir = %data_dir.path().display(), "the agent has stopped");
         Ok(())
     }
 }
@@ -323,7 +323,7 @@ impl Agent {
         };
         parts.metrics.leading();
         let driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), run.token().clone());
-        info!(data_dir = ?data_dir.path(), "the agent runs");
+        info!(data_dir = %data_dir.path().display(), "the agent runs");
         let term = term.cloned();
         run.spawn("identity", async move {
             let follow = identity.follow(accepted);

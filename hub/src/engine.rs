@@ -373,7 +373,7 @@ impl Engine {
                 self.sessions.push(SessionRecord { target, session });
             }
             link::Effect::RaiseEpoch { target, proven } => {
-                warn!(%target, proven = %proven.version, "a target proves history that this hub has lost");
+                warn!(sync_target = %target, proven = %proven.version, "a target proves history that this hub has lost");
                 self.targets.problem(target, Reason::HistoryLost);
                 self.dirty_targets.insert(target);
                 self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
@@ -386,19 +386,19 @@ impl Engine {
             link::Effect::Heard { target, in_sync } => {
                 let contact = if in_sync { Contact::InSync } else { Contact::OutOfSync };
                 if self.targets.heard(target, contact) {
-                    info!(%target, in_sync, "target is heard from");
+                    info!(sync_target = %target, in_sync, "target is heard from");
                     self.freshness_changed(target);
                 }
             }
             link::Effect::Stale(target) => {
                 if self.targets.heard(target, Contact::Silent) {
-                    warn!(%target, "target is stale: nothing that says it is in sync within its deadline");
+                    warn!(sync_target = %target, "target is stale: nothing that says it is in sync within its deadline");
                 }
                 self.freshness_changed(target);
             }
             link::Effect::Quarantined { target, cluster } => {
                 let cluster = cluster.as_ref().map(ToString::to_string).unwrap_or_default();
-                warn!(%target, cluster, "an identity is used from another cluster than the one that enrolled");
+                warn!(sync_target = %target, cluster, "an identity is used from another cluster than the one that enrolled");
                 self.targets.problem(target, Reason::Quarantined);
                 self.dirty_targets.insert(target);
             }

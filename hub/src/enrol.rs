@@ -126,7 +126,7 @@ impl Edge<'_> {
         let target = self.make(wanted).await?;
         let answer = self.answer(&target)?;
         self.record(token, Some(answer.target), now).await?;
-        info!(target = answer.name, uid = %answer.target, "an agent enrolled");
+        info!(sync_target = answer.name, uid = %answer.target, "an agent enrolled");
         Ok(answer)
     }
 

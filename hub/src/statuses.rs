@@ -107,7 +107,7 @@ impl Writer {
             if let Err(error) = self.write_target(target).await
                 && !is_final(&error)
             {
-                warn!(%target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
+                warn!(sync_target = %target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
                 failed_targets.push(target);
             }
         }
