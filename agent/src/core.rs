@@ -112,6 +112,17 @@ pub struct Config {
     pub namespaces: Namespaces,
 }
 
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Of the accepted set; 0 without one.
+    pub revision: u64,
+    /// Objects in it.
+    pub assigned: usize,
+    /// Those that are done included, until the hub knows.
+    pub removals: usize,
+}
+
 /// What journal and identity held when the agent started.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
@@ -295,6 +306,15 @@ impl Core {
             Event::Stop => self.phase = Phase::Stopping,
         }
         self.settle(now, out);
+    }
+
+    /// How much is kept, for metrics.
+    pub fn keeping(&self) -> Keeping {
+        Keeping {
+            revision: self.accepted.map_or(0, |accepted| accepted.version.revision.0),
+            assigned: self.desired.len(),
+            removals: self.removals.len(),
+        }
     }
 
     /// How much the API server is asked at once, for metrics.

@@ -308,6 +308,7 @@ impl Driver {
             }
         }
         self.metrics.forbidden(self.core.kinds_forbidden());
+        self.metrics.keeps(self.core.keeping());
         let pace = self.core.pace();
         if pace != self.pace {
             self.metrics.paced(pace, std::mem::replace(&mut self.pace, pace));

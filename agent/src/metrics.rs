@@ -1,6 +1,6 @@
 //! What the agent counts.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::cluster::Told;
-use crate::core::{Answer, LinkFailure, Op, OpResult, PaceReading, PatrolTally, Request};
+use crate::core::{Answer, Keeping, LinkFailure, Op, OpResult, PaceReading, PatrolTally, Request};
 
 /// A label value that is one of a fixed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,10 @@ struct EventLabels {
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     link_requests: Family<LinkLabels, Counter>,
+    hub_answered: Gauge,
+    accepted_revision: Gauge,
+    objects_assigned: Gauge,
+    removals: Gauge,
     operations: Family<OperationLabels, Counter>,
     persist_seconds: Histogram,
     persist_failures: Counter,
@@ -70,6 +74,10 @@ impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             link_requests: Family::default(),
+            hub_answered: Gauge::default(),
+            accepted_revision: Gauge::default(),
+            objects_assigned: Gauge::default(),
+            removals: Gauge::default(),
             operations: Family::default(),
             // From a flash disk's half millisecond to the eight seconds of a worn SD card.
             persist_seconds: Histogram::new(exponential_buckets(0.000_5, 4.0, 8)),
@@ -90,6 +98,18 @@ impl Metrics {
         };
         let registry = registry.sub_registry_with_prefix("tideline_agent");
         registry.register("link_requests", "Requests to the hub, by how they ended", metrics.link_requests.clone());
+        registry.register(
+            "hub_answered_timestamp_seconds",
+            "When the hub answered last, in seconds since 1970; 0 if it has not since the start",
+            metrics.hub_answered.clone(),
+        );
+        registry.register("accepted_revision", "The set that is kept", metrics.accepted_revision.clone());
+        registry.register("objects_assigned", "Objects in that set", metrics.objects_assigned.clone());
+        registry.register(
+            "removals",
+            "Removals that are under way, held, or not known to the hub yet",
+            metrics.removals.clone(),
+        );
         registry.register("operations", "Operations on the cluster, by how they ended", metrics.operations.clone());
         registry.register("persist_seconds", "Time until a batch was on disk", metrics.persist_seconds.clone());
         registry.register("persist_failures", "Batches that did not reach the disk", metrics.persist_failures.clone());
@@ -139,12 +159,22 @@ impl Metrics {
             Request::Bodies(_) => "bodies",
             Request::Reported(_) => "reported",
         };
+        if result.is_ok() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.hub_answered.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        }
         let outcome = match result {
             Ok(_) => "answered",
             Err(LinkFailure::Refused(_)) => "refused",
             Err(LinkFailure::Unreachable { .. }) => "unreachable",
         };
         self.link_requests.get_or_create(&LinkLabels { request: Word(request), outcome: Word(outcome) }).inc();
+    }
+
+    pub(crate) fn keeps(&self, Keeping { revision, assigned, removals }: Keeping) {
+        self.accepted_revision.set(i64::try_from(revision).unwrap_or(i64::MAX));
+        self.objects_assigned.set(i64::try_from(assigned).unwrap_or(i64::MAX));
+        self.removals.set(i64::try_from(removals).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn executed(&self, op: &Op, result: &OpResult) {

@@ -94,6 +94,15 @@ async fn an_agent_that_ends_in_the_middle_finishes_what_is_under_way_and_repeats
         Ok(all)
     })
     .await?;
+    let (_, metrics) = get(agent.health, "/metrics").await?;
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("tideline_agent_{name} ")));
+        line.and_then(|value| value.parse::<u64>().ok()).with_context(|| format!("{name}: {metrics}"))
+    };
+    // With the namespace that is implied.
+    assert_eq!(value("objects_assigned")?, 601);
+    ensure!(value("accepted_revision")? > 0 && value("hub_answered_timestamp_seconds")? > 1_700_000_000, "{metrics}");
+    assert_eq!(value("removals")?, 0);
     // What was created is in the journal, and an apply would have left its own entry.
     let applied = |object: &ConfigMap| {
         let managed = object.metadata.managed_fields.as_deref().unwrap_or_default();
