@@ -67,7 +67,7 @@ pub struct Options {
 
 /// The period of the patrol, unless something else is said.
 pub const PATROL_EVERY: Duration = Duration::from_mins(10);
-/// The shortest period of the patrol: with 50,000 objects one takes two seconds, and the two looks are ten apart.
+/// The shortest period of the patrol: with 50,000 objects one takes a second, and the two looks are ten apart.
 const PATROL_MIN: Duration = Duration::from_secs(1);
 
 fn period(text: &str) -> Result<Duration, String> {
