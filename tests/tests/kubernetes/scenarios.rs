@@ -48,7 +48,7 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     apply(&site.local, namespace()).await?;
-    for name in ["never", "unmanaged"] {
+    for name in ["never", "unmanaged", "once"] {
         site.preexisting(config(name, "theirs")).await?;
     }
     // Server-side apply is a claim to manage.
@@ -64,6 +64,9 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
         site.place(name, CONFIG_MAPS, json!({"takeover": takeover})).await?;
     }
 
+    apply(&site.space, config("once", "ours")).await?;
+    site.place("once", CONFIG_MAPS, json!({"mode": "CreateOnly"})).await?;
+
     for (name, before) in [("never", never), ("managed", managed)] {
         site.reported(&format!("configmap.{name}"), "Withheld", Some("Unmanaged")).await?;
         let now = site.local(CONFIG, name).await?;
@@ -73,6 +76,10 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
         shows(&site.local, CONFIG, name, "ours", |object| object["data"]["value"] == "ours").await?;
         site.reported(&format!("configmap.{name}"), "Applied", None).await?;
     }
+    // What is created only is there already: it is marked.
+    site.reported("configmap.once", "Applied", None).await?;
+    let once = site.local(CONFIG, "once").await?;
+    assert_eq!((value(&once), mark_of(&once)?.origin), (&json!("theirs"), Origin::Adopted));
     let adopted = site.local(CONFIG, "unmanaged").await?;
     assert_eq!((adopted.uid(), mark_of(&adopted)?.origin), (unmanaged.uid(), Origin::Adopted));
 
@@ -87,6 +94,32 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
     assert_eq!((left.uid(), value(&left)), (unmanaged.uid(), &json!("ours")));
     let managers: Vec<_> = left.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
     assert!(managers.contains(&"helper") && !managers.contains(&"tideline"), "{managers:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_put_on_a_custom_resource_stays_when_it_is_taken_over() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = Site::start(&assets).await?;
+    apply(&site.local, namespace()).await?;
+    for api in [&site.local, &site.space] {
+        apply(api, definition()).await?;
+    }
+    let mut theirs = thing("one");
+    theirs["spec"] = json!({"size": 7});
+    theirs["metadata"]["labels"]["team"] = json!("theirs");
+    theirs["metadata"]["finalizers"] = json!(["example.org/theirs"]);
+    eventually_ok(SOON, "the kind to be served", async || site.preexisting(theirs.clone()).await).await?;
+    let before = site.local(THING, "one").await?;
+    eventually_ok(SOON, "the kind to be served at the hub", async || apply(&site.space, thing("one")).await).await?;
+    site.place("thing", &[("test.example", "things")], json!({})).await?;
+
+    shows(&site.local, THING, "one", "ours", |thing| thing["spec"]["size"] == 1).await?;
+    site.reported("thing.test.example.one", "Applied", None).await?;
+    let now = site.local(THING, "one").await?;
+    assert_eq!((now.uid(), mark_of(&now)?.origin), (before.uid(), Origin::Adopted));
+    assert_eq!(now.labels().get("team").map(String::as_str), Some("theirs"));
+    assert_eq!(now.finalizers(), ["example.org/theirs"]);
     Ok(())
 }
 

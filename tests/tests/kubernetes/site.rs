@@ -148,9 +148,10 @@ impl Site {
 
     /// Creates an object at the target, as somebody who does not apply.
     pub(crate) async fn preexisting(&self, object: Value) -> Result<DynamicObject> {
-        let object: DynamicObject = from_value(object)?;
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let kind = (text("apiVersion"), text("kind"));
         let params = PostParams { field_manager: Some("helper".to_owned()), ..PostParams::default() };
-        Ok(self.locals(CONFIG).create(&params, &object).await?)
+        Ok(self.locals((&kind.0, &kind.1)).create(&params, &from_value(object)?).await?)
     }
 
     pub(crate) async fn reported(&self, object: &str, progress: &str, reason: Option<&str>) -> Result<()> {
