@@ -31,13 +31,15 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
     let uid = Uid::try_from(metadata.uid.clone()?).ok()?;
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
     let Assessment { health, message, observed_generation, terminal } = assess(resource, metadata, rest);
+    let mark = mark_of(metadata).map(Arc::new);
     let status = rest.get("status").filter(|status| !status.is_null());
     Some(Observed {
         uid,
         resource_version: metadata.resource_version.as_deref().unwrap_or_default().into(),
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
-        mark: mark_of(metadata).map(Arc::new),
+        managed_elsewhere: managed_elsewhere(metadata, managed, mark.as_deref()),
+        mark,
         labelled: label(metadata, MARK_LABEL).is_some_and(|value| *value == scope.target.to_string()),
         deleting: metadata.deletion_timestamp.is_some(),
         health,
@@ -45,7 +47,6 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
         observed_generation,
         terminal,
         status: status.and_then(|status| serde_json::value::to_raw_value(status).ok()).map(Arc::from),
-        managed_elsewhere: managed_elsewhere(metadata, managed),
         others: others_digest(managed),
         key,
     })
@@ -77,12 +78,13 @@ struct Glance {
 
 fn details(metadata: &ObjectMeta) -> Details {
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
+    let mark = mark_of(metadata).map(Arc::new);
     Details {
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
-        mark: mark_of(metadata).map(Arc::new),
+        managed_elsewhere: managed_elsewhere(metadata, managed, mark.as_deref()),
+        mark,
         deleting: metadata.deletion_timestamp.is_some(),
-        managed_elsewhere: managed_elsewhere(metadata, managed),
         others: others_digest(managed),
     }
 }
@@ -153,11 +155,12 @@ fn digest_of<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>, domain: 
     Some(hasher.finish())
 }
 
-fn managed_elsewhere(metadata: &ObjectMeta, managed: &[ManagedFieldsEntry]) -> bool {
+/// `mark` is its own, if that can be read.
+fn managed_elsewhere(metadata: &ObjectMeta, managed: &[ManagedFieldsEntry], mark: Option<&Mark>) -> bool {
     let annotated =
         |name: &&str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(*name));
     // A mark of a later layout, perhaps of another hub's agent.
-    let illegible = annotated(&MARK_ANNOTATION) && mark_of(metadata).is_none();
+    let illegible = annotated(&MARK_ANNOTATION) && mark.is_none();
     illegible
         || managed.iter().any(fields::is_foreign_apply)
         || FOREIGN_ANNOTATIONS.iter().any(annotated)
