@@ -58,6 +58,24 @@ impl Work {
     }
 }
 
+/// Statuses that may differ from what they should be.
+#[derive(Debug, Default)]
+pub struct Dirty {
+    /// Of these in their spaces.
+    pub sources: BTreeSet<SourceId>,
+    /// Of these SyncTargets.
+    pub targets: BTreeSet<TargetId>,
+    /// Of any Placement, Location or Space. What targets report changes none of them.
+    pub described: bool,
+}
+
+impl Dirty {
+    pub fn is_empty(&self) -> bool {
+        let Self { sources, targets, described } = self;
+        sources.is_empty() && targets.is_empty() && !described
+    }
+}
+
 /// A session number that is being given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
@@ -85,14 +103,9 @@ pub struct Engine {
     waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
     next_request: u64,
     timer: Option<Monotonic>,
-    /// Sources whose status in the space may differ from what it should be.
-    dirty_sources: BTreeSet<SourceId>,
-    /// Targets whose SyncTarget status may.
-    dirty_targets: BTreeSet<TargetId>,
+    dirty: Dirty,
     /// Placement was told something that it has not drained yet.
     told: bool,
-    /// What Placements and Locations come to may be another.
-    resolved: bool,
     /// Counts what readers of rollups and reports may have to read again.
     pub(crate) version: u64,
 }
@@ -127,10 +140,8 @@ impl Engine {
             waiting: HashMap::new(),
             next_request: 0,
             timer: None,
-            dirty_sources: BTreeSet::new(),
-            dirty_targets: BTreeSet::new(),
+            dirty: Dirty::default(),
             told: false,
-            resolved: false,
             version: 0,
         }
     }
@@ -143,7 +154,7 @@ impl Engine {
     /// Takes what is to be persisted. Only one may be under way.
     pub fn work(&mut self, now: Monotonic) -> Work {
         self.changes.extend(self.index.drain(now));
-        self.resolved |= std::mem::take(&mut self.told);
+        self.dirty.described |= std::mem::take(&mut self.told);
         let batch = (!self.changes.is_empty()).then(|| self.plan(now));
         self.confirming = (false, self.confirming.0);
         Work {
@@ -184,8 +195,10 @@ impl Engine {
                 Ok(committed) => {
                     let affected = committed.affected.iter().filter_map(|index| self.ledger.target_at(index));
                     let affected: Vec<_> = affected.collect();
-                    self.dirty_targets.extend(affected.iter().copied());
-                    self.dirty_sources.extend(committed.sources);
+                    self.dirty.targets.extend(affected.iter().copied());
+                    self.dirty.sources.extend(committed.sources);
+                    // What is kept may be more or less by now.
+                    self.dirty.described = true;
                     self.version += 1;
                     for (target, _) in committed.registered {
                         self.place_target(target);
@@ -246,7 +259,7 @@ impl Engine {
                 self.changes.push(Change::Retire(id));
             }
         }
-        self.dirty_targets.insert(id);
+        self.dirty.targets.insert(id);
         self.version += 1;
     }
 
@@ -315,30 +328,27 @@ impl Engine {
         self.told = true;
     }
 
-    /// Whether what Placements and Locations come to is to be looked at again. Nothing may be persisted for that.
-    pub fn take_resolved(&mut self) -> bool {
-        std::mem::take(&mut self.resolved)
+    /// Whether what Placements, Locations and Spaces say of themselves is to be looked at again.
+    pub fn is_redescribed(&self) -> bool {
+        self.dirty.described
     }
 
-    /// Sources and targets whose status is to be looked at again.
-    pub fn take_dirty(&mut self) -> (BTreeSet<SourceId>, BTreeSet<TargetId>) {
-        (std::mem::take(&mut self.dirty_sources), std::mem::take(&mut self.dirty_targets))
+    /// What is to be looked at again.
+    pub fn take_dirty(&mut self) -> Dirty {
+        std::mem::take(&mut self.dirty)
     }
 
     /// What could not be written is to be looked at again.
-    pub fn dirty_again(
-        &mut self,
-        sources: impl IntoIterator<Item = SourceId>,
-        targets: impl IntoIterator<Item = TargetId>,
-    ) {
-        self.dirty_sources.extend(sources);
-        self.dirty_targets.extend(targets);
+    pub fn dirty_again(&mut self, Dirty { sources, targets, described }: Dirty) {
+        self.dirty.sources.extend(sources);
+        self.dirty.targets.extend(targets);
+        self.dirty.described |= described;
     }
 
     /// A space shows an object.
     pub fn source_seen(&mut self, id: SourceId, seen: SourceSeen) {
         if self.sources.put(&id, seen) {
-            self.dirty_sources.insert(id);
+            self.dirty.sources.insert(id);
             self.version += 1;
         }
     }
@@ -375,7 +385,7 @@ impl Engine {
             link::Effect::RaiseEpoch { target, proven } => {
                 warn!(sync_target = %target, proven = %proven.version, "a target proves history that this hub has lost");
                 self.targets.problem(target, Reason::HistoryLost);
-                self.dirty_targets.insert(target);
+                self.dirty.targets.insert(target);
                 self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
             }
             link::Effect::ReadBodies { id, target, wanted, outdated } => {
@@ -400,7 +410,7 @@ impl Engine {
                 let cluster = cluster.as_ref().map(ToString::to_string).unwrap_or_default();
                 warn!(sync_target = %target, cluster, "an identity is used from another cluster than the one that enrolled");
                 self.targets.problem(target, Reason::Quarantined);
-                self.dirty_targets.insert(target);
+                self.dirty.targets.insert(target);
             }
             link::Effect::SetTimer(at) => self.timer = Some(self.timer.map_or(at, |timer| timer.min(at))),
         }
@@ -414,7 +424,7 @@ impl Engine {
     }
 
     fn freshness_changed(&mut self, target: TargetId) {
-        self.dirty_targets.insert(target);
+        self.dirty.targets.insert(target);
         self.version += 1;
     }
 
@@ -429,10 +439,10 @@ impl Engine {
         let former = told(&self.summary);
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {
-            self.dirty_targets.insert(target);
+            self.dirty.targets.insert(target);
         }
         for key in &taken.changed {
-            self.dirty_sources.extend(self.sources_at(target, key));
+            self.dirty.sources.extend(self.sources_at(target, key));
         }
         self.confirming.0 |= !taken.confirmed.is_empty();
         self.changes.extend(taken.confirmed.into_iter().map(|tombstone| Change::Confirm(target, tombstone)));

@@ -53,16 +53,15 @@ impl Shared {
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Engine, Monotonic) -> T) -> T {
         let now = self.now();
         let mut engine = self.lock();
-        let (version, timer) = (engine.version, engine.timer());
+        let (version, timer, redescribed) = (engine.version, engine.timer(), engine.is_redescribed());
         let result = step(&mut engine, now);
         let (moved, work) = (engine.version != version, engine.has_work() || engine.timer() != timer);
-        let resolved = engine.take_resolved();
-        let version = engine.version;
+        let (version, redescribed) = (engine.version, !redescribed && engine.is_redescribed());
         drop(engine);
         if work {
             self.inner.work.notify_one();
         }
-        if moved || resolved {
+        if moved || redescribed {
             self.inner.statuses.notify_one();
         }
         if moved {

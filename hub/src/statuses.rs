@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::engine::{Engine, SourceSeen, status_digest};
+use crate::engine::{Dirty, Engine, SourceSeen, status_digest};
 use crate::ledger::TargetView;
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
@@ -85,12 +85,12 @@ struct SourceWrite {
 impl Writer {
     /// Looks at everything dirty once; what fails is dirty again. Says whether nothing failed.
     async fn pass(&mut self) -> bool {
-        let (sources, mut targets) = self.shared.read_mut(Engine::take_dirty);
+        let Dirty { sources, mut targets, described } = self.shared.read_mut(Engine::take_dirty);
         if self.contacts_at.elapsed() >= CONTACT_PERIOD {
             self.contacts_at = Instant::now();
             targets.extend(std::mem::take(&mut self.targets).into_keys());
         }
-        let mut failed_sources = Vec::new();
+        let mut failed = Dirty::default();
         for id in sources {
             let Some(write) = self.shared.read(|engine| plan(engine, &id)) else { continue };
             if let Err(error) = self.write_source(&id, &write).await {
@@ -98,22 +98,21 @@ impl Writer {
                     debug!(source = %id.uid, error = exit::chain(&error), "a status cannot be written into its source");
                 } else {
                     warn!(space = %id.space, error = exit::chain(&error), "cannot write a status; trying again");
-                    failed_sources.push(id);
+                    failed.sources.insert(id);
                 }
             }
         }
-        let mut failed_targets = Vec::new();
         for target in targets {
             if let Err(error) = self.write_target(target).await
                 && !is_final(&error)
             {
                 warn!(sync_target = %target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
-                failed_targets.push(target);
+                failed.targets.insert(target);
             }
         }
-        let described = self.write_described().await;
-        let done = failed_sources.is_empty() && failed_targets.is_empty() && described;
-        self.shared.read_mut(|engine| engine.dirty_again(failed_sources, failed_targets));
+        failed.described = described && !self.write_described().await;
+        let done = failed.is_empty();
+        self.shared.read_mut(|engine| engine.dirty_again(failed));
         done
     }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use tideline_common::{ObjectKey, Revision, SourceRef, SpaceName, TargetId};
 
 use super::Engine;
-use crate::placement::{Change, SourceId};
+use crate::placement::Change;
 
 /// One source that targets keep at one destination, though nothing wants it there any more.
 #[derive(Clone, Debug)]
@@ -44,11 +44,8 @@ impl Engine {
 
     /// The same of what one Placement selects.
     pub fn kept_of(&self, space: &SpaceName, placement: &str) -> u64 {
-        if self.ledger.kept().next().is_none() {
-            return 0;
-        }
-        let selected: BTreeSet<&SourceId> = self.index.placement_sources(space, placement).collect();
-        let kept = self.ledger.kept().filter(|view| selected.contains(view.id()));
-        kept.map(|view| view.kept().len()).sum()
+        let kept = self.ledger.kept().filter(|view| view.id().space == *space);
+        let selected = kept.filter(|view| self.index.selects(placement, view.id(), &view.place()));
+        selected.map(|view| view.kept().len()).sum()
     }
 }

@@ -308,6 +308,7 @@ impl Pass<'_> {
     }
 
     fn resolve_object(&mut self, space: &mut Space, index: u32, changes: &mut Vec<Change>) {
+        space.refresh_problems(index);
         let wanted = self.wanted(space, index);
         let (settle, now) = (self.settle, self.now);
         let Some(object) = space.object_mut(index) else { return };

@@ -9,6 +9,7 @@ use super::inventory::{News, Reach};
 use super::listing::Listing;
 use super::object::{Object, State};
 use super::rule::{Candidate, PlacementRule, SpaceRule};
+use super::summary::Problems;
 use super::{Assignment, Change, Destination, GroupResource, PlacementId, SourceId};
 use crate::clean::{Labels, Source};
 
@@ -54,6 +55,8 @@ pub(super) struct Placing {
     pub(super) reach: Reach,
     pub(super) targets: RoaringBitmap,
     pub(super) objects: RoaringBitmap,
+    /// As of when its objects were last resolved.
+    pub(super) problems: Problems,
 }
 
 /// A source that is gone, and as the ledger still has it.
@@ -115,6 +118,13 @@ impl Space {
     /// Whether the space was seen to have a resource.
     pub(super) fn serves(&self, resource: &GroupResource) -> bool {
         self.listings.contains_key(resource)
+    }
+
+    pub(super) fn selects(&self, placement: &str, source: &SourceId, place: &ObjectKey) -> bool {
+        let index = self.by_key.get(&(source.resource.clone(), place.clone()));
+        let same = index.filter(|index| self.object(**index).is_some_and(|object| object.id == *source));
+        let placing = self.placements.get(placement);
+        same.zip(placing).is_some_and(|(index, placing)| placing.objects.contains(*index))
     }
 
     pub(super) fn object(&self, index: u32) -> Option<&Object> {
@@ -218,6 +228,7 @@ impl Space {
         for name in object.matches.keys() {
             if let Some(placing) = self.placements.get_mut(name) {
                 placing.objects.remove(index);
+                placing.problems.remove(index);
             }
         }
         self.by_key.remove(&(object.id.resource.clone(), object.key.clone()));
@@ -329,6 +340,7 @@ impl Space {
         } else {
             object.matches.remove(name);
             placing.objects.remove(index);
+            placing.problems.remove(index);
         }
         self.dirty.insert(index);
     }
@@ -348,6 +360,7 @@ impl Space {
             reach: Reach::default(),
             targets: RoaringBitmap::new(),
             objects: RoaringBitmap::new(),
+            problems: Problems::default(),
         });
         match rule {
             Err(problem) => placing.problem = Some(problem),

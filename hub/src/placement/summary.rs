@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tideline_api::PlacementStatus;
 use tideline_common::{ObjectKey, Reason, SpaceName};
 
 use super::index::Index;
 use super::inventory::Inventory;
-use super::object::State;
+use super::object::{Object, State};
 use super::rule::{Clause, PlacementRule};
 use super::space::{Placing, Space};
 use super::{GroupResource, SourceId};
@@ -48,17 +49,53 @@ pub struct PlacementProblem {
 }
 
 impl PlacementSummary {
-    fn add(&mut self, reason: Reason, object: Option<&ObjectKey>, message: impl FnOnce() -> String) {
+    fn add(&mut self, reason: Reason, message: String) {
         *self.counts.entry(reason).or_default() += 1;
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(PlacementProblem { reason, object: object.cloned(), message: message() });
+        self.problems.push(PlacementProblem { reason, object: None, message });
+    }
+}
+
+/// What of one Placement's objects cannot be as it asks, kept up to date as they are resolved: a summary costs what it
+/// says, however many objects there are.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    by_object: BTreeMap<u32, Vec<(Reason, String)>>,
+    counts: BTreeMap<Reason, u64>,
+}
+
+impl Problems {
+    pub(super) fn remove(&mut self, index: u32) {
+        self.put(index, Vec::new());
+    }
+
+    /// In place of what was said of the object before.
+    fn put(&mut self, index: u32, problems: Vec<(Reason, String)>) {
+        for (reason, _) in &problems {
+            *self.counts.entry(*reason).or_default() += 1;
         }
+        let former = if problems.is_empty() {
+            self.by_object.remove(&index)
+        } else {
+            self.by_object.insert(index, problems)
+        };
+        for (reason, _) in former.into_iter().flatten() {
+            if let Some(count) = self.counts.get_mut(&reason) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&reason);
+                }
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, &(Reason, String))> {
+        self.by_object.iter().flat_map(|(index, problems)| problems.iter().map(|problem| (*index, problem)))
     }
 }
 
 impl Index {
     /// Describes one Placement as of the last drain; none if it is not known, or not resolved yet. What other sources hold
-    /// is the ledger's to say, see [`Index::placement_sources`].
+    /// is the ledger's to say, see [`Index::selects`].
     pub fn placement_status(&self, space: &SpaceName, name: &str) -> Option<PlacementSummary> {
         let space = self.spaces.get(space)?;
         let placing = space.placements.get(name)?;
@@ -72,22 +109,29 @@ impl Index {
             ..Default::default()
         };
         if let Some(problem) = &placing.problem {
-            summary.add(Reason::Undecodable, None, || match placing.rule {
+            let message = match placing.rule {
                 Some(_) => format!("{problem}; its last good form stays in force"),
                 None => format!("{problem}; until it can be read nothing is taken from any target of this space"),
-            });
+            };
+            summary.add(Reason::Undecodable, message);
         }
         if let Some(rule) = placing.rule.as_deref() {
             if placing.targets.is_empty() {
-                summary.add(Reason::NoTargets, None, || no_targets(space, placing, rule, &self.inventory));
+                summary.add(Reason::NoTargets, no_targets(space, placing, rule, &self.inventory));
             }
             if placing.objects.is_empty() {
-                summary.add(Reason::NoObjects, None, || no_objects(space, rule));
+                summary.add(Reason::NoObjects, no_objects(space, rule));
             }
         }
-        for index in &placing.objects {
-            object_problems(space, placing, name, index, &mut summary);
+        for (reason, count) in &placing.problems.counts {
+            *summary.counts.entry(*reason).or_default() += count;
         }
+        let room = PROBLEMS_MAX - summary.problems.len();
+        let of_objects = placing.problems.iter().filter_map(|(index, (reason, message))| {
+            let object = Some(space.object(index)?.key.clone());
+            Some(PlacementProblem { reason: *reason, object, message: message.clone() })
+        });
+        summary.problems.extend(of_objects.take(room));
         Some(summary)
     }
 
@@ -138,23 +182,10 @@ impl Index {
         self.spaces.get(space).into_iter().flat_map(|space| space.placements.keys().map(|name| &**name))
     }
 
-    /// The sources that a Placement selects.
-    pub fn placement_sources<'a>(
-        &'a self,
-        space: &SpaceName,
-        name: &str,
-    ) -> impl Iterator<Item = &'a SourceId> + use<'a> {
-        let space = self.spaces.get(space);
-        let placing = space.and_then(|space| space.placements.get(name));
-        let objects = placing.into_iter().flat_map(|placing| &placing.objects);
-        objects.filter_map(move |index| Some(&space?.object(index)?.id))
-    }
-
-    /// The Placements that select a source.
-    pub fn placements_of(&self, source: &SourceId) -> Vec<&str> {
-        let Some(space) = self.spaces.get(&source.space) else { return Vec::new() };
-        let object = space.objects.iter().flatten().find(|object| object.id == *source);
-        object.into_iter().flat_map(|object| object.matches.keys().map(|name| &**name)).collect()
+    /// Whether a Placement selects a source that is, or was, at this place of its space.
+    pub fn selects(&self, name: &str, source: &SourceId, place: &ObjectKey) -> bool {
+        let space = self.spaces.get(&source.space);
+        space.is_some_and(|space| space.selects(name, source, place))
     }
 }
 
@@ -233,30 +264,45 @@ fn named(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-fn object_problems(space: &Space, placing: &Placing, name: &str, index: u32, summary: &mut PlacementSummary) {
-    let Some(object) = space.object(index) else { return };
+impl Space {
+    /// Works out anew what of an object cannot be as the Placements ask that select it.
+    pub(super) fn refresh_problems(&mut self, index: u32) {
+        let Some(object) = self.object(index) else { return };
+        let found: Vec<(Arc<str>, _)> =
+            object.matches.keys().map(|name| (Arc::clone(name), object_problems(self, object, name))).collect();
+        for (name, problems) in found {
+            if let Some(placing) = self.placements.get_mut(&name) {
+                placing.problems.put(index, problems);
+            }
+        }
+    }
+}
+
+fn object_problems(space: &Space, object: &Object, name: &str) -> Vec<(Reason, String)> {
+    let mut problems = Vec::new();
     match &object.state {
         State::Readable { problem: Some(refusal), .. } => {
-            summary.add(refusal.reason, Some(&object.key), || {
-                format!("{}; its last good form stays in force", refusal.message)
-            });
+            problems.push((refusal.reason, format!("{}; its last good form stays in force", refusal.message)));
         }
-        State::Unreadable(refusal) => summary.add(refusal.reason, Some(&object.key), || refusal.message.clone()),
+        State::Unreadable(refusal) => problems.push((refusal.reason, refusal.message.clone())),
         State::Restored | State::NeverPlaced | State::Readable { problem: None, .. } => {}
     }
     if space.rule.as_ref().is_some_and(|rule| !rule.allows(&object.key.kind)) {
-        summary.add(Reason::NotAllowed, Some(&object.key), || {
-            format!("the space may not place {}; see spec.allow.kinds of its Space", object.key.kind)
-        });
+        let message = format!("the space may not place {}; see spec.allow.kinds of its Space", object.key.kind);
+        problems.push((Reason::NotAllowed, message));
     }
-    let (Some(policy), Some(rule)) = (object.matches.get(name), &placing.rule) else { return };
+    let placing = space.placements.get(name);
+    let (Some(policy), Some((placing, rule))) =
+        (object.matches.get(name), placing.and_then(|placing| Some((placing, placing.rule.as_ref()?))))
+    else {
+        return problems;
+    };
     let destination = match rule.mapping.destination(&object.key) {
         Ok(destination) => destination,
         Err(refusal) => {
-            summary.add(refusal.reason, Some(&object.key), || {
-                format!("{}; until then what the targets have of it stays", refusal.message)
-            });
-            return;
+            let message = format!("{}; until then what the targets have of it stays", refusal.message);
+            problems.push((refusal.reason, message));
+            return problems;
         }
     };
     for (other, its_policy) in object.matches.iter().filter(|(other, _)| ***other != *name) {
@@ -268,17 +314,17 @@ fn object_problems(space: &Space, placing: &Placing, name: &str, index: u32, sum
             continue;
         }
         if policy.disagrees_with(its_policy) {
-            summary.add(Reason::Conflict, Some(&object.key), || {
-                format!("Placement {other:?} asks for it otherwise; where both assign it the least destructive holds")
-            });
+            let message =
+                format!("Placement {other:?} asks for it otherwise; where both assign it the least destructive holds");
+            problems.push((Reason::Conflict, message));
         }
         if its_rule.mapping != rule.mapping && refers_to_namespaces(&object.key.kind) {
-            summary.add(Reason::Conflict, Some(&object.key), || {
-                format!(
-                    "Placement {other:?} maps namespaces otherwise, and it may refer to one; where both assign it the \
-                     first by name says what it refers to"
-                )
-            });
+            let message = format!(
+                "Placement {other:?} maps namespaces otherwise, and it may refer to one; where both assign it the first \
+                 by name says what it refers to"
+            );
+            problems.push((Reason::Conflict, message));
         }
     }
+    problems
 }

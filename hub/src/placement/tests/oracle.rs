@@ -299,6 +299,19 @@ impl World {
         resolved
     }
 
+    /// What the Placements' own statuses would say.
+    fn summaries(&self) -> BTreeMap<String, PlacementSummary> {
+        let space = space();
+        let names = self.index.placements(&space);
+        let summary = |name: &str| {
+            let mut summary = self.index.placement_status(&space, name).expect("all is resolved");
+            // Their order is that in which the objects came.
+            summary.problems.sort_by_key(|problem| format!("{problem:?}"));
+            (name.to_owned(), summary)
+        };
+        names.map(summary).collect()
+    }
+
     /// Lets everything settle, that which settling itself sets off too.
     fn settle(&mut self) {
         for _ in 0..4 {
@@ -369,5 +382,13 @@ proptest! {
         world.settle();
         prop_assert_eq!(world.resolved(), plain.resolved());
         prop_assert_eq!(world.drain(), 0);
+
+        let mut fresh = World::unlisted();
+        for op in plain.ops() {
+            fresh.tell(&op);
+        }
+        fresh.list();
+        fresh.settle();
+        prop_assert_eq!(world.summaries(), fresh.summaries());
     }
 }

@@ -226,3 +226,43 @@ fn what_is_described_says_which_generation_it_is_of() {
     world.drain();
     assert_eq!(world.index.placement_status(&space(), "p").unwrap().generation, 7);
 }
+
+#[test]
+fn what_two_placements_ask_of_an_object_is_a_problem_for_as_long_as_both_ask() {
+    let mut world = World::new(2);
+    let spec = |label: &str, targets: &str, mode: &str| {
+        let mut spec = simple(label, targets);
+        spec["objects"][0]["apply"] = json!({"mode": mode});
+        spec
+    };
+    world.object("web", "app=web,tier=front");
+    world.object("db", "app=web,tier=front");
+    world.placement("p", &spec("app=web", "all=yes", "CreateOnly"));
+    world.placement("q", &spec("tier=front", "all=yes", "Continuous"));
+    let conflicts = |world: &mut World, expected: u64| {
+        world.drain();
+        for name in ["p", "q"] {
+            let status = world.index.placement_status(&space(), name).unwrap();
+            let counted = status.counts.get(&Reason::Conflict).copied().unwrap_or_default();
+            assert_eq!((counted, status.problems.len() as u64), (expected, expected), "{name}");
+        }
+    };
+    conflicts(&mut world, 2);
+    // One of them does not select it any more, and does again.
+    world.object("web", "app=web");
+    conflicts(&mut world, 1);
+    world.object("web", "app=web,tier=front");
+    conflicts(&mut world, 2);
+    // They go to different targets.
+    world.placement("q", &spec("tier=front", "n=7", "Continuous"));
+    world.drain();
+    assert_eq!(world.index.placement_status(&space(), "p").unwrap().counts, BTreeMap::new());
+    world.placement("q", &spec("tier=front", "n=1", "Continuous"));
+    conflicts(&mut world, 2);
+    // It is gone, and another takes its number.
+    world.delete("db");
+    world.object("cache", "app=web");
+    conflicts(&mut world, 1);
+    world.placement("q", &spec("tier=front", "n=1", "CreateOnly"));
+    conflicts(&mut world, 0);
+}
