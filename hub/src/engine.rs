@@ -363,7 +363,7 @@ impl Engine {
 
     fn step(&mut self, now: Monotonic, event: link::Event) {
         let mut effects = link::Effects::new();
-        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals, summary: &self.summary };
+        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
         self.link.step(now, &desk, event, &mut effects);
         for effect in effects {
             self.execute(effect);
@@ -437,6 +437,10 @@ impl Engine {
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
+        if let Some(view) = self.ledger.target(target) {
+            let news = report.objects.iter().filter_map(|object| view.news(object));
+            self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
+        }
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {
             self.dirty.targets.insert(target);

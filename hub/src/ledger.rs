@@ -33,6 +33,7 @@
 mod batch;
 mod claim;
 mod commit;
+mod happened;
 mod log;
 mod page;
 mod plan;
@@ -55,6 +56,7 @@ pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
 
 use claim::{Claim, ClaimId};
 use commit::TargetState;
+use happened::Happened;
 use log::Log;
 
 /// A target's dense number, as bitmaps hold it. Never given to another.
@@ -84,6 +86,8 @@ pub struct Ledger {
     /// Variants that use each stored body.
     bodies: HashMap<tideline_common::Digest, BodyUse>,
     graves: BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>,
+    /// For as long as the source is assigned there.
+    happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     log: Log,
     /// Records that nothing refers to, left by a crash; the next batch deletes them.

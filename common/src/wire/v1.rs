@@ -271,7 +271,7 @@ pub struct TerminalFact {
     pub fact: Terminal,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Terminal {
     /// A Job finished, well or not.
     Finished,

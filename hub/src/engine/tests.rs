@@ -183,12 +183,17 @@ fn a_target_is_told_what_it_said_happened_once() {
         }],
     });
     hub.engine.report(target(), serde_json::from_value(report).unwrap());
+    hub.persist();
     let told = |engine: &Engine, since| {
-        let desk = Desk { ledger: &engine.ledger, approvals: &engine.approvals, summary: &engine.summary };
+        let desk = Desk { ledger: &engine.ledger, approvals: &engine.approvals };
         desk.page(target(), since, None, 10).unwrap().terminal
     };
     let fact = TerminalFact { key: key(1), source_uid: "u1".parse().unwrap(), fact: Terminal::Finished };
-    assert_eq!(told(&hub.engine, None), [fact]);
+    assert_eq!(told(&hub.engine, None), std::slice::from_ref(&fact));
+    // Another run of the hub has heard nothing yet.
+    let ledger = hub.engine.ledger.clone();
+    let next = Engine::new(link::Config::default(), SETTLE, Fuse::new(20), ledger, BTreeMap::new());
+    assert_eq!(told(&next, None), [fact]);
     // Another source of the same name has not run.
     hub.delete(1);
     let again = json!({

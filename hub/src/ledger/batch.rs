@@ -6,7 +6,7 @@ use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Uid};
 
 use super::claim::{Claim, ClaimId};
 use super::slot::Difference;
-use super::{BodyUse, Grave, TargetIndex};
+use super::{BodyUse, Grave, Happened, TargetIndex};
 use crate::placement::{PlacementId, SourceId};
 
 /// Operations in one chunk. The store takes 100 in a commit.
@@ -36,6 +36,7 @@ pub struct Batch {
     pub(super) claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     pub(super) slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
     pub(super) graves: BTreeMap<(ObjectKey, Uid), Grave>,
+    pub(super) happened: BTreeMap<(ObjectKey, Uid), Happened>,
     pub(super) bodies: BTreeMap<Digest, BodyUse>,
     pub(super) chunks: Vec<Vec<Write>>,
     pub(super) unassigned: u64,

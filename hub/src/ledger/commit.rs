@@ -1,7 +1,8 @@
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId};
+use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId, Uid};
 
 use super::batch::{Batch, Committed, StaleBatch};
 use super::claim::{Claim, ClaimId};
@@ -50,6 +51,7 @@ impl Ledger {
             claims,
             slots,
             graves,
+            happened,
             bodies,
             chunks,
             unassigned: _,
@@ -85,16 +87,13 @@ impl Ledger {
             self.registered.remove(index);
             affected.insert(index);
         }
-        for ((key, source), grave) in graves {
-            let by_source = self.graves.entry(key.clone()).or_default();
-            if grave.targets.is_empty() {
-                by_source.remove(&source);
-            } else {
-                by_source.insert(source, grave);
-            }
-            if by_source.is_empty() {
-                self.graves.remove(&key);
-            }
+        for (place, grave) in graves {
+            let grave = Some(grave).filter(|grave| !grave.targets.is_empty());
+            put_or_remove(&mut self.graves, place, grave);
+        }
+        for (place, happened) in happened {
+            let happened = Some(happened).filter(|happened| !happened.is_empty());
+            put_or_remove(&mut self.happened, place, happened);
         }
         for (placement, chosen) in choices {
             if chosen.is_empty() {
@@ -191,6 +190,21 @@ impl Ledger {
                 target.digest = OnceLock::new();
             }
         }
+    }
+}
+
+fn put_or_remove<T>(
+    map: &mut BTreeMap<ObjectKey, BTreeMap<Uid, T>>,
+    (key, source): (ObjectKey, Uid),
+    value: Option<T>,
+) {
+    let by_source = map.entry(key.clone()).or_default();
+    match value {
+        Some(value) => by_source.insert(source, value),
+        None => by_source.remove(&source),
+    };
+    if by_source.is_empty() {
+        map.remove(&key);
     }
 }
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tideline_common::wire::v1::{ObjectReport, Terminal, TerminalFact};
 use tideline_common::{ApplyPolicy, Digest, Entry, Epoch, ObjectKey, SetDigest, TargetId, Tombstone, Uid, Version};
 
 use super::claim::{Body, Claim, Form};
@@ -80,6 +81,22 @@ impl<'a> TargetView<'a> {
     /// The source that holds a destination key.
     pub fn source(&self, key: &ObjectKey) -> Option<SourceView<'a>> {
         self.held(key).map(|(claim, _)| SourceView { claim })
+    }
+
+    /// What happened once to what it has at `key`, and must not happen again.
+    pub fn happened(&self, key: &ObjectKey) -> Option<TerminalFact> {
+        let source = &self.held(key)?.0.id.source.uid;
+        let fact = self.ledger.happened.get(key)?.get(source)?.at(self.index)?;
+        Some(TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
+    }
+
+    /// What a report says happened once, if that is not known yet.
+    pub fn news(&self, report: &ObjectReport) -> Option<TerminalFact> {
+        let fact = report.terminal.filter(|fact| *fact != Terminal::Unknown)?;
+        let assigned = self.entry(&report.key).is_some_and(|entry| entry.source.uid == report.source_uid);
+        let known = self.happened(&report.key).is_some_and(|known| known.fact == fact);
+        let news = || TerminalFact { key: report.key.clone(), source_uid: report.source_uid.clone(), fact };
+        (assigned && !known).then(news)
     }
 
     /// The body that the set names at `key`, if that is still `input`.

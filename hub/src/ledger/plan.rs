@@ -2,12 +2,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
+use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
 
 use super::batch::{Batch, Write, chunked};
 use super::claim::{Body, Claim, ClaimId};
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Grave, Ledger, SourceView, TargetIndex, first_of, record};
+use super::{BodyUse, Grave, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
 impl Ledger {
@@ -30,7 +31,8 @@ impl Ledger {
     }
 }
 
-type Graves = BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>;
+/// By destination and source.
+type Places<T> = BTreeMap<ObjectKey, BTreeMap<Uid, T>>;
 
 /// What becomes of what nothing wants any more.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +55,9 @@ struct Draft<'a> {
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
     /// The removals of every key touched.
-    graves: Graves,
+    graves: Places<Grave>,
+    /// What happened once, at every key touched.
+    happened: Places<Happened>,
     claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
     /// By the revision that kept it: what may go by now.
@@ -78,7 +82,8 @@ impl<'a> Draft<'a> {
             epochs: BTreeMap::new(),
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
-            graves: Graves::new(),
+            graves: Places::new(),
+            happened: Places::new(),
             claims: BTreeMap::new(),
             slots: Vec::new(),
             released: BTreeSet::new(),
@@ -102,6 +107,7 @@ impl<'a> Draft<'a> {
             Change::Register(target) => self.register(target),
             Change::Forget(target) => self.forget(target),
             Change::Confirm(target, tombstone) => self.confirm(target, tombstone),
+            Change::Happened(target, fact) => self.happened(target, fact),
             Change::Release(revision) => {
                 self.released.insert(revision);
             }
@@ -162,8 +168,16 @@ impl<'a> Draft<'a> {
         self.valid.remove(index);
         for (key, by_source) in &self.ledger.graves {
             if by_source.values().any(|grave| grave.targets.contains(index)) {
-                for grave in staged(&mut self.graves, self.ledger, key).values_mut() {
+                for grave in staged(&mut self.graves, &self.ledger.graves, key).values_mut() {
                     grave.targets.remove(index);
+                }
+            }
+        }
+        let targets = RoaringBitmap::from_iter([index]);
+        for (key, by_source) in &self.ledger.happened {
+            if by_source.values().any(|happened| happened.at(index).is_some()) {
+                for happened in staged(&mut self.happened, &self.ledger.happened, key).values_mut() {
+                    happened.forget(&targets);
                 }
             }
         }
@@ -174,9 +188,19 @@ impl<'a> Draft<'a> {
         let Tombstone { key, source } = tombstone;
         let known = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source));
         if known.is_some_and(|grave| grave.targets.contains(index))
-            && let Some(grave) = staged(&mut self.graves, self.ledger, &key).get_mut(&source)
+            && let Some(grave) = staged(&mut self.graves, &self.ledger.graves, &key).get_mut(&source)
         {
             grave.targets.remove(index);
+        }
+    }
+
+    /// Of what is assigned there; what is said of anything else comes late.
+    fn happened(&mut self, target: TargetId, TerminalFact { key, source_uid, fact }: TerminalFact) {
+        let Some(index) = self.ledger.index_of(target) else { return };
+        let held = holder(self.ledger.slots.claims(&key), index);
+        if fact != Terminal::Unknown && held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid) {
+            let there = staged(&mut self.happened, &self.ledger.happened, &key);
+            there.entry(source_uid).or_default().note(index, fact);
         }
     }
 
@@ -200,10 +224,11 @@ impl<'a> Draft<'a> {
 
     fn finish(mut self, allowance: u64) -> Batch {
         let touched = self.touched();
-        let graves = self.graves.clone();
+        let staged = (self.graves.clone(), self.happened.clone());
         self.resolve_all(&touched, Leaving::Goes);
         if self.unassigned > allowance {
-            (self.graves, self.claims, self.slots, self.unassigned) = (graves, BTreeMap::new(), Vec::new(), 0);
+            (self.graves, self.happened) = staged;
+            (self.claims, self.slots, self.unassigned) = (BTreeMap::new(), Vec::new(), 0);
             self.resolve_all(&touched, Leaving::IsKept);
         }
         self.into_batch()
@@ -247,6 +272,7 @@ impl<'a> Draft<'a> {
         }
         let difference = Difference::between(before, &after);
         self.bury(&key, before, &difference, &all_held(&after));
+        self.forget_what_happened(&key, &difference);
         let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
             self.slots.push((key, after, difference));
@@ -306,7 +332,7 @@ impl<'a> Draft<'a> {
         if difference.left.is_empty() && !self.ledger.graves.contains_key(key) {
             return;
         }
-        let graves = staged(&mut self.graves, self.ledger, key);
+        let graves = staged(&mut self.graves, &self.ledger.graves, key);
         for grave in graves.values_mut() {
             grave.targets -= held;
         }
@@ -326,8 +352,26 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Of sources that are not assigned where they were: should they be again, it may happen again.
+    fn forget_what_happened(&mut self, key: &ObjectKey, difference: &Difference) {
+        if !self.ledger.happened.contains_key(key) && !self.happened.contains_key(key) {
+            return;
+        }
+        let there = staged(&mut self.happened, &self.ledger.happened, key);
+        for (source, targets) in difference.left.iter().chain(&difference.handed_over) {
+            if let Some(happened) = there.get_mut(source) {
+                happened.forget(targets);
+            }
+        }
+    }
+
     fn into_batch(self) -> Batch {
-        let graves = changed_graves(self.ledger, self.graves);
+        let graves = changed(&self.ledger.graves, self.graves, |before, after| {
+            before.map_or(after.targets.is_empty(), |before| before.targets == after.targets)
+        });
+        let happened = changed(&self.ledger.happened, self.happened, |before, after| {
+            before.map_or(after.is_empty(), |before| before == after)
+        });
         let choices = self.choices.into_iter().filter(|(placement, chosen)| {
             self.ledger.choices.get(placement).map_or(!chosen.is_empty(), |known| known != chosen)
         });
@@ -344,6 +388,7 @@ impl<'a> Draft<'a> {
             claims: self.claims,
             slots: self.slots,
             graves,
+            happened,
             bodies,
             chunks: Vec::new(),
             unassigned: self.unassigned,
@@ -357,9 +402,9 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The removals of a key as this batch leaves them so far.
-fn staged<'g>(graves: &'g mut Graves, ledger: &Ledger, key: &ObjectKey) -> &'g mut BTreeMap<Uid, Grave> {
-    graves.entry(key.clone()).or_insert_with(|| ledger.graves.get(key).cloned().unwrap_or_default())
+/// What is known of a key as this batch leaves it so far.
+fn staged<'s, T: Clone>(staged: &'s mut Places<T>, known: &Places<T>, key: &ObjectKey) -> &'s mut BTreeMap<Uid, T> {
+    staged.entry(key.clone()).or_insert_with(|| known.get(key).cloned().unwrap_or_default())
 }
 
 /// Gives a source that was recreated in its place what the former one held, and its turn.
@@ -383,14 +428,18 @@ fn inherit(claims: &mut [Claim], before: &[Arc<Claim>]) {
     }
 }
 
-fn changed_graves(ledger: &Ledger, staged: Graves) -> BTreeMap<(ObjectKey, Uid), Grave> {
+/// What is not the same as it was.
+fn changed<T>(
+    known: &Places<T>,
+    staged: Places<T>,
+    same: impl Fn(Option<&T>, &T) -> bool,
+) -> BTreeMap<(ObjectKey, Uid), T> {
     let mut changed = BTreeMap::new();
     for (key, by_source) in staged {
-        let known = ledger.graves.get(&key);
-        for (source, grave) in by_source {
-            let before = known.and_then(|by_source| by_source.get(&source));
-            if before.map_or(!grave.targets.is_empty(), |before| before.targets != grave.targets) {
-                changed.insert((key.clone(), source), grave);
+        let known = known.get(&key);
+        for (source, value) in by_source {
+            if !same(known.and_then(|by_source| by_source.get(&source)), &value) {
+                changed.insert((key.clone(), source), value);
             }
         }
     }
@@ -434,8 +483,9 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
     for body in new_bodies {
         writes.extend(record::body(body));
     }
-    for ((key, source), grave) in &batch.graves {
-        let write = record::grave(key, source, grave);
+    let graves = batch.graves.iter().map(|((key, source), grave)| record::grave(key, source, grave));
+    let happened = batch.happened.iter().map(|((key, source), happened)| record::happened(key, source, happened));
+    for write in graves.chain(happened) {
         if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     for &(id, index) in &batch.registered {

@@ -7,6 +7,7 @@
 //! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form, and kept if there are any |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision; bitmap: targets |
+//! | `happened/<digest of key and source>` | frame: destination key, source UID, facts; one bitmap per fact: targets |
 //! | `choice/<space>/<placement uid>` | bitmap |
 //!
 //! A frame is a JSON header and then bitmaps (the portable roaring format), each preceded by its length (u32, big endian).
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
+use tideline_common::wire::v1::Terminal;
 use tideline_common::{
     ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, Revision, SourceRef, TargetId, Tombstone, Uid,
 };
@@ -25,14 +27,14 @@ use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
 use super::log::LogEntry;
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Grave, Ledger, TargetIndex};
+use super::{BodyUse, Grave, Happened, Ledger, TargetIndex};
 use crate::placement::{Destination, Input, PlacementId, SourceId};
 
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
 /// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
-/// none that is kept.
-pub const SCHEMA: u32 = 2;
+/// none that is kept; the second nothing that happened.
+pub const SCHEMA: u32 = 3;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
 const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
@@ -105,6 +107,16 @@ struct GraveRecord {
     origin: Option<SourceRef>,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HappenedRecord {
+    #[serde(flatten)]
+    key: ObjectKey,
+    source_uid: Uid,
+    /// One bitmap each.
+    facts: Vec<Terminal>,
+}
+
 pub(super) fn head(head: &Head) -> Write {
     put(key("head"), json(head))
 }
@@ -160,6 +172,27 @@ pub(super) fn body(body: &Body) -> Vec<Write> {
 
 /// A removal without targets is deleted.
 pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Write {
+    let key = key(&format!("tombstone/{}", digest(destination, source)));
+    if grave.targets.is_empty() {
+        return Write { key, value: None };
+    }
+    let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
+    put(key, frame(&GraveRecord { tombstone, at: grave.at, origin: grave.origin.clone() }, [&grave.targets]))
+}
+
+/// That nothing happened is deleted.
+pub(super) fn happened(destination: &ObjectKey, source: &Uid, happened: &Happened) -> Write {
+    let key = key(&format!("happened/{}", digest(destination, source)));
+    if happened.is_empty() {
+        return Write { key, value: None };
+    }
+    let facts = happened.iter().map(|(fact, _)| fact).collect();
+    let header = HappenedRecord { key: destination.clone(), source_uid: source.clone(), facts };
+    put(key, frame(&header, happened.iter().map(|(_, targets)| targets)))
+}
+
+/// Names a source at a destination in as many bytes whatever they are called.
+fn digest(destination: &ObjectKey, source: &Uid) -> Digest {
     let mut hasher = Hasher::new("tideline/tombstone/v1");
     for text in [
         &*destination.kind.group,
@@ -170,12 +203,7 @@ pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Wri
     ] {
         hasher.field(text.as_bytes());
     }
-    let key = key(&format!("tombstone/{}", hasher.finish()));
-    if grave.targets.is_empty() {
-        return Write { key, value: None };
-    }
-    let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
-    put(key, frame(&GraveRecord { tombstone, at: grave.at, origin: grave.origin.clone() }, [&grave.targets]))
+    hasher.finish()
 }
 
 /// A choice of nothing is deleted.
@@ -260,6 +288,7 @@ struct Loading {
     /// By input, the parts in order.
     bodies: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     graves: Vec<(GraveRecord, RoaringBitmap)>,
+    happened: Vec<(ObjectKey, Uid, Happened)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     any: bool,
 }
@@ -313,6 +342,13 @@ impl Loading {
                 let header = reader.piece()?;
                 self.graves.push((reader.json(header)?, reader.next_bitmap()?));
             }
+            "happened" => {
+                let header = reader.piece()?;
+                let HappenedRecord { key, source_uid, facts } = reader.json(header)?;
+                let facts: Vec<_> =
+                    facts.into_iter().map(|fact| Ok((fact, reader.next_bitmap()?))).collect::<Result<_, Error>>()?;
+                self.happened.push((key, source_uid, Happened::new(facts)));
+            }
             "choice" => {
                 let damaged = || reader.damaged("its key names no Placement");
                 let (space, uid) = rest.split_once('/').ok_or_else(damaged)?;
@@ -326,7 +362,7 @@ impl Loading {
     }
 
     fn finish(self) -> Result<Ledger, Error> {
-        let Self { head, targets, claims, bodies, graves, choices, any } = self;
+        let Self { head, targets, claims, bodies, graves, happened, choices, any } = self;
         let Some(head) = head else {
             return if any { Err(Error::Headless) } else { Ok(Ledger::default()) };
         };
@@ -369,6 +405,7 @@ impl Loading {
             ledger.restore_slot(&key, claims, &mut changes);
         }
         ledger.restore_graves(graves, &mut changes);
+        ledger.restore_happened(happened);
         changes.sort_by_key(|change| change.revision);
         for change in changes {
             ledger.log.push(change);
@@ -406,6 +443,21 @@ impl Ledger {
             let left = Some(source.clone());
             changes.push(LogEntry { revision: at, key: key.clone(), left, targets: targets.clone() });
             self.graves.entry(key).or_default().insert(source, Grave { targets, at, origin });
+        }
+    }
+}
+
+impl Ledger {
+    /// Of what is assigned: the rest a crash has left.
+    fn restore_happened(&mut self, all: Vec<(ObjectKey, Uid, Happened)>) {
+        for (key, source, mut happened) in all {
+            let claims = self.slots.claims(&key).iter().filter(|claim| claim.id.source.uid == source);
+            happened.restrict(&claims.fold(RoaringBitmap::new(), |all, claim| all | &claim.held));
+            if happened.is_empty() {
+                self.garbage.push(self::happened(&key, &source, &happened).key);
+            } else {
+                self.happened.entry(key).or_default().insert(source, happened);
+            }
         }
     }
 }

@@ -3,10 +3,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
+use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Epoch, GroupKind, ObjectKey, Prune, Revision, SourceRef, TargetId, Tombstone, Version,
+    ApplyPolicy, DesiredSet, Epoch, GroupKind, ObjectKey, Prune, Revision, SourceRef, TargetId, Tombstone, Uid, Version,
 };
 
+use super::happened::Happened;
 use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Ledger, PageData, Write};
 use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 
@@ -135,6 +137,10 @@ fn assign(space: &str, name: &str, targets: &[u32]) -> Change {
     Change::Assign(Box::new(assigned(space, name, &format!("{space}-{name}"), name, targets)))
 }
 
+fn happened(nth: u32, key: &ObjectKey, source: &Uid, fact: Terminal) -> Change {
+    Change::Happened(target(nth), TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
+}
+
 fn remove(space: &str, name: &str) -> Change {
     Change::Remove(id(space, &format!("{space}-{name}")))
 }
@@ -150,6 +156,11 @@ fn check_sound(ledger: &Ledger) {
             assert_eq!(view.entry(key), Some(entry));
             let body = view.body(key, entry.input).expect("every entry's body is held");
             assert_eq!(Input::new(body.text.clone()).digest, entry.input);
+        }
+        for (key, by_source) in &ledger.happened {
+            let held = view.source(key).map(|source| &source.id().uid);
+            let known = |(source, happened): (&Uid, &Happened)| happened.at(index).is_some() && Some(source) != held;
+            assert!(!by_source.iter().any(known), "what happened is known of what is assigned alone");
         }
         for tombstone in view.tombstones() {
             assert_eq!(set.get(&tombstone.key), None, "nothing is both assigned and to be removed");
@@ -193,6 +204,39 @@ fn a_change_touches_only_the_targets_it_concerns() {
     assert_eq!(kept.version(0).revision, Revision(1));
     assert_eq!(kept.version(1).revision, Revision(2));
     assert_eq!(kept.version(2), before);
+}
+
+#[test]
+fn what_happened_once_is_known_for_as_long_as_its_source_is_assigned() {
+    let mut kept = Kept::with_targets(3);
+    kept.change(vec![assign("a", "x", &[0, 1, 2]), assign("b", "x", &[2])]);
+    let (key, version) = (config_map("x"), kept.version(0));
+    let told = |nth, source: &str, fact| happened(nth, &key, &source.parse().unwrap(), fact);
+    let known = |kept: &Kept| {
+        let facts = (0..3).map(|nth| kept.ledger.target(target(nth))?.happened(&config_map("x")));
+        facts.map(|fact| fact.map(|fact| fact.fact)).collect::<Vec<_>>()
+    };
+    let (created, finished) = (Some(Terminal::CreatedOnce), Some(Terminal::Finished));
+    kept.change((0..3).map(|nth| told(nth, "a-x", Terminal::CreatedOnce)).collect());
+    kept.change(vec![told(1, "a-x", Terminal::Finished)]);
+    kept.restart();
+    assert_eq!(known(&kept), [created, finished, created]);
+    assert_eq!(kept.version(0), version, "it changes no set");
+    let again = [(1, "a-x", Terminal::Finished), (1, "b-x", Terminal::Finished), (0, "a-x", Terminal::Unknown)];
+    assert_eq!(kept.writes(again.map(|(nth, source, fact)| told(nth, source, fact)).to_vec()), 0);
+
+    // Changed, it is the same source; unassigned, and another's, it is not.
+    let changed = assigned("a", "x", "a-x", "another body", &[0, 1, 2]);
+    kept.change(vec![Change::Assign(Box::new(changed))]);
+    assert_eq!(known(&kept), [created, finished, created]);
+    kept.change(vec![assign("a", "x", &[1])]);
+    assert_eq!(known(&kept), [None, finished, None]);
+    kept.change(vec![assign("a", "x", &[0, 1, 2])]);
+    kept.restart();
+    assert_eq!(known(&kept), [None, finished, None]);
+    kept.change(vec![Change::Forget(target(1))]);
+    kept.restart();
+    assert!(kept.ledger.happened.is_empty());
 }
 
 #[test]
@@ -283,6 +327,8 @@ enum Op {
     Assign { space: usize, name: usize, body: u8, targets: u8, implied: u8 },
     Remove { space: usize, name: usize },
     Confirm { target: u32 },
+    /// Something happened once to all that the target has.
+    Happen { target: u32, fact: Terminal },
     Restart,
 }
 
@@ -307,6 +353,10 @@ impl Op {
                 let tombstones = ledger.target(target(*nth)).into_iter().flat_map(|view| view.tombstones());
                 tombstones.map(|tombstone| Change::Confirm(target(*nth), tombstone)).collect()
             }
+            Self::Happen { target: nth, fact } => {
+                let entries = ledger.target(target(*nth)).into_iter().flat_map(|view| view.entries());
+                entries.map(|entry| happened(*nth, &entry.key, &entry.source.uid, *fact)).collect()
+            }
             Self::Restart => Vec::new(),
         }
     }
@@ -319,6 +369,8 @@ fn ops() -> impl Strategy<Value = Vec<Vec<Op>>> {
         8 => assign,
         3 => (0..SPACES.len(), 0..NAMES.len()).prop_map(|(space, name)| Op::Remove { space, name }),
         2 => (0..TARGETS).prop_map(|target| Op::Confirm { target }),
+        2 => (0..TARGETS, prop_oneof![Just(Terminal::Finished), Just(Terminal::CreatedOnce)])
+            .prop_map(|(target, fact)| Op::Happen { target, fact }),
         1 => Just(Op::Restart),
     ];
     prop::collection::vec(prop::collection::vec(op, 1..4), 1..24)

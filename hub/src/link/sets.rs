@@ -1,19 +1,15 @@
-use std::sync::Arc;
-
-use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, TerminalFact};
-use tideline_common::{Digest, Entry, Monotonic, ObjectKey, Revision, TargetId, Version};
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
+use tideline_common::{Digest, Monotonic, ObjectKey, Revision, TargetId, Version};
 
 use super::core::{SetInfo, SetPage, Sets};
 use crate::approvals::Approvals;
 use crate::ledger::Ledger;
-use crate::summary::Summary;
 
-/// What the link tells agents: their sets, what was approved, and what they said of their sets themselves.
+/// What the link tells agents: their sets, and what was approved.
 #[derive(Clone, Copy, Debug)]
 pub struct Desk<'a> {
     pub ledger: &'a Ledger,
     pub approvals: &'a Approvals,
-    pub summary: &'a Summary,
 }
 
 impl Sets for Desk<'_> {
@@ -32,11 +28,7 @@ impl Sets for Desk<'_> {
         let view = self.ledger.target(target)?;
         let since = since.map(|revision| Version { epoch: view.epoch(), revision });
         let page = view.page(since, after, limit)?;
-        let fact = |entry: &Arc<Entry>| {
-            let report = self.summary.report(target, &entry.key, &entry.source.uid)?;
-            Some(TerminalFact { key: entry.key.clone(), source_uid: entry.source.uid.clone(), fact: report.terminal? })
-        };
-        let terminal = page.entries.iter().filter_map(fact).collect();
+        let terminal = page.entries.iter().filter_map(|entry| view.happened(&entry.key)).collect();
         Some(SetPage {
             entries: page.entries,
             tombstones: page.tombstones,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
+use tideline_common::wire::v1::TerminalFact;
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Digest, Epoch, Hasher, Impersonation, ObjectKey, Revision, SourceRef, SpaceName,
     TargetId, Tombstone, Uid,
@@ -150,6 +151,8 @@ pub enum Change {
     Forget(TargetId),
     /// The target says that a removal is done.
     Confirm(TargetId, Tombstone),
+    /// The target says that this happened there once, and must not happen again.
+    Happened(TargetId, TerminalFact),
     /// A person approved the unassignments that were held at this revision: they are done.
     Release(Revision),
     /// Somebody takes the target out of service. To be said with all changes until it is gone: what leaves it then was

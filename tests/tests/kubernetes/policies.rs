@@ -567,8 +567,10 @@ async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     site.settle("witness").await?;
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again");
     site.reported("job.batch.once", "Applied", None).await?;
-    // Nor does an agent without a journal, that only the hub can tell.
+    // Nor does an agent without a journal, that only the hub can tell: also one that was started anew since it was told.
     site.agent.stop().await?;
+    site.hub.stop().await?;
+    site.resume_hub().await?;
     site.agent.resume_elsewhere()?;
     site.pass_along("elsewhere").await?;
     site.settle("elsewhere").await?;

@@ -369,7 +369,7 @@ impl Hub {
             self.step(now, link::Event::Approved(ended), out);
         }
         let mut effects = link::Effects::new();
-        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals, summary: &self.summary };
+        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
         self.link.step(now, &Small(desk), event, &mut effects);
         // A report that comes twice is not acknowledged by its second copy before the first is persisted.
         let mut confirms =
@@ -401,6 +401,10 @@ impl Hub {
                 out.push(Demand::RespondBodies(id, self.bodies(target, &wanted, outdated)));
             }
             link::Effect::Report { target, report } => {
+                if let Some(view) = self.ledger.target(target) {
+                    let news = report.objects.iter().filter_map(|object| view.news(object));
+                    self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
+                }
                 let taken = self.summary.take(target, *report);
                 *confirms |= !taken.confirmed.is_empty();
                 let confirm = |tombstone| Change::Confirm(target, tombstone);
@@ -447,7 +451,7 @@ impl Hub {
     ) -> Option<(Monotonic, Result<link::Answer, Refusal>)> {
         let records = &self.probe.as_ref()?.commits[commit];
         let ledger = Ledger::load(records).expect("it was whole when it was written");
-        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals, summary: &self.summary });
+        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals });
         let (target, session) = (parse(TARGET), request.session);
         let mut replica = link::Core::new(config(self.run));
         let decommission = Decommission::No;

@@ -15,6 +15,7 @@ fn shown(ledger: &Ledger) -> Vec<String> {
         lines.push(format!("{:?} {:?} {:?}", source.assignment(), (source.held(), source.kept()), source.waiting()));
     }
     lines.extend(ledger.removals().map(|removal| format!("{removal:?}")));
+    lines.push(format!("{:?}", ledger.happened));
     lines.extend(ledger.choices().map(|choice| format!("{choice:?}")));
     lines.push(format!("{:?} {} {}", ledger.revision, ledger.admissions, ledger.next_target));
     lines
@@ -136,10 +137,10 @@ fn nothing_is_an_empty_ledger_but_records_without_a_head_are_none() {
 fn a_schema_that_is_not_known_is_refused() {
     let mut kept = Kept::with_targets(1);
     let head = kept.records.0.get_mut(&b"ledger/head"[..]).unwrap();
-    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":2", "\"schema\":3").into_bytes();
+    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":3", "\"schema\":4").into_bytes();
     let error = Ledger::load(&kept.records.0).unwrap_err();
     expect_test::expect![
-        "the ledger has schema version 3, this build knows 2; run the version that wrote it, or a newer one"
+        "the ledger has schema version 4, this build knows 3; run the version that wrote it, or a newer one"
     ]
     .assert_eq(&error.to_string());
 }
