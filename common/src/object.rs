@@ -1,3 +1,4 @@
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{SpaceName, Uid};
 
 /// A kind without its version: what an object *is*, whichever version it is served at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupKind {
     /// Empty for the core group.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -38,7 +39,7 @@ impl fmt::Display for GroupKind {
 /// An object's place within one cluster or space: group, kind, namespace, name.
 ///
 /// At a target this is the *destination key*. Cheap to clone; the parts are shared where the maker shared them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     #[serde(flatten)]
     pub kind: GroupKind,
@@ -46,6 +47,38 @@ pub struct ObjectKey {
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
     pub name: Arc<str>,
+}
+
+impl Ord for GroupKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let Self { group, kind } = self;
+        compare(group, &other.group).then_with(|| compare(kind, &other.kind))
+    }
+}
+
+impl PartialOrd for GroupKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let Self { kind, namespace, name } = self;
+        let place = kind.cmp(&other.kind).then_with(|| compare(namespace, &other.namespace));
+        place.then_with(|| compare(name, &other.name))
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// As texts compare. Maps of tens of thousands of keys compare little else, and most of their texts are shared.
+fn compare(one: &Arc<str>, other: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(one, other) { Ordering::Equal } else { one.cmp(other) }
 }
 
 impl ObjectKey {
