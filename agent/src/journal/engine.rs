@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ const COLLECT_EVERY_MS: u64 = 30_000;
 const VISITS_PER_CHANGE: usize = 2;
 /// Three rounds of 128: what was left is freed when two others have passed.
 const VISITS_MIN: usize = 384;
+/// What so many changes leave behind may stay until there are more: some hundred kilobytes.
+const LET_GO_AFTER: usize = 64;
 /// How long files may be held by threads of a journal that was closed.
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
@@ -89,6 +92,8 @@ pub(super) struct Engine {
     /// In the order of [`Table::ALL`].
     tables: Vec<sled::Tree>,
     log: File,
+    /// Changes since what they leave behind was freed.
+    behind: AtomicUsize,
     /// The files of large values that are known to be on disk.
     synced: Mutex<BTreeSet<OsString>>,
 }
@@ -102,7 +107,8 @@ impl Engine {
         let io = |source| Error::Io { action: "sync", path: path.to_owned(), source };
         let log = File::open(path.join("db")).map_err(io)?;
         File::open(path.join("conf")).and_then(|file| file.sync_all()).map_err(io)?;
-        let engine = Self { path: path.to_owned(), db, tables, log, synced: Mutex::default() };
+        let (behind, synced) = (AtomicUsize::new(0), Mutex::default());
+        let engine = Self { path: path.to_owned(), db, tables, log, behind, synced };
         engine.sync().map_err(io)?;
         File::open(path).and_then(|directory| directory.sync_all()).map_err(io)?;
         Ok(engine)
@@ -199,7 +205,12 @@ impl Engine {
     /// Frees what changes left behind. sled does so only in passing, a few hundred pieces for every 128 visits of a thread,
     /// and a transaction is one visit however much it leaves: without this, nothing of a large set is ever freed.
     fn let_go(&self, changes: usize) {
-        for _visit in 0..VISITS_MIN + VISITS_PER_CHANGE * changes {
+        let behind = self.behind.fetch_add(changes, Ordering::Relaxed) + changes;
+        if behind < LET_GO_AFTER {
+            return;
+        }
+        self.behind.store(0, Ordering::Relaxed);
+        for _visit in 0..VISITS_MIN + VISITS_PER_CHANGE * behind {
             let _there_or_not = self.tree(Table::Meta).contains_key(b"");
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -17,6 +17,10 @@ use crate::patience::Patience;
 /// How long nothing is written until the journal is at rest. Also how often it is looked at then.
 const REST_AFTER: Duration = Duration::from_secs(15);
 
+/// Records of what was applied that come together are of a sync, and more are on their way: each commit costs the disk
+/// much the same whatever it holds, so these wait for the last one to be so long ago, and what follows gathers behind them.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// Bytes of changes that reach the disk together, at least where there are more: what is in memory of a large set at once.
 const COMMIT_BYTES_MAX: u64 = 4 << 20;
 
@@ -24,6 +28,13 @@ const COMMIT_BYTES_MAX: u64 = 4 << 20;
 pub(super) struct Batch {
     pub(super) writes: Vec<Write>,
     pub(super) answer: oneshot::Sender<Result<(), Error>>,
+}
+
+impl Batch {
+    /// Whether nothing is begun when it is on disk: it only says what was done, of several objects.
+    fn may_wait(&self) -> bool {
+        self.writes.len() > 1 && self.writes.iter().all(|write| matches!(write, Write::Applied { .. }))
+    }
 }
 
 pub(super) struct Writer {
@@ -49,9 +60,17 @@ impl Writer {
     /// Writes what is asked for, in order, until nobody can ask any more. Batches that wait share one flush.
     pub(super) fn run(self) {
         let Self { slot, patience, batches, running, on_exit } = self;
+        let mut last: Option<Instant> = None;
         loop {
             match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
+                    let since = last.map_or(GATHER, |last| last.elapsed());
+                    if first.may_wait()
+                        && let Some(left) = GATHER.checked_sub(since)
+                    {
+                        std::thread::sleep(left);
+                    }
+                    last = Some(Instant::now());
                     commit(&slot, &patience, std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1)));
                     slot.tidy(Pace::AtWork);
                 }
