@@ -29,6 +29,7 @@ mod fields;
 mod fold;
 mod follow;
 mod inspect;
+mod object;
 mod observe;
 mod pages;
 mod pulse;

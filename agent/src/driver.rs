@@ -91,7 +91,7 @@ pub(crate) struct Parts {
 
 pub(crate) struct Driver {
     core: Core,
-    executor: Executor,
+    executor: Arc<Executor>,
     journal: Arc<Journal>,
     link: Arc<Link>,
     hub: HubId,
@@ -164,7 +164,7 @@ impl Driver {
         } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
-        let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _);
+        let executor = Arc::new(Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _));
         let end = CancellationToken::new();
         if let Some(teller) = teller.clone() {
             let (client, metrics) = (client.clone(), metrics.clone());
@@ -526,7 +526,7 @@ impl Driver {
     }
 
     fn operate(&self, id: OpId, op: Op) {
-        let (executor, metrics, sender) = (self.executor.clone(), self.metrics.clone(), self.sender.clone());
+        let (executor, metrics, sender) = (Arc::clone(&self.executor), self.metrics.clone(), self.sender.clone());
         let scope = self.scope();
         let span = match &op {
             Op::Create { entry, .. }

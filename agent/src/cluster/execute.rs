@@ -22,7 +22,6 @@ use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, Impersonation, MARK_ANNOTATION,
@@ -33,6 +32,7 @@ use super::autoscaled::Autoscaled;
 use super::discovery::{Kinds, Resource, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
+use super::object::Object;
 use super::request::{Call, Want, call};
 use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
 use crate::core::{ApplyTakeover, FieldConflict, LocalField, Observed, Op, OpResult};
@@ -49,7 +49,6 @@ const CONFLICT_ROUNDS_MAX: usize = 3;
 const REWRITE_ROUNDS_MAX: usize = 4;
 
 /// Does what the core asks for, at one cluster.
-#[derive(Clone)]
 pub struct Executor {
     client: Client,
     kinds: Arc<Kinds>,
@@ -88,34 +87,6 @@ impl From<Stopped> for OpResult {
             Stopped::Precondition => Self::PreconditionFailed,
             Stopped::Outdated => Failure::unavailable("it was changed by another meanwhile").into(),
         }
-    }
-}
-
-/// An object, taken apart.
-#[derive(Clone, Debug, Deserialize)]
-struct Object {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    #[serde(flatten)]
-    rest: Value,
-}
-
-impl Object {
-    fn managed(&self) -> &[ManagedFieldsEntry] {
-        self.metadata.managed_fields.as_deref().unwrap_or_default()
-    }
-
-    fn is(&self, uid: &Uid) -> bool {
-        self.metadata.uid.as_deref() == Some(&*uid.text())
-    }
-
-    /// Put together again, without managedFields.
-    fn whole(&self) -> Value {
-        let mut whole = self.rest.clone();
-        if whole.is_object() {
-            whole["metadata"] = json!(ObjectMeta { managed_fields: None, ..self.metadata.clone() });
-        }
-        whole
     }
 }
 

@@ -35,7 +35,7 @@ struct Watchless {
     core: Core,
     client: Client,
     kinds: Arc<Kinds>,
-    executor: Executor,
+    executor: Arc<Executor>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     timers: BTreeMap<Timer, Instant>,
@@ -110,7 +110,7 @@ impl Watchless {
         };
         let kinds = Arc::new(Kinds::new(client.clone()));
         let (sender, events) = mpsc::channel(64);
-        let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&texts) as _);
+        let executor = Arc::new(Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&texts) as _));
         let mut agent = Self {
             core: Core::new(config, loaded),
             client,
@@ -146,7 +146,7 @@ impl Watchless {
                 match effect {
                     Effect::Persist { id, .. } => events.push(Event::Persisted { id, result: Ok(()) }),
                     Effect::Execute { id, op } => {
-                        let (executor, sender) = (self.executor.clone(), self.sender.clone());
+                        let (executor, sender) = (Arc::clone(&self.executor), self.sender.clone());
                         tokio::spawn(async move {
                             let result = executor.execute(scope(), &op).await;
                             let _ = sender.send(Event::Executed { id, result }).await;
