@@ -53,7 +53,7 @@ pub struct TargetReports {
 /// What a report changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Keys whose report differs from what was known.
+    /// Keys of which another status than before may be known.
     pub changed: Vec<ObjectKey>,
     /// Removals that the target says are done.
     pub confirmed: Vec<Tombstone>,
@@ -83,7 +83,9 @@ impl Summary {
             if known.objects.get(&object.key).is_some_and(|former| **former == object) {
                 continue;
             }
-            taken.changed.push(object.key.clone());
+            if object.status.is_some() {
+                taken.changed.push(object.key.clone());
+            }
             known.insert(object);
         }
         for tombstone in report.removed {

@@ -324,11 +324,25 @@ fn a_choice_is_kept_until_it_is_forgotten() {
 /// What random tests do to a ledger: small enough to collide often.
 #[derive(Clone, Debug)]
 enum Op {
-    Assign { space: usize, name: usize, body: u8, targets: u8, implied: u8 },
-    Remove { space: usize, name: usize },
-    Confirm { target: u32 },
+    Assign {
+        space: usize,
+        name: usize,
+        body: u8,
+        targets: u8,
+        implied: u8,
+    },
+    Remove {
+        space: usize,
+        name: usize,
+    },
+    Confirm {
+        target: u32,
+    },
     /// Something happened once to all that the target has.
-    Happen { target: u32, fact: Terminal },
+    Happen {
+        target: u32,
+        fact: Terminal,
+    },
     Restart,
 }
 

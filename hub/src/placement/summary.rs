@@ -73,11 +73,8 @@ impl Problems {
         for (reason, _) in &problems {
             *self.counts.entry(*reason).or_default() += 1;
         }
-        let former = if problems.is_empty() {
-            self.by_object.remove(&index)
-        } else {
-            self.by_object.insert(index, problems)
-        };
+        let former =
+            if problems.is_empty() { self.by_object.remove(&index) } else { self.by_object.insert(index, problems) };
         for (reason, _) in former.into_iter().flatten() {
             if let Some(count) = self.counts.get_mut(&reason) {
                 *count -= 1;

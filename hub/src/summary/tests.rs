@@ -183,9 +183,13 @@ fn what_was_made_stands_while_it_is_asked_for_and_only_in_its_session() {
 #[test]
 fn taking_a_report_twice_changes_nothing() {
     let mut summary = Summary::default();
-    let same = || request(vec![report(Progress::Applied, Health::Ready, "v1")], Vec::new());
-    assert_eq!(summary.take(target(1), same()).changed, [key()]);
-    assert_eq!(summary.take(target(1), same()).changed, []);
+    let status = || RawValue::from_string(r#"{"replicas":1}"#.to_owned()).expect("JSON").into();
+    let with =
+        |status| request(vec![ObjectReport { status, ..report(Progress::Applied, Health::Ready, "v1") }], Vec::new());
+    assert_eq!(summary.take(target(1), with(Some(status()))).changed, [key()]);
+    assert_eq!(summary.take(target(1), with(Some(status()))).changed, []);
+    // Of what has none, as ConfigMaps, there is none to be written.
+    assert_eq!(summary.take(target(1), with(None)).changed, []);
 }
 
 #[test]
