@@ -9,7 +9,7 @@ use tideline_common::{
 };
 use uuid::Uuid;
 
-use super::{Error, Journal, record};
+use super::{Error, Journal, record, writer};
 use crate::core::{AppliedRecord, Enrolled, Loaded, Telltale, Write};
 
 mod crash;
@@ -247,6 +247,15 @@ async fn damage_is_moved_aside_or_harmless() -> Result<(), anyhow::Error> {
         assert_eq!(reopened(&path)?.applied.len(), 1, "{name}");
     }
     Ok(())
+}
+
+#[test]
+fn records_of_a_sync_wait_for_more_and_nothing_that_work_waits_for_does() {
+    let one = accept(1, &[], &[], Vec::new());
+    assert!(writer::may_gather(&[applied(1), applied(2)]));
+    assert!(!writer::may_gather(&[applied(1)]), "of one object, as when it drifted");
+    assert!(!writer::may_gather(&[applied(1), one]));
+    assert!(!writer::may_gather(&[applied(1), Write::Removing(tombstone(2))]));
 }
 
 fn overwrite(path: &Path, byte: u8) -> std::io::Result<()> {

@@ -30,11 +30,9 @@ pub(super) struct Batch {
     pub(super) answer: oneshot::Sender<Result<(), Error>>,
 }
 
-impl Batch {
-    /// Whether nothing is begun when it is on disk: it only says what was done, of several objects.
-    fn may_wait(&self) -> bool {
-        self.writes.len() > 1 && self.writes.iter().all(|write| matches!(write, Write::Applied { .. }))
-    }
+/// Whether nothing begins when these are on disk: they only say what was done, of several objects.
+pub(super) fn may_gather(writes: &[Write]) -> bool {
+    writes.len() > 1 && writes.iter().all(|write| matches!(write, Write::Applied { .. }))
 }
 
 pub(super) struct Writer {
@@ -65,7 +63,7 @@ impl Writer {
             match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
                     let since = last.map_or(GATHER, |last| last.elapsed());
-                    if first.may_wait()
+                    if may_gather(&first.writes)
                         && let Some(left) = GATHER.checked_sub(since)
                     {
                         std::thread::sleep(left);
