@@ -139,7 +139,7 @@ impl Writer {
     async fn write_described(&mut self) -> bool {
         let described: BTreeMap<_, _> = self.shared.read(|engine| {
             let placements = self.clients.keys().flat_map(|space| placement_statuses(engine, space));
-            placements.chain(location_statuses(engine)).chain(space_statuses(engine)).collect()
+            placements.chain(location_statuses(engine)).chain(space_statuses(engine, &self.clients)).collect()
         });
         self.described.retain(|what, _| described.contains_key(what));
         let mut done = true;
@@ -266,13 +266,24 @@ fn placement_status(summary: &PlacementSummary, kept: u64) -> Value {
 }
 
 /// Every space says what waits in it: the Placement that placed it may be gone.
-fn space_statuses(engine: &Engine) -> Vec<(Described, Value)> {
+fn space_statuses(engine: &Engine, served: &Clients) -> Vec<(Described, Value)> {
     let described = engine.index.spaces().map(|space| {
-        let conditions: Vec<_> = waiting(engine.kept_in(space)).into_iter().collect();
+        let conditions: Vec<_> =
+            std::iter::once(is_served(space, served)).chain(waiting(engine.kept_in(space))).collect();
         let status = json!({"placements": engine.index.placements(space).count(), "conditions": conditions});
         (Described { space: SpaceName::root(), resource: "spaces", name: space.to_string() }, status)
     });
     described.collect()
+}
+
+/// Whether the hub reads a space at all: an object alone makes none.
+fn is_served(space: &SpaceName, served: &Clients) -> Value {
+    if served.contains_key(space) {
+        return json!({"type": "Ready", "status": "True", "reason": "Served", "message": ""});
+    }
+    let known: Vec<_> = served.keys().map(SpaceName::as_str).collect();
+    let message = format!("this hub serves the spaces {} alone; nothing is read from this one", known.join(" and "));
+    json!({"type": "Ready", "status": "False", "reason": "NotServed", "message": message})
 }
 
 /// That assignments which nothing wants any more wait for a person.

@@ -315,3 +315,19 @@ async fn kubectl_is_told_what_there_is() -> Result<()> {
     desk.does(&["get", "deployments,widgets", "-A"], &none, "widget.example.com/web").await?;
     desk.fails(&["get", "gadgets"], &none, "doesn't have a resource type \"gadgets\"").await
 }
+
+#[tokio::test]
+async fn a_space_says_whether_the_hub_serves_it() -> Result<()> {
+    let assets = require_kubernetes!();
+    let hub = Hub::start().await?;
+    let kubectl = assets.kubectl(&hub.kubeconfig())?.with_context("root");
+    let space = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Space", "metadata": {"name": "plant"},
+        "spec": {"kubeconfig": {"secretRef": {"name": "plant"}}, "allow": {"kinds": ["*"]}},
+    });
+    kubectl.run_with_input(&["apply", "-f", "-"], &space.to_string()).await?;
+    kubectl.run(&["wait", "space/plant", "--for=condition=Ready=False", "--timeout=20s"]).await?;
+    let said = kubectl.run(&["get", "space", "plant", "-o", "jsonpath={.status.conditions[0].message}"]).await?;
+    ensure!(said == "this hub serves the spaces default and root alone; nothing is read from this one", "{said:?}");
+    kubectl.run(&["wait", "space/default", "--for=condition=Ready", "--timeout=20s"]).await.map(drop)
+}
