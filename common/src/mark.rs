@@ -59,7 +59,7 @@ pub enum Ownership {
     /// Written for another place or target and carried here: by a controller that copies annotations, from a backup, by
     /// hand. Reported, never deleted, never counted.
     Copy,
-    /// Written by another hub, or for another target of the same one in this very place.
+    /// Written by another hub.
     Foreign,
 }
 

@@ -196,7 +196,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
             return Decision::Nothing(Settled::Unchanged);
         }
         (Some(Ownership::Foreign), _) => {
-            return Decision::Spare(Reason::Conflict, "it is managed by another hub or for another target");
+            return Decision::Spare(Reason::Conflict, "it is managed by another hub");
         }
         (Some(Ownership::Copy), None) => {
             return Decision::Spare(
