@@ -173,14 +173,6 @@ impl<'a> Draft<'a> {
                 }
             }
         }
-        let targets = RoaringBitmap::from_iter([index]);
-        for (key, by_source) in &self.ledger.happened {
-            if by_source.values().any(|happened| happened.at(index).is_some()) {
-                for happened in staged(&mut self.happened, &self.ledger.happened, key).values_mut() {
-                    happened.forget(&targets);
-                }
-            }
-        }
     }
 
     fn confirm(&mut self, target: TargetId, tombstone: Tombstone) {
