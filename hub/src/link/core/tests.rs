@@ -1,7 +1,7 @@
 use super::*;
 
 use expect_test::{Expect, expect};
-use tideline_common::DesiredSet;
+use tideline_common::{DesiredSet, Epoch};
 
 use crate::approvals::{Approval, Approvals};
 
