@@ -1,13 +1,16 @@
 //! The agent's side of the link: signs what goes out, believes nothing that comes back unsigned.
 //!
-//! A 200 that is not the hub's (a captive portal, a proxy's error page) is no answer. What is signed is the logical path,
-//! so a base URL with a prefix, or a proxy that adds one, does not matter.
+//! A 200 that is not the hub's (a captive portal, a proxy's error page) is no answer, and neither is one that the hub gave to
+//! another request. What is signed is the logical path, so a base URL with a prefix, or a proxy that adds one, does not
+//! matter.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
+use tideline_common::replay::{RUNS_MAX, RunNumbers};
 use tideline_common::signature::{self, NONCE_BYTES, SigningKey, VerifyingKey};
+use tideline_common::wire::v1::{Refusal, RefusalKind};
 use tideline_common::{EnrolmentToken, TargetId};
 
 use crate::core::{Answer, LinkFailure, Request};
@@ -16,7 +19,7 @@ use crate::identity::HubPin;
 mod exchange;
 mod http;
 
-use exchange::{Kind, Outgoing, Returned};
+use exchange::{Kind, Outgoing, Said, Sending};
 pub(crate) use http::Error;
 use http::Http;
 
@@ -24,6 +27,8 @@ use http::Http;
 const ANSWER_MAX: Duration = Duration::from_mins(2);
 /// Added to the wait that a long poll asks for: two slow round trips and a TLS handshake.
 const POLL_MARGIN: Duration = Duration::from_secs(15);
+/// How often one request is sent: once for each replica behind a balancer that says which run it is, and once more.
+const SENDINGS_MAX: usize = RUNS_MAX + 1;
 
 /// A client of one hub.
 pub(crate) struct Link {
@@ -33,6 +38,7 @@ pub(crate) struct Link {
     /// What signs the request to enrol.
     token: Option<(String, SigningKey)>,
     target: OnceLock<TargetId>,
+    numbers: Mutex<RunNumbers>,
     random: SystemRandom,
 }
 
@@ -54,47 +60,70 @@ impl Link {
             key,
             token,
             target: target.map_or_else(OnceLock::new, OnceLock::from),
+            numbers: Mutex::default(),
             random: SystemRandom::new(),
         })
     }
 
-    /// Sends one request and returns what the hub, and nobody else, answered.
+    /// Sends one request and returns what the hub, and nobody else, answered to it.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, LinkFailure> {
-        let failed = |message: String| LinkFailure::Unreachable { message, retry_after: None };
         let outgoing = Outgoing::new(request).map_err(|error| failed(error.to_string()))?;
-        let mut random = [0; NONCE_BYTES];
-        self.random.fill(&mut random).map_err(|_| failed("the operating system gives no random numbers".to_owned()))?;
-        let nonce = signature::nonce(random);
-        let headers = self.sign(&outgoing, &nonce).ok_or_else(|| {
-            failed("this agent is not enrolled, and was given no token to enrol with: give --token-file".to_owned())
-        })?;
         let limit = match request {
             Request::Desired(desired) => Duration::from_secs(desired.wait_seconds) + POLL_MARGIN,
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => ANSWER_MAX,
         };
-        let kind = outgoing.kind;
-        let returned: Returned = self.http.exchange(outgoing, &headers, limit).await?;
-        let answer = exchange::read_answer(kind, &self.hub_key, &nonce, &returned)?;
-        if let Answer::Enrolled(enrolled) = &answer {
-            // Enrolling again is answered alike, so whatever is there is this.
-            let _ = self.target.set(enrolled.target);
+        for _ in 0..SENDINGS_MAX {
+            let sending = self.sign(&outgoing)?;
+            let returned = self.http.exchange(&outgoing, &sending, limit).await?;
+            let Said { run, answer } =
+                exchange::read_answer(outgoing.kind, &self.hub_key, outgoing.signed(&sending), &returned)?;
+            self.numbers().answered(run);
+            match answer {
+                // A hub that was started since, another replica, or a middlebox that sends requests twice.
+                Err(LinkFailure::Refused(Refusal { refusal: RefusalKind::BadRequestNumber, .. })) => {}
+                Ok(Answer::Enrolled(enrolled)) => {
+                    // Enrolling again is answered alike, so whatever is there is this.
+                    let _ = self.target.set(enrolled.target);
+                    return Ok(Answer::Enrolled(enrolled));
+                }
+                answer => return answer,
+            }
         }
-        Ok(answer)
+        Err(failed(format!("the hub took none of {SENDINGS_MAX} numbers; something sends this agent's requests twice")))
+    }
+
+    /// Signs one sending, with numbers of its own.
+    fn sign(&self, outgoing: &Outgoing) -> Result<Sending, LinkFailure> {
+        let mut random = [0; NONCE_BYTES];
+        self.random.fill(&mut random).map_err(|_| failed("the operating system gives no random numbers".to_owned()))?;
+        let (key, key_id) = self.signer(outgoing.kind).ok_or_else(|| {
+            failed("this agent is not enrolled, and was given no token to enrol with: give --token-file".to_owned())
+        })?;
+        // Written for people; nobody judges it.
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let parameters = signature::Parameters { key_id: &key_id, created, nonce: &signature::nonce(random) };
+        let run = self.numbers().take();
+        let headers = signature::sign_request(key, outgoing.covered(&run), parameters);
+        Ok(Sending { run, headers })
     }
 
     /// None for what cannot be signed: a request to enrol without a token, any other without being enrolled.
-    fn sign(&self, outgoing: &Outgoing, nonce: &str) -> Option<signature::Headers> {
-        // Written for people; nobody judges it.
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let (key, key_id) = match outgoing.kind {
-            Kind::Enrol => self.token.as_ref().map(|(name, key)| (key, name.clone()))?,
+    fn signer(&self, kind: Kind) -> Option<(&SigningKey, String)> {
+        match kind {
+            Kind::Enrol => self.token.as_ref().map(|(name, key)| (key, name.clone())),
             Kind::Session | Kind::Desired | Kind::Bodies | Kind::Reported => {
-                (&self.key, self.target.get()?.to_string())
+                Some((&self.key, self.target.get()?.to_string()))
             }
-        };
-        let parameters = signature::Parameters { key_id: &key_id, created, nonce };
-        Some(signature::sign_request(key, outgoing.signed(), parameters))
+        }
     }
+
+    fn numbers(&self) -> std::sync::MutexGuard<'_, RunNumbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(message: String) -> LinkFailure {
+    LinkFailure::Unreachable { message, retry_after: None }
 }
 
 impl std::fmt::Debug for Link {

@@ -72,6 +72,11 @@ uuid_id!(
     TargetId,
     "target id"
 );
+uuid_id!(
+    /// One run of a hub's process. Random, so that nothing said to one run is taken by another.
+    RunId,
+    "run id"
+);
 
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident) => {

@@ -2,7 +2,8 @@
 //!
 //! In reading order: identities ([`HubId`], [`TargetId`], [`ObjectKey`], [`SourceRef`]), digests ([`Digest`],
 //! [`SetDigest`]), what is desired ([`Entry`], [`DesiredSet`], [`ApplyPolicy`]), who owns a local object ([`Mark`]),
-//! the messages between the two sides ([`wire::v1`]) and their signatures ([`signature`]), how well an object does
+//! the messages between the two sides ([`wire::v1`]), their signatures ([`signature`]) and what keeps them from being
+//! taken twice ([`replay`]), how well an object does
 //! ([`health`]) and what was made of it ([`associated`]), how that is summed up over targets ([`rollup`]), and the bounds of
 //! all of it ([`limits`]).
 //!
@@ -21,6 +22,7 @@ mod token;
 pub mod associated;
 pub mod health;
 pub mod limits;
+pub mod replay;
 pub mod rollup;
 pub mod signature;
 pub mod wire;
@@ -28,7 +30,7 @@ pub mod wire;
 pub use associated::AssociatedKind;
 pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
-pub use ids::{Epoch, HubId, InvalidId, Revision, SessionNumber, SpaceName, TargetId, Uid, Version};
+pub use ids::{Epoch, HubId, InvalidId, Revision, RunId, SessionNumber, SpaceName, TargetId, Uid, Version};
 pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{

@@ -1,8 +1,11 @@
 //! HTTP message signatures (RFC 9421) with one fixed list of components, over content digests (RFC 9530).
 //!
-//! A request covers its method, *logical* path (without any prefix that a proxy adds or removes), query and content; a
-//! response its status and content, and echoes the request's nonce, which ties it to that one request. Algorithm
-//! Ed25519. `created` is written, for people and for the agent's plausibility check of its own clock, and never judged.
+//! A request covers its method, *logical* path (without any prefix that a proxy adds or removes), query, content and the
+//! numbers that keep it from being taken twice ([`crate::replay`]). A response covers its status, content and the hub's run,
+//! and everything of the request that it answers (RFC 9421 §2.4), its signature with what that covers included: §7.3.7 of the
+//! same says why the signature alone is not enough. So an answer to anybody else, or to another request of the same
+//! agent, is none. Algorithm Ed25519. `created` is written, for people and for the agent's plausibility check of its own
+//! clock, and never judged. The tag names the version of all this; a hub answers in the version that it was asked in.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -13,12 +16,17 @@ use crate::digest::Digest;
 pub const CONTENT_DIGEST: &str = "content-digest";
 pub const SIGNATURE_INPUT: &str = "signature-input";
 pub const SIGNATURE: &str = "signature";
+/// Names runs of hubs, with numbers. See [`crate::replay`].
+pub const RUN: &str = "tideline-run";
 
 const LABEL: &str = "tideline";
 const TAG: &str = "tideline-link-v1";
-const REQUEST_COMPONENTS: &str = r#"("@method" "@path" "@query" "content-digest")"#;
-const RESPONSE_COMPONENTS: &str = r#"("@status" "content-digest")"#;
-/// Bytes of a signature header that are looked at; ours have about 200.
+const REQUEST_COMPONENTS: &str = r#"("@method" "@path" "@query" "content-digest" "tideline-run")"#;
+const RESPONSE_COMPONENTS: &str = concat!(
+    r#"("@status" "content-digest" "tideline-run" "@method";req "@path";req "@query";req "content-digest";req "#,
+    r#""tideline-run";req "signature-input";req "signature";req)"#
+);
+/// Bytes of a signature header that are looked at; ours have up to 400, and the runs of 16 replicas 930.
 const HEADER_BYTES_MAX: usize = 1024;
 /// Bytes of a nonce before encoding: no two requests of a key share one by chance.
 pub const NONCE_BYTES: usize = 16;
@@ -88,19 +96,20 @@ pub enum Error {
     Missing(&'static str),
     #[error("the header {0} cannot be read")]
     Malformed(&'static str),
+    #[error("the signature is of the version {0:?}; this build reads {TAG:?}")]
+    Version(String),
     #[error("the signature covers other components than {0}")]
     Components(&'static str),
     #[error("the content is not what {CONTENT_DIGEST} says")]
     Content,
-    #[error("the signature is not by this key")]
+    #[error("the signature is not by this key, or not about this request")]
     Signature,
-    #[error("the answer is to another request")]
-    Nonce,
     #[error("an Ed25519 public key has 32 bytes, not {0}")]
     Key(usize),
 }
 
-/// The parts of a request that its signature covers.
+/// The parts of a request that its signature covers. Of the content only the digest, so that the signature can be verified
+/// before a byte of content is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub method: &'a str,
@@ -108,17 +117,30 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// Without the question mark; empty for none.
     pub query: &'a str,
-    pub content: &'a [u8],
+    /// As [`content_digest`] writes it.
+    pub content_digest: &'a str,
+    /// The value of [`RUN`].
+    pub run: &'a str,
 }
 
-/// The parts of a response that its signature covers.
+/// A request with its signature, by whomever it was made: what an answer is bound to.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'a> {
+    pub request: Request<'a>,
+    pub signature_input: &'a str,
+    pub signature: &'a str,
+}
+
+/// The parts of a response that its signature covers besides the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     pub status: u16,
-    pub content: &'a [u8],
+    pub content_digest: &'a str,
+    /// The value of [`RUN`].
+    pub run: &'a str,
 }
 
-/// Who signs, when, and which exchange it belongs to.
+/// Who signs, when, and what makes this signature another than all others.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters<'a> {
     /// The target's id, the token's name, or the hub's id.
@@ -128,20 +150,11 @@ pub struct Parameters<'a> {
     pub nonce: &'a str,
 }
 
-/// The values of the three headers of a signed message.
+/// The values of the two headers that make a message a signed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    pub content_digest: String,
     pub signature_input: String,
     pub signature: String,
-}
-
-/// The three headers as they came, before anything is believed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawHeaders<'a> {
-    pub content_digest: Option<&'a str>,
-    pub signature_input: Option<&'a str>,
-    pub signature: Option<&'a str>,
 }
 
 /// What a signature says of itself. Only to be believed once verified.
@@ -158,51 +171,61 @@ pub fn nonce(random: [u8; NONCE_BYTES]) -> String {
 }
 
 pub fn sign_request(key: &SigningKey, request: Request<'_>, parameters: Parameters<'_>) -> Headers {
-    let digest = content_digest(request.content);
-    headers(key, REQUEST_COMPONENTS, &request_lines(request, &digest), digest, parameters)
+    headers(key, REQUEST_COMPONENTS, &request_lines(request), parameters)
 }
 
-pub fn sign_response(key: &SigningKey, response: Response<'_>, parameters: Parameters<'_>) -> Headers {
-    let digest = content_digest(response.content);
-    headers(key, RESPONSE_COMPONENTS, &response_lines(response, &digest), digest, parameters)
+/// Signs `response` as the answer to `to`, whether or not that was verified.
+pub fn sign_response(key: &SigningKey, response: Response<'_>, to: Signed<'_>, parameters: Parameters<'_>) -> Headers {
+    headers(key, RESPONSE_COMPONENTS, &response_lines(response, to), parameters)
 }
 
 /// Reads who claims to have signed, to look up the key.
-pub fn claims(raw: RawHeaders<'_>) -> Result<Claims, Error> {
-    let input = raw.signature_input.ok_or(Error::Missing(SIGNATURE_INPUT))?;
-    Ok(parse_input(input)?.claims)
+pub fn claims(signature_input: &str) -> Result<Claims, Error> {
+    Ok(parse_input(signature_input)?.claims)
 }
 
-/// Checks that `request` was signed by `key`, whole.
-pub fn verify_request(key: &VerifyingKey, request: Request<'_>, raw: RawHeaders<'_>) -> Result<Claims, Error> {
-    let digest = content_digest(request.content);
-    verify(key, REQUEST_COMPONENTS, &request_lines(request, &digest), &digest, raw)
+/// Checks that `signed` was signed by `key`, whole. The content is still to be compared with the digest.
+pub fn verify_request(key: &VerifyingKey, signed: Signed<'_>) -> Result<Claims, Error> {
+    let Signed { request, signature_input, signature } = signed;
+    verify(key, REQUEST_COMPONENTS, &request_lines(request), signature_input, signature)
 }
 
-/// Checks that `response` was signed by `key` in answer to the request with `nonce`.
+/// Checks that `response` was signed by `key` in answer to `to`, and to nothing else. The content is still to be compared
+/// with the digest.
 pub fn verify_response(
     key: &VerifyingKey,
     response: Response<'_>,
-    raw: RawHeaders<'_>,
-    nonce: &str,
+    to: Signed<'_>,
+    headers: &Headers,
 ) -> Result<Claims, Error> {
-    let digest = content_digest(response.content);
-    let claims = verify(key, RESPONSE_COMPONENTS, &response_lines(response, &digest), &digest, raw)?;
-    if claims.nonce == nonce { Ok(claims) } else { Err(Error::Nonce) }
+    let Headers { signature_input, signature } = headers;
+    verify(key, RESPONSE_COMPONENTS, &response_lines(response, to), signature_input, signature)
 }
 
-fn content_digest(content: &[u8]) -> String {
+/// The value of [`CONTENT_DIGEST`] (RFC 9530).
+pub fn content_digest(content: &[u8]) -> String {
     format!("sha-256=:{}:", STANDARD.encode(Digest::of(content).as_bytes()))
 }
 
 /// The lines of the signature base (RFC 9421 §2.5) but the last.
-fn request_lines(request: Request<'_>, digest: &str) -> String {
-    let Request { method, path, query, content: _ } = request;
-    format!("\"@method\": {method}\n\"@path\": {path}\n\"@query\": ?{query}\n\"content-digest\": {digest}\n")
+fn request_lines(request: Request<'_>) -> String {
+    let Request { method, path, query, content_digest, run } = request;
+    format!(
+        "\"@method\": {method}\n\"@path\": {path}\n\"@query\": ?{query}\n\"content-digest\": {content_digest}\n\
+         \"tideline-run\": {run}\n"
+    )
 }
 
-fn response_lines(response: Response<'_>, digest: &str) -> String {
-    format!("\"@status\": {}\n\"content-digest\": {digest}\n", response.status)
+fn response_lines(response: Response<'_>, to: Signed<'_>) -> String {
+    let Response { status, content_digest, run } = response;
+    let Signed { request, signature_input, signature } = to;
+    let Request { method, path, query, content_digest: asked, run: numbers } = request;
+    format!(
+        "\"@status\": {status}\n\"content-digest\": {content_digest}\n\"tideline-run\": {run}\n\
+         \"@method\";req: {method}\n\"@path\";req: {path}\n\"@query\";req: ?{query}\n\
+         \"content-digest\";req: {asked}\n\"tideline-run\";req: {numbers}\n\
+         \"signature-input\";req: {signature_input}\n\"signature\";req: {signature}\n"
+    )
 }
 
 fn base(lines: &str, parameters: &str) -> String {
@@ -213,37 +236,28 @@ fn headers(
     key: &SigningKey,
     components: &str,
     lines: &str,
-    content_digest: String,
     Parameters { key_id, created, nonce }: Parameters<'_>,
 ) -> Headers {
     let parameters =
         format!("{components};created={created};keyid=\"{key_id}\";alg=\"ed25519\";nonce=\"{nonce}\";tag=\"{TAG}\"");
     let signature = key.sign(&base(lines, &parameters));
-    Headers {
-        content_digest,
-        signature_input: format!("{LABEL}={parameters}"),
-        signature: format!("{LABEL}=:{signature}:"),
-    }
+    Headers { signature_input: format!("{LABEL}={parameters}"), signature: format!("{LABEL}=:{signature}:") }
 }
 
 fn verify(
     key: &VerifyingKey,
     components: &'static str,
     lines: &str,
-    content_digest: &str,
-    raw: RawHeaders<'_>,
+    signature_input: &str,
+    signature: &str,
 ) -> Result<Claims, Error> {
-    if raw.content_digest.ok_or(Error::Missing(CONTENT_DIGEST))? != content_digest {
-        return Err(Error::Content);
-    }
-    let input = parse_input(raw.signature_input.ok_or(Error::Missing(SIGNATURE_INPUT))?)?;
+    let input = parse_input(signature_input)?;
     if input.components != components {
         return Err(Error::Components(components));
     }
-    let signature = raw
-        .signature
-        .ok_or(Error::Missing(SIGNATURE))?
-        .strip_prefix(LABEL)
+    let signature = Some(signature)
+        .filter(|text| text.len() <= HEADER_BYTES_MAX)
+        .and_then(|text| text.strip_prefix(LABEL))
         .and_then(|rest| rest.strip_prefix("=:"))
         .and_then(|rest| rest.strip_suffix(':'))
         .and_then(|text| STANDARD.decode(text).ok())
@@ -282,7 +296,10 @@ fn parse_input(header: &str) -> Result<Input<'_>, Error> {
     let algorithm = next(";alg=\"", "\"")?;
     let nonce = next(";nonce=\"", "\"")?;
     let tag = next(";tag=\"", "\"")?;
-    if !rest.is_empty() || algorithm != "ed25519" || tag != TAG {
+    if tag != TAG {
+        return Err(Error::Version(tag.chars().take(40).collect()));
+    }
+    if !rest.is_empty() || algorithm != "ed25519" {
         return Err(malformed());
     }
     Ok(Input { components, parameters, claims: Claims { key_id, created, nonce } })

@@ -11,8 +11,8 @@ use kube::{Api, Client};
 use ring::digest::{SHA256, digest};
 use tideline_api::{Allow, EmbeddedSpace, Space, SpaceSpec};
 use tideline_apiserver::{ApiServer, Credentials, Identity as User, MASTERS, SpaceConfig, Unauthenticated};
-use tideline_common::SpaceName;
 use tideline_common::wire::v1::PollSettings;
+use tideline_common::{RunId, SpaceName};
 use tideline_runtime::health::{self, Health};
 use tideline_runtime::{BindError, Shutdown, TaskError, bind, tls};
 use tideline_store::{SqliteStore, Store};
@@ -118,7 +118,8 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let tls = identity.authority.server_config(&names(&url, address))?;
     write_admin_kubeconfig(&options, &identity, &url)?;
     let spaces = server.router(authenticator(&identity.admin_token));
-    let signer = Arc::new(link_http::Signer { hub: identity.hub, key: identity.key });
+    let signer =
+        Arc::new(link_http::Signer { hub: identity.hub, key: identity.key, run: RunId::from_uuid(Uuid::new_v4()) });
     let router = link_http::router(service, signer).merge(spaces);
     run.spawn("listener", listener::serve(listener, tls, router, run.token().clone()));
     info!(url, data_dir = %dir.display(), "the hub serves");

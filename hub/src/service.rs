@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::enrol;
 use crate::link::core::{Request, RequestId};
-use crate::link::http::{Reply, Service};
+use crate::link::http::{Reply, Service, Unverified};
 use crate::shared::Shared;
 
 /// How long an enrolment waits for the inventory to show the new target. It takes milliseconds; enrolling again is
@@ -25,16 +25,11 @@ pub(crate) struct LinkService {
 }
 
 impl Service for LinkService {
-    fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Refusal> {
+    fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified> {
         self.shared.read(|engine| match engine.targets.get(target) {
             Some(outline) => Ok(outline.record.key.clone()),
-            // Whoever asks with this random id learns only that there is no such target.
-            None if engine.targets.is_known() => Err(refusal(
-                RefusalKind::TargetGone,
-                "the SyncTarget of this agent was deleted; enrol again, or stop the agent",
-                None,
-            )),
-            None => Err(refusal(RefusalKind::Busy, "the hub is starting", Some(1))),
+            None if engine.targets.is_known() => Err(Unverified::UnknownTarget),
+            None => Err(Unverified::Starting),
         })
     }
 

@@ -529,12 +529,13 @@ impl Core {
                 match refusal {
                     // Everybody who was told the same must not come back at the same moment.
                     RefusalKind::Busy => asked + usual,
-                    RefusalKind::Unauthenticated | RefusalKind::TokenRefused => {
+                    RefusalKind::Unauthenticated | RefusalKind::UnknownTarget | RefusalKind::TokenRefused => {
                         self.jitter.half(failures, RETRY_REFUSED.0, RETRY_REFUSED.1).max(asked)
                     }
                     RefusalKind::Malformed
                     | RefusalKind::TooLarge
                     | RefusalKind::Unknown
+                    | RefusalKind::BadRequestNumber
                     | RefusalKind::Fenced
                     | RefusalKind::SessionUnknown
                     | RefusalKind::Quarantined
@@ -562,6 +563,8 @@ fn freezes(refusal: &Refusal) -> Option<FreezeReason> {
         RefusalKind::TargetGone => Some(FreezeReason::TargetGone(message)),
         RefusalKind::Malformed
         | RefusalKind::Unauthenticated
+        | RefusalKind::UnknownTarget
+        | RefusalKind::BadRequestNumber
         | RefusalKind::TokenRefused
         | RefusalKind::TooLarge
         | RefusalKind::Busy

@@ -1,8 +1,10 @@
 //! One exchange without the wire: a request as what is sent, an answer as what may be believed of what came back.
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tideline_common::Digest;
-use tideline_common::signature::{self, RawHeaders, VerifyingKey};
+use tideline_common::replay::RunNumber;
+use tideline_common::signature::{self, Headers, Signed, VerifyingKey};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
     BODIES_PATH, BodiesAnswer, Body, DESIRED_PATH, ENROL_PATH, REPORTED_PATH, Refusal, SESSION_PATH,
@@ -29,7 +31,15 @@ pub(super) struct Outgoing {
     /// Without the question mark; empty for none.
     pub(super) query: String,
     /// The media type and the bytes, for requests that have content.
-    pub(super) content: Option<(&'static str, Vec<u8>)>,
+    pub(super) content: Option<(&'static str, Bytes)>,
+    pub(super) content_digest: String,
+}
+
+/// One sending of a request: the numbers that it has taken of the hub's runs, and its signature.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) run: String,
+    pub(super) headers: Headers,
 }
 
 impl Outgoing {
@@ -43,17 +53,21 @@ impl Outgoing {
                 (Kind::Reported, "PUT", REPORTED_PATH, String::new(), Some(codec::encode(body)?))
             }
         };
-        Ok(Self { kind, method, path, query, content })
+        let content = content.map(|(media_type, bytes)| (media_type, Bytes::from(bytes)));
+        let content_digest = signature::content_digest(content.as_ref().map_or(&[], |(_, bytes)| bytes));
+        Ok(Self { kind, method, path, query, content, content_digest })
     }
 
     /// What the signature covers.
-    pub(super) fn signed(&self) -> signature::Request<'_> {
-        signature::Request {
-            method: self.method,
-            path: self.path,
-            query: &self.query,
-            content: self.content.as_ref().map_or(&[], |(_, bytes)| bytes.as_slice()),
-        }
+    pub(super) fn covered<'a>(&'a self, run: &'a str) -> signature::Request<'a> {
+        let Self { kind: _, method, path, query, content: _, content_digest } = self;
+        signature::Request { method, path, query, content_digest, run }
+    }
+
+    /// What the answer must be to.
+    pub(super) fn signed<'a>(&'a self, sending: &'a Sending) -> Signed<'a> {
+        let Headers { signature_input, signature } = &sending.headers;
+        Signed { request: self.covered(&sending.run), signature_input, signature }
     }
 }
 
@@ -64,30 +78,54 @@ pub(super) struct Returned {
     pub(super) content_type: Option<String>,
     pub(super) retry_after: Option<String>,
     pub(super) content_digest: Option<String>,
+    pub(super) run: Option<String>,
     pub(super) signature_input: Option<String>,
     pub(super) signature: Option<String>,
     pub(super) content: Vec<u8>,
 }
 
-/// Believes an answer that the hub signed for this very request; says of anything else what it looks like.
+/// What the hub said, and in which run.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) run: RunNumber,
+    pub(super) answer: Result<Answer, LinkFailure>,
+}
+
+/// Believes an answer that the hub signed for this very sending of this request; says of anything else what it looks like.
 pub(super) fn read_answer(
     kind: Kind,
     hub: &VerifyingKey,
-    nonce: &str,
+    to: Signed<'_>,
     returned: &Returned,
-) -> Result<Answer, LinkFailure> {
-    let raw = RawHeaders {
-        content_digest: returned.content_digest.as_deref(),
-        signature_input: returned.signature_input.as_deref(),
-        signature: returned.signature.as_deref(),
-    };
-    let response = signature::Response { status: returned.status, content: &returned.content };
-    if let Err(error) = signature::verify_response(hub, response, raw, nonce) {
-        return Err(LinkFailure::Unreachable {
+) -> Result<Said, LinkFailure> {
+    match verify(hub, to, returned) {
+        Ok(run) => Ok(Said { run, answer: read_content(kind, returned) }),
+        Err(error) => Err(LinkFailure::Unreachable {
             message: describe(returned, &error),
             retry_after: returned.retry_after.as_deref().and_then(parse_retry_after),
-        });
+        }),
     }
+}
+
+fn verify(hub: &VerifyingKey, to: Signed<'_>, returned: &Returned) -> Result<RunNumber, signature::Error> {
+    fn present<'a>(value: Option<&'a str>, name: &'static str) -> Result<&'a str, signature::Error> {
+        value.ok_or(signature::Error::Missing(name))
+    }
+    let content_digest = present(returned.content_digest.as_deref(), signature::CONTENT_DIGEST)?;
+    let run = present(returned.run.as_deref(), signature::RUN)?;
+    let headers = Headers {
+        signature_input: present(returned.signature_input.as_deref(), signature::SIGNATURE_INPUT)?.to_owned(),
+        signature: present(returned.signature.as_deref(), signature::SIGNATURE)?.to_owned(),
+    };
+    let response = signature::Response { status: returned.status, content_digest, run };
+    signature::verify_response(hub, response, to, &headers)?;
+    if signature::content_digest(&returned.content) != content_digest {
+        return Err(signature::Error::Content);
+    }
+    run.parse().map_err(|_| signature::Error::Malformed(signature::RUN))
+}
+
+fn read_content(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
     if returned.status != 200 {
         return Err(LinkFailure::Refused(decode::<Refusal>(returned)?));
     }

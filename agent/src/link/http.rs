@@ -7,9 +7,9 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER, USER_AGE
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, Url};
 use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
-use tideline_common::signature::{CONTENT_DIGEST, Headers, SIGNATURE, SIGNATURE_INPUT};
+use tideline_common::signature::{CONTENT_DIGEST, RUN, SIGNATURE, SIGNATURE_INPUT};
 
-use super::exchange::{Outgoing, Returned};
+use super::exchange::{Outgoing, Returned, Sending};
 use crate::core::LinkFailure;
 
 /// Longest wait for a connection, TLS included.
@@ -62,11 +62,11 @@ impl Http {
     /// Sends a signed request and returns whatever came back, whole.
     pub(super) async fn exchange(
         &self,
-        outgoing: Outgoing,
-        signed: &Headers,
+        outgoing: &Outgoing,
+        sending: &Sending,
         limit: Duration,
     ) -> Result<Returned, LinkFailure> {
-        let Outgoing { kind: _, method, path, query, content } = outgoing;
+        let Outgoing { kind: _, method, path, query, content, content_digest } = outgoing;
         let question = if query.is_empty() { "" } else { "?" };
         let method = Method::from_bytes(method.as_bytes()).expect("methods are constants");
         let mut request = self
@@ -74,11 +74,12 @@ impl Http {
             .request(method, format!("{}{path}{question}{query}", self.base))
             .timeout(limit)
             .header(USER_AGENT, concat!("tideline-agent/", env!("CARGO_PKG_VERSION")))
-            .header(CONTENT_DIGEST, &signed.content_digest)
-            .header(SIGNATURE_INPUT, &signed.signature_input)
-            .header(SIGNATURE, &signed.signature);
+            .header(CONTENT_DIGEST, content_digest)
+            .header(RUN, &sending.run)
+            .header(SIGNATURE_INPUT, &sending.headers.signature_input)
+            .header(SIGNATURE, &sending.headers.signature);
         if let Some((media_type, bytes)) = content {
-            request = request.header(CONTENT_TYPE, media_type).body(bytes);
+            request = request.header(CONTENT_TYPE, *media_type).body(bytes.clone());
         }
         let mut response = request.send().await.map_err(|error| unreachable(&error))?;
         let mut returned = describe(response.status().as_u16(), response.headers());
@@ -101,6 +102,7 @@ fn describe(status: u16, headers: &HeaderMap) -> Returned {
         content_type: text(CONTENT_TYPE),
         retry_after: text(RETRY_AFTER),
         content_digest: text(HeaderName::from_static(CONTENT_DIGEST)),
+        run: text(HeaderName::from_static(RUN)),
         signature_input: text(HeaderName::from_static(SIGNATURE_INPUT)),
         signature: text(HeaderName::from_static(SIGNATURE)),
         content: Vec::new(),

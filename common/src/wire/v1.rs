@@ -9,7 +9,8 @@
 //! | `PUT /link/v1/reported` [`ReportedRequest`] | [`ReportedAnswer`] | absolute, idempotent |
 //!
 //! Every request but the first is signed with the agent's key, every answer, refusals ([`Refusal`]) included, with the
-//! hub's (see [`crate::signature`]). Messages are JSON, compressed as their media type says.
+//! hub's, as the answer to that very request (see [`crate::signature`]). Every request is taken once
+//! ([`crate::replay`]). Messages are JSON, compressed as their media type says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -465,8 +466,14 @@ pub struct Refusal {
 pub enum RefusalKind {
     /// 400: the message cannot be read.
     Malformed,
-    /// 401: the signature is missing or wrong, or the key is not known.
+    /// 401: the signature is missing or wrong, or there is no such token. Whoever sends anything can make the hub say so:
+    /// it says nothing about an agent.
     Unauthenticated,
+    /// 404: this hub has no record of such a target, so it cannot verify whose request this is, and judges nobody.
+    UnknownTarget,
+    /// 409: the request names no number that is free in this run of the hub. The answer names the run, and the next
+    /// number: sign the same request again with that.
+    BadRequestNumber,
     /// 403: the token is used, expired, or for another hub.
     TokenRefused,
     /// 403: this identity is used where it does not belong.
@@ -491,8 +498,9 @@ impl RefusalKind {
         match self {
             Self::Malformed | Self::Unknown => 400,
             Self::Unauthenticated => 401,
+            Self::UnknownTarget => 404,
             Self::TokenRefused | Self::Quarantined => 403,
-            Self::Fenced | Self::SessionUnknown => 409,
+            Self::BadRequestNumber | Self::Fenced | Self::SessionUnknown => 409,
             Self::TargetGone => 410,
             Self::TooLarge => 413,
             Self::Busy => 503,

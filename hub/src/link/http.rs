@@ -1,8 +1,18 @@
-//! The link over HTTP: reads requests, checks their signatures, signs every answer. Decides nothing.
+//! The link over HTTP: verifies requests before it reads them, takes each once, signs every answer. Decides nothing.
+//!
+//! ```text
+//!  head ─▶ headers? ─▶ key known? ─▶ signature? ─▶ content ─▶ number free? ─▶ digest? ─▶ service
+//!          no: unsigned  no: Unverified                        no: BadRequestNumber  no: Malformed
+//! ```
+//!
+//! An agent acts upon what a hub says of its standing. So that is said only behind the signature: whoever can send bytes can
+//! have the hub answer in anybody's name, and what it says then is [`Unverified`], of which no agent thinks anything but that
+//! the link is at fault.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -10,24 +20,29 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use axum::routing::any;
+use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
 use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
-use tideline_common::signature::{self, Claims, Parameters, RawHeaders, SigningKey, VerifyingKey};
+use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
+use tideline_common::signature::{self, NONCE_BYTES, Parameters, Signed, SigningKey, VerifyingKey};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
     BODIES_PATH, DESIRED_PATH, ENROL_PATH, EnrolAnswer, EnrolRequest, REPORTED_PATH, Refusal, RefusalKind, SESSION_PATH,
 };
-use tideline_common::{HubId, TargetId};
+use tideline_common::{HubId, RunId, TargetId};
+use tokio::time::timeout;
 
 use super::core;
 
 /// Where a link's path begins, whatever prefix a proxy put before it.
 const LOGICAL_ROOT: &str = "/link/v1/";
+/// How long the content of a verified request may take: a full report over a link of 10 KiB/s, twice over.
+const CONTENT_WAIT: Duration = Duration::from_mins(4);
 
 /// What stands behind the listener.
 pub trait Service: Send + Sync + 'static {
-    /// The key that a target signs with; or why there is none: the target is gone, or the inventory was not read yet.
-    fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Refusal>;
+    /// The key that a target signs with.
+    fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified>;
 
     /// The key of an enrolment token, by its name.
     fn token_key(&self, token: &str) -> impl Future<Output = Option<VerifyingKey>> + Send;
@@ -39,6 +54,33 @@ pub trait Service: Send + Sync + 'static {
     fn handle(&self, target: TargetId, request: core::Request) -> impl Future<Output = Result<Reply, Refusal>> + Send;
 }
 
+/// Why a request is nobody's that this hub knows. Whoever can send bytes can have the hub say it, so no agent acts on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// A header is missing or wrong, or there is no such token.
+    Unauthenticated(String),
+    /// There is no record of such a target.
+    UnknownTarget,
+    /// The inventory was not read yet.
+    Starting,
+}
+
+impl From<Unverified> for Refusal {
+    fn from(unverified: Unverified) -> Self {
+        match unverified {
+            Unverified::Unauthenticated(why) => refusal(RefusalKind::Unauthenticated, why),
+            Unverified::UnknownTarget => refusal(
+                RefusalKind::UnknownTarget,
+                "this hub has no record of this target; if the hub was restored or replaced, give the agent a new token of it",
+            ),
+            Unverified::Starting => {
+                let (message, retry_after_seconds) = ("the hub is starting".to_owned(), Some(1));
+                Self { refusal: RefusalKind::Busy, message, retry_after_seconds }
+            }
+        }
+    }
+}
+
 /// An answer, ready to be written.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
@@ -47,96 +89,163 @@ pub enum Reply {
     Bodies(tideline_common::wire::v1::BodiesAnswer),
 }
 
-/// Who signs the answers.
+/// Who signs the answers, and in which run of the hub.
 #[derive(Debug)]
 pub struct Signer {
     pub hub: HubId,
     pub key: SigningKey,
+    /// Another for every run of the process.
+    pub run: RunId,
+}
+
+/// Whose key a request was signed with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Sender {
+    Target(TargetId),
+    Token(String),
 }
 
 struct Link<S> {
     service: Arc<S>,
     signer: Arc<Signer>,
+    /// Of senders that were verified in this run: 40 bytes for each of the hub's targets and tokens.
+    windows: Arc<Mutex<HashMap<Sender, ReplayWindow>>>,
+    random: SystemRandom,
 }
 
 impl<S> Clone for Link<S> {
     fn clone(&self) -> Self {
-        Self { service: Arc::clone(&self.service), signer: Arc::clone(&self.signer) }
+        let Self { service, signer, windows, random } = self;
+        let (service, signer, windows) = (Arc::clone(service), Arc::clone(signer), Arc::clone(windows));
+        Self { service, signer, windows, random: random.clone() }
     }
 }
 
 /// Serves [`LOGICAL_ROOT`].
 pub fn router<S: Service>(service: Arc<S>, signer: Arc<Signer>) -> Router {
-    Router::new().route("/link/v1/{*rest}", any(answer::<S>)).with_state(Link { service, signer })
+    let link = Link { service, signer, windows: Arc::default(), random: SystemRandom::new() };
+    Router::new().route("/link/v1/{*rest}", any(answer::<S>)).with_state(link)
 }
 
-/// One request as it came, read whole.
-struct Received {
+/// A request without its content.
+struct Head {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
-    content: Vec<u8>,
 }
 
 async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(content) = to_bytes(body, LINK_MESSAGE_BYTES_MAX).await else {
-        let message = format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes");
-        return link.refuse("", &refusal(RefusalKind::TooLarge, message));
+    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
+    let Some(signed) = head.signed() else {
+        // There is nothing that an answer could be bound to.
+        return unsigned(&Unverified::Unauthenticated(
+            "this is the link of agents, who sign what they send".to_owned(),
+        ));
     };
-    let received = Received { method: parts.method, uri: parts.uri, headers: parts.headers, content: content.to_vec() };
-    let claims = match signature::claims(received.raw()) {
-        Ok(claims) => claims,
-        Err(error) => return link.refuse("", &refusal(RefusalKind::Unauthenticated, error.to_string())),
+    let sender = match link.verify(signed).await {
+        Ok(sender) => sender,
+        Err(unverified) => return link.refuse(signed, None, &unverified.into()),
     };
-    let nonce = claims.nonce.clone();
-    let done = if received.uri.path().ends_with(ENROL_PATH) {
-        link.enrol(&received, &claims).await
-    } else {
-        link.target(&received, &claims).await
+    let read = timeout(CONTENT_WAIT, to_bytes(body, LINK_MESSAGE_BYTES_MAX)).await;
+    // Whole or not, it is read by now, so that the answer is not lost with a connection that breaks while it is written.
+    let next = match link.take_number(&sender, signed) {
+        Ok(next) => next,
+        Err(next) => {
+            let used = refusal(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
+            return link.refuse(signed, Some(next), &used);
+        }
     };
-    done.unwrap_or_else(|refused| link.refuse(&nonce, &refused))
+    let done = match read {
+        Err(_elapsed) => Err(refusal(RefusalKind::Busy, "the content of the request did not come in time")),
+        Ok(Err(_)) => {
+            let message = format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes, and must come whole");
+            Err(refusal(RefusalKind::TooLarge, message))
+        }
+        Ok(Ok(content)) if signature::content_digest(&content) != signed.request.content_digest => {
+            Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
+        }
+        Ok(Ok(content)) => link.handle(&head, sender, &content).await,
+    };
+    match done {
+        Ok(Done::Enrolled(answer)) => link.sign(signed, Some(next), StatusCode::OK, &answer),
+        Ok(Done::Replied(reply)) => link.sign(signed, Some(next), StatusCode::OK, &reply),
+        Err(refused) => link.refuse(signed, Some(next), &refused),
+    }
+}
+
+enum Done {
+    Enrolled(EnrolAnswer),
+    Replied(Reply),
 }
 
 impl<S: Service> Link<S> {
-    async fn enrol(&self, received: &Received, claims: &Claims) -> Result<Response, Refusal> {
-        let key = self.service.token_key(&claims.key_id).await.ok_or_else(unknown_key)?;
-        received.verify(&key)?;
-        let request: EnrolRequest = received.message()?;
-        if request.token != claims.key_id {
-            return Err(refusal(RefusalKind::TokenRefused, "the request names another token than it is signed by"));
+    /// Whose request this is, proven by its signature alone.
+    async fn verify(&self, signed: Signed<'_>) -> Result<Sender, Unverified> {
+        let unauthenticated = |error: signature::Error| Unverified::Unauthenticated(error.to_string());
+        let claims = signature::claims(signed.signature_input).map_err(unauthenticated)?;
+        let (sender, key) = if signed.request.path == ENROL_PATH {
+            // One answer for every token that is not known, so that nothing is learnt from it.
+            let unknown = || Unverified::Unauthenticated("this hub knows no such token".to_owned());
+            let key = self.service.token_key(&claims.key_id).await.ok_or_else(unknown)?;
+            (Sender::Token(claims.key_id), key)
+        } else {
+            let target = claims.key_id.parse().map_err(|_| Unverified::UnknownTarget)?;
+            (Sender::Target(target), self.service.target_key(target)?)
+        };
+        signature::verify_request(&key, signed).map_err(unauthenticated)?;
+        Ok(sender)
+    }
+
+    /// Takes the request's number, and returns the next that is free; that alone if this one is not.
+    fn take_number(&self, sender: &Sender, signed: Signed<'_>) -> Result<u64, u64> {
+        let number = number_for(self.signer.run, signed.request.run);
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = match windows.get_mut(sender) {
+            Some(window) => window,
+            None => windows.entry(sender.clone()).or_default(),
+        };
+        let taken = number.is_some_and(|number| window.take(number));
+        if taken { Ok(window.next()) } else { Err(window.next()) }
+    }
+
+    async fn handle(&self, head: &Head, sender: Sender, content: &[u8]) -> Result<Done, Refusal> {
+        match sender {
+            Sender::Token(token) => {
+                let request: EnrolRequest = head.message(content)?;
+                if request.token != token {
+                    let message = "the request names another token than it is signed by";
+                    return Err(refusal(RefusalKind::TokenRefused, message));
+                }
+                self.service.enrol(request).await.map(Done::Enrolled)
+            }
+            Sender::Target(target) => self.service.handle(target, head.request(content)?).await.map(Done::Replied),
         }
-        let answer = self.service.enrol(request).await?;
-        Ok(self.sign(StatusCode::OK, &claims.nonce, &answer))
     }
 
-    async fn target(&self, received: &Received, claims: &Claims) -> Result<Response, Refusal> {
-        let target: TargetId = claims.key_id.parse().map_err(|_| unknown_key())?;
-        let key = self.service.target_key(target)?;
-        received.verify(&key)?;
-        let reply = self.service.handle(target, received.request()?).await?;
-        Ok(self.sign(StatusCode::OK, &claims.nonce, &reply))
-    }
-
-    fn refuse(&self, nonce: &str, refusal: &Refusal) -> Response {
-        let status = StatusCode::from_u16(refusal.refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut response = self.sign(status, nonce, refusal);
+    fn refuse(&self, to: Signed<'_>, next: Option<u64>, refusal: &Refusal) -> Response {
+        let mut response = self.sign(to, next, status(refusal), refusal);
         if let Some(seconds) = refusal.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
 
-    fn sign<T: Serialize>(&self, status: StatusCode, nonce: &str, message: &T) -> Response {
-        let Ok((media_type, content)) = codec::encode(message) else {
+    /// `next` is the number that is free; nobody who was not verified has one.
+    fn sign<T: Serialize>(&self, to: Signed<'_>, next: Option<u64>, status: StatusCode, message: &T) -> Response {
+        let mut random = [0; NONCE_BYTES];
+        let (Ok((media_type, content)), Ok(())) = (codec::encode(message), self.random.fill(&mut random)) else {
             return bare(StatusCode::INTERNAL_SERVER_ERROR);
         };
         let hub = self.signer.hub.to_string();
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let content_digest = signature::content_digest(&content);
+        let run = RunNumber { run: self.signer.run, number: next.unwrap_or_default() }.to_string();
         let headers = signature::sign_response(
             &self.signer.key,
-            signature::Response { status: status.as_u16(), content: &content },
-            Parameters { key_id: &hub, created, nonce },
+            signature::Response { status: status.as_u16(), content_digest: &content_digest, run: &run },
+            to,
+            Parameters { key_id: &hub, created, nonce: &signature::nonce(random) },
         );
         let mut response = Response::new(Body::from(content));
         *response.status_mut() = status;
@@ -144,27 +253,33 @@ impl<S: Service> Link<S> {
         to.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         to.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
         for (name, value) in [
-            (signature::CONTENT_DIGEST, headers.content_digest),
+            (signature::CONTENT_DIGEST, content_digest),
+            (signature::RUN, run),
             (signature::SIGNATURE_INPUT, headers.signature_input),
             (signature::SIGNATURE, headers.signature),
         ] {
-            // A nonce with characters that no header may hold was refused by whoever parsed it.
-            if let Ok(value) = HeaderValue::try_from(value) {
-                to.insert(HeaderName::from_static(name), value);
-            }
+            let value = HeaderValue::try_from(value).expect("it is made of digits, base64 and our own names");
+            to.insert(HeaderName::from_static(name), value);
         }
         response
     }
 }
 
-impl Received {
-    fn raw(&self) -> RawHeaders<'_> {
+impl Head {
+    /// None where a header is missing.
+    fn signed(&self) -> Option<Signed<'_>> {
         let get = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
-        RawHeaders {
-            content_digest: get(signature::CONTENT_DIGEST),
-            signature_input: get(signature::SIGNATURE_INPUT),
-            signature: get(signature::SIGNATURE),
-        }
+        Some(Signed {
+            request: signature::Request {
+                method: self.method.as_str(),
+                path: self.logical_path(),
+                query: self.uri.query().unwrap_or(""),
+                content_digest: get(signature::CONTENT_DIGEST)?,
+                run: get(signature::RUN)?,
+            },
+            signature_input: get(signature::SIGNATURE_INPUT)?,
+            signature: get(signature::SIGNATURE)?,
+        })
     }
 
     /// The path that is signed: without what a proxy may have put before it.
@@ -173,31 +288,19 @@ impl Received {
         path.find(LOGICAL_ROOT).map_or(path, |at| &path[at..])
     }
 
-    fn verify(&self, key: &VerifyingKey) -> Result<(), Refusal> {
-        let request = signature::Request {
-            method: self.method.as_str(),
-            path: self.logical_path(),
-            query: self.uri.query().unwrap_or(""),
-            content: &self.content,
-        };
-        signature::verify_request(key, request, self.raw())
-            .map(drop)
-            .map_err(|error| refusal(RefusalKind::Unauthenticated, error.to_string()))
-    }
-
-    fn message<T: serde::de::DeserializeOwned>(&self) -> Result<T, Refusal> {
+    fn message<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, Refusal> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        codec::decode(media_type, &self.content).map_err(|error| refusal(RefusalKind::Malformed, error.to_string()))
+        codec::decode(media_type, content).map_err(|error| refusal(RefusalKind::Malformed, error.to_string()))
     }
 
-    fn request(&self) -> Result<core::Request, Refusal> {
+    fn request(&self, content: &[u8]) -> Result<core::Request, Refusal> {
         match (self.method.as_str(), self.logical_path()) {
-            ("POST", SESSION_PATH) => self.message().map(core::Request::Session),
+            ("POST", SESSION_PATH) => self.message(content).map(core::Request::Session),
             ("GET", DESIRED_PATH) => codec::parse_desired_query(self.uri.query().unwrap_or(""))
                 .map(core::Request::Desired)
                 .map_err(|error| refusal(RefusalKind::Malformed, error.to_string())),
-            ("POST", BODIES_PATH) => self.message().map(core::Request::Bodies),
-            ("PUT", REPORTED_PATH) => self.message().map(|report| core::Request::Reported(Box::new(report))),
+            ("POST", BODIES_PATH) => self.message(content).map(core::Request::Bodies),
+            ("PUT", REPORTED_PATH) => self.message(content).map(|report| core::Request::Reported(Box::new(report))),
             (method, path) => Err(refusal(RefusalKind::Malformed, format!("there is no {method} {path}"))),
         }
     }
@@ -207,9 +310,16 @@ fn refusal(refusal: RefusalKind, message: impl Into<String>) -> Refusal {
     Refusal { refusal, message: message.into(), retry_after_seconds: None }
 }
 
-/// One answer for every identity that is not known, so that nothing is learnt from it.
-fn unknown_key() -> Refusal {
-    refusal(RefusalKind::Unauthenticated, "this hub knows no such key")
+fn status(refusal: &Refusal) -> StatusCode {
+    StatusCode::from_u16(refusal.refusal.status()).unwrap_or(StatusCode::BAD_REQUEST)
+}
+
+/// For people: no agent believes it.
+fn unsigned(unverified: &Unverified) -> Response {
+    let refusal = Refusal::from(unverified.clone());
+    let mut response = bare(status(&refusal));
+    *response.body_mut() = Body::from(refusal.message + "\n");
+    response
 }
 
 fn bare(status: StatusCode) -> Response {
@@ -227,3 +337,6 @@ pub fn default_url(listen: SocketAddr) -> String {
         format!("https://{host}:{}", listen.port())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,35 +1,74 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use tideline_common::signature::{Parameters, Response, SigningKey, sign_response};
+use tideline_common::replay::RunNumber;
+use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_request, sign_response};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{BodiesAnswer, Body, DesiredAnswer, DesiredRequest, Refusal, RefusalKind};
-use tideline_common::{Digest, SessionNumber};
+use tideline_common::{Digest, RunId, SessionNumber};
 
-use super::{Kind, Outgoing, Returned, read_answer};
+use super::{Kind, Outgoing, Returned, Said, Sending, read_answer};
 use crate::core::{Answer, LinkFailure, Request};
 
 fn hub() -> SigningKey {
     SigningKey::from_seed([1; 32])
 }
 
+fn poll() -> DesiredRequest {
+    DesiredRequest {
+        session: SessionNumber(4),
+        since: None,
+        digest: None,
+        after: None,
+        wait_seconds: 45,
+        approved: None,
+        decommission: None,
+    }
+}
+
+/// What was asked, and how it was sent.
+fn sent(nonce: &str) -> (Outgoing, Sending) {
+    let outgoing = Outgoing::new(&Request::Desired(poll())).expect("small");
+    let parameters = Parameters { key_id: "target", created: 0, nonce };
+    let headers = sign_request(&SigningKey::from_seed([3; 32]), outgoing.covered("-"), parameters);
+    (outgoing, Sending { run: "-".to_owned(), headers })
+}
+
+fn run() -> RunNumber {
+    let run: RunId = "00000000-0000-4000-8000-000000000007".parse().expect("a UUID");
+    RunNumber { run, number: 5 }
+}
+
+/// The answer to [`sent`] under `nonce`.
 fn signed<T: serde::Serialize>(key: &SigningKey, status: u16, message: &T, nonce: &str) -> Returned {
     let (media_type, content) = codec::encode(message).expect("small");
-    let parameters = Parameters { key_id: "hub", created: 0, nonce };
-    let headers = sign_response(key, Response { status, content: &content }, parameters);
+    let (outgoing, sending) = sent(nonce);
+    let (digest, run) = (content_digest(&content), run().to_string());
+    let response = Response { status, content_digest: &digest, run: &run };
+    let headers =
+        sign_response(key, response, outgoing.signed(&sending), Parameters { key_id: "hub", created: 0, nonce: "h" });
     Returned {
         status,
         content_type: Some(media_type.to_owned()),
         retry_after: None,
-        content_digest: Some(headers.content_digest),
+        content_digest: Some(digest),
+        run: Some(run),
         signature_input: Some(headers.signature_input),
         signature: Some(headers.signature),
         content,
     }
 }
 
+/// What the sender of [`sent`] under "nonce" makes of it.
+fn read(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
+    let (outgoing, sending) = sent("nonce");
+    let Said { run: said, answer } = read_answer(kind, &hub().public(), outgoing.signed(&sending), returned)?;
+    assert_eq!(said, run());
+    answer
+}
+
 fn check_unreachable(returned: &Returned, expected: &Expect) {
-    match read_answer(Kind::Desired, &hub().public(), "nonce", returned) {
+    match read(Kind::Desired, returned) {
         Err(LinkFailure::Unreachable { message, .. }) => expected.assert_eq(&message),
         other => panic!("{other:?}"),
     }
@@ -38,7 +77,7 @@ fn check_unreachable(returned: &Returned, expected: &Expect) {
 #[test]
 fn a_signed_answer_is_believed() {
     let returned = signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce");
-    let answer = read_answer(Kind::Desired, &hub().public(), "nonce", &returned);
+    let answer = read(Kind::Desired, &returned);
     assert!(matches!(answer, Ok(Answer::Desired(DesiredAnswer::NothingNew))), "{answer:?}");
 }
 
@@ -50,7 +89,7 @@ fn a_signed_refusal_is_a_refusal() {
         retry_after_seconds: None,
     };
     let returned = signed(&hub(), 409, &refusal, "nonce");
-    match read_answer(Kind::Desired, &hub().public(), "nonce", &returned) {
+    match read(Kind::Desired, &returned) {
         Err(LinkFailure::Refused(read)) => assert_eq!(read, refusal),
         other => panic!("{other:?}"),
     }
@@ -97,25 +136,31 @@ fn what_is_not_the_hubs_is_no_answer() {
 }
 
 #[test]
-fn another_key_nonce_status_or_content_is_no_answer() {
+fn another_key_request_status_run_or_content_is_no_answer() {
     let good = signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce");
     let other_key = signed(&SigningKey::from_seed([2; 32]), 200, &DesiredAnswer::NothingNew, "nonce");
     check_unreachable(
         &other_key,
         &expect![
-            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key; something between hub and agent changes answers, or this is another hub"
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
     check_unreachable(
         &signed(&hub(), 200, &DesiredAnswer::NothingNew, "replayed"),
         &expect![
-            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the answer is to another request; something between hub and agent changes answers, or this is another hub"
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
     check_unreachable(
         &Returned { status: 410, ..good.clone() },
         &expect![
-            "the answer (410, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key; something between hub and agent changes answers, or this is another hub"
+            "the answer (410, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
+        ],
+    );
+    check_unreachable(
+        &Returned { run: Some("00000000-0000-4000-8000-000000000007=6".to_owned()), ..good.clone() },
+        &expect![
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
     check_unreachable(
@@ -129,7 +174,7 @@ fn another_key_nonce_status_or_content_is_no_answer() {
 #[test]
 fn retry_after_of_a_load_balancer_is_honoured() {
     let busy = Returned { status: 503, retry_after: Some("17".to_owned()), ..Returned::default() };
-    match read_answer(Kind::Desired, &hub().public(), "nonce", &busy) {
+    match read(Kind::Desired, &busy) {
         Err(LinkFailure::Unreachable { retry_after, .. }) => assert_eq!(retry_after, Some(Duration::from_secs(17))),
         other => panic!("{other:?}"),
     }
@@ -144,27 +189,18 @@ fn a_whole_body_must_be_what_its_hash_says_and_a_part_is_passed_on() {
         offset: 0,
         text: text.to_owned(),
     };
-    let read = |body: Body| {
+    let read_body = |body: Body| {
         let answer = BodiesAnswer { bodies: vec![body], outdated: Vec::new() };
-        read_answer(Kind::Bodies, &hub().public(), "nonce", &signed(&hub(), 200, &answer, "nonce"))
+        read(Kind::Bodies, &signed(&hub(), 200, &answer, "nonce"))
     };
-    assert!(matches!(read(body("{}", 2, b"{}")), Ok(Answer::Bodies(_))));
-    assert!(matches!(read(body("{}", 9, b"{} and more")), Ok(Answer::Bodies(_))));
-    assert!(matches!(read(body("{}", 2, b"other")), Err(LinkFailure::Unreachable { .. })));
+    assert!(matches!(read_body(body("{}", 2, b"{}")), Ok(Answer::Bodies(_))));
+    assert!(matches!(read_body(body("{}", 9, b"{} and more")), Ok(Answer::Bodies(_))));
+    assert!(matches!(read_body(body("{}", 2, b"other")), Err(LinkFailure::Unreachable { .. })));
 }
 
 #[test]
 fn a_poll_has_its_parameters_in_the_query_and_no_content() -> Result<(), codec::Error> {
-    let request = DesiredRequest {
-        session: SessionNumber(4),
-        since: None,
-        digest: None,
-        after: None,
-        wait_seconds: 45,
-        approved: None,
-        decommission: None,
-    };
-    let outgoing = Outgoing::new(&Request::Desired(request))?;
+    let outgoing = Outgoing::new(&Request::Desired(poll()))?;
     assert_eq!(
         (outgoing.method, outgoing.path, outgoing.query.as_str()),
         ("GET", "/link/v1/desired", "session=4&wait=45")

@@ -1,0 +1,254 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::body::Bytes;
+use futures::stream;
+use http_body_util::BodyExt;
+use tideline_common::replay::RunNumbers;
+use tideline_common::signature::Headers;
+use tideline_common::wire::v1::{DesiredAnswer, ReportedAnswer};
+use tower::ServiceExt;
+
+use super::*;
+
+const TARGET: &str = "00000000-0000-4000-8000-000000000001";
+const OTHER_TARGET: &str = "00000000-0000-4000-8000-000000000002";
+const POLL: &str = "session=1&wait=1";
+
+/// Knows one target, with the key of seed 1, and one token, with the key of seed 2.
+#[derive(Default)]
+struct Known {
+    handled: AtomicU32,
+}
+
+impl Service for Known {
+    fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified> {
+        if target.to_string() == TARGET { Ok(agent().public()) } else { Err(Unverified::UnknownTarget) }
+    }
+
+    async fn token_key(&self, token: &str) -> Option<VerifyingKey> {
+        (token == "store").then(|| SigningKey::from_seed([2; 32]).public())
+    }
+
+    async fn enrol(&self, _: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
+        Err(refusal(RefusalKind::TokenRefused, "used"))
+    }
+
+    async fn handle(&self, _: TargetId, request: core::Request) -> Result<Reply, Refusal> {
+        self.handled.fetch_add(1, Ordering::Relaxed);
+        match request {
+            core::Request::Desired(_) => Ok(Reply::Core(core::Answer::Desired(DesiredAnswer::NothingNew))),
+            core::Request::Reported(_) => Ok(Reply::Core(core::Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }))),
+            core::Request::Session(_) | core::Request::Bodies(_) => Err(refusal(RefusalKind::TargetGone, "gone")),
+        }
+    }
+}
+
+fn agent() -> SigningKey {
+    SigningKey::from_seed([1; 32])
+}
+
+fn hub() -> SigningKey {
+    SigningKey::from_seed([9; 32])
+}
+
+/// One run of the hub.
+struct Hub {
+    service: Arc<Known>,
+    router: Router,
+}
+
+fn start(run: u128) -> Hub {
+    let run = RunId::from_uuid(uuid::Uuid::from_u128(run));
+    let signer = Signer { hub: OTHER_TARGET.parse().unwrap(), key: hub(), run };
+    let service = Arc::new(Known::default());
+    Hub { router: router(Arc::clone(&service), Arc::new(signer)), service }
+}
+
+/// A request as it goes over the wire, to be sent as often as one likes.
+#[derive(Clone)]
+struct Sent {
+    method: &'static str,
+    path: &'static str,
+    query: &'static str,
+    content: &'static [u8],
+    digest: String,
+    run: String,
+    headers: Headers,
+}
+
+impl Sent {
+    fn new(key: &SigningKey, key_id: &str, run: String) -> Self {
+        Self::of(key, key_id, run, ("GET", DESIRED_PATH, POLL), b"")
+    }
+
+    fn of(
+        key: &SigningKey,
+        key_id: &str,
+        run: String,
+        (method, path, query): (&'static str, &'static str, &'static str),
+        content: &'static [u8],
+    ) -> Self {
+        let digest = signature::content_digest(content);
+        let covered = signature::Request { method, path, query, content_digest: &digest, run: &run };
+        let headers = signature::sign_request(key, covered, Parameters { key_id, created: 0, nonce: "n" });
+        Self { method, path, query, content, digest, run, headers }
+    }
+
+    fn signed(&self) -> Signed<'_> {
+        let Self { method, path, query, content: _, digest, run, headers } = self;
+        let request = signature::Request { method, path, query, content_digest: digest, run };
+        Signed { request, signature_input: &headers.signature_input, signature: &headers.signature }
+    }
+
+    fn request(&self, body: Body) -> Request {
+        Request::builder()
+            .method(self.method)
+            .uri(format!("/behind/a/proxy{}?{}", self.path, self.query))
+            .header(header::CONTENT_TYPE, tideline_common::wire::v1::MEDIA_TYPE)
+            .header(signature::CONTENT_DIGEST, &self.digest)
+            .header(signature::RUN, &self.run)
+            .header(signature::SIGNATURE_INPUT, &self.headers.signature_input)
+            .header(signature::SIGNATURE, &self.headers.signature)
+            .body(body)
+            .unwrap()
+    }
+}
+
+/// What came back, and in which run it was said.
+struct Got {
+    status: u16,
+    run: RunNumber,
+    content: Bytes,
+}
+
+impl Hub {
+    async fn send(&self, sent: &Sent) -> Got {
+        self.send_with(sent, Body::from(sent.content)).await
+    }
+
+    /// Sends it, and checks that the answer is to this very request.
+    async fn send_with(&self, sent: &Sent, body: Body) -> Got {
+        let router = Router::new().nest("/behind/a/proxy", self.router.clone());
+        let response = router.oneshot(sent.request(body)).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let content = body.collect().await.unwrap().to_bytes();
+        let get = |name: &str| parts.headers[name].to_str().unwrap();
+        let headers = Headers {
+            signature_input: get(signature::SIGNATURE_INPUT).to_owned(),
+            signature: get(signature::SIGNATURE).to_owned(),
+        };
+        let digest = signature::content_digest(&content);
+        let (status, run) = (parts.status.as_u16(), get(signature::RUN));
+        let said = signature::Response { status, content_digest: &digest, run };
+        signature::verify_response(&hub().public(), said, sent.signed(), &headers).unwrap();
+        Got { status, run: run.parse().unwrap(), content }
+    }
+}
+
+impl Got {
+    fn refusal(&self) -> RefusalKind {
+        serde_json::from_slice::<Refusal>(&self.content).unwrap().refusal
+    }
+}
+
+/// An agent that was told of this run.
+async fn told(hub: &Hub) -> RunNumbers {
+    let mut numbers = RunNumbers::default();
+    let got = hub.send(&Sent::new(&agent(), TARGET, numbers.take())).await;
+    assert_eq!((got.status, got.refusal()), (409, RefusalKind::BadRequestNumber));
+    numbers.answered(got.run);
+    numbers
+}
+
+#[tokio::test]
+async fn a_request_is_taken_once() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    assert_eq!(hub.service.handled.load(Ordering::Relaxed), 0, "without a number nothing is done");
+    let (first, second) = (Sent::new(&agent(), TARGET, numbers.take()), Sent::new(&agent(), TARGET, numbers.take()));
+    assert_eq!(hub.send(&second).await.status, 200, "in any order");
+    assert_eq!(hub.send(&first).await.status, 200);
+    for sent in [&first, &second] {
+        let again = hub.send(sent).await;
+        assert_eq!((again.refusal(), again.run.number), (RefusalKind::BadRequestNumber, 3));
+    }
+    assert_eq!(hub.service.handled.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn what_was_said_to_one_run_is_not_taken_by_another() {
+    let (before, after) = (start(1), start(2));
+    let mut numbers = told(&before).await;
+    let recorded = Sent::new(&agent(), TARGET, numbers.take());
+    let got = after.send(&recorded).await;
+    assert_eq!((got.refusal(), after.service.handled.load(Ordering::Relaxed)), (RefusalKind::BadRequestNumber, 0));
+    numbers.answered(got.run);
+    // Both are behind one balancer now.
+    for hub in [&before, &after, &before] {
+        assert_eq!(hub.send(&Sent::new(&agent(), TARGET, numbers.take())).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_agent_goes_on_where_the_former_process_ended() {
+    let hub = start(1);
+    let mut former = told(&hub).await;
+    for _ in 0..300 {
+        assert_eq!(hub.send(&Sent::new(&agent(), TARGET, former.take())).await.status, 200);
+    }
+    let mut restarted = told(&hub).await;
+    assert_eq!(hub.send(&Sent::new(&agent(), TARGET, restarted.take())).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_is_not_known_is_not_judged() {
+    let hub = start(1);
+    let stolen = SigningKey::from_seed([5; 32]);
+    for (key, key_id, expected) in [
+        (&agent(), OTHER_TARGET, RefusalKind::UnknownTarget),
+        (&agent(), "no target at all", RefusalKind::UnknownTarget),
+        (&stolen, TARGET, RefusalKind::Unauthenticated),
+    ] {
+        let got = hub.send(&Sent::new(key, key_id, "-".to_owned())).await;
+        assert_eq!((got.refusal(), got.run.number), (expected, 0), "{key_id}");
+    }
+    let enrolment = ("POST", ENROL_PATH, "");
+    let unknown = Sent::of(&agent(), "another", "-".to_owned(), enrolment, b"{}");
+    assert_eq!(hub.send(&unknown).await.refusal(), RefusalKind::Unauthenticated);
+    assert_eq!(hub.service.handled.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn no_content_is_read_of_who_is_not_known() {
+    let hub = start(1);
+    let unread = || Body::from_stream(stream::once(async { panic!("it is read") as Result<Bytes, std::io::Error> }));
+    let report = ("PUT", REPORTED_PATH, "");
+    for sent in [
+        Sent::of(&SigningKey::from_seed([5; 32]), TARGET, "-".to_owned(), report, b"{}"),
+        Sent::of(&agent(), OTHER_TARGET, "-".to_owned(), report, b"{}"),
+    ] {
+        assert!(matches!(hub.send_with(&sent, unread()).await.status, 401 | 404));
+    }
+}
+
+#[tokio::test]
+async fn content_that_is_not_what_was_signed_is_refused() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let report = ("PUT", REPORTED_PATH, "");
+    let content = br#"{"session":1,"seq":1,"inSync":true}"#;
+    let sent = Sent::of(&agent(), TARGET, numbers.take(), report, content);
+    let got = hub.send_with(&sent, Body::from(r#"{"session":1,"seq":9,"inSync":true}"#)).await;
+    assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Malformed, 0));
+    let sent = Sent::of(&agent(), TARGET, numbers.take(), report, content);
+    assert_eq!(hub.send(&sent).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_signed_gets_no_signed_answer() {
+    let hub = start(1);
+    let request = Request::builder().uri("/link/v1/desired").body(Body::empty()).unwrap();
+    let response = hub.router.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 401);
+    assert!(response.headers().get(signature::SIGNATURE).is_none());
+}
