@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
 use tideline_common::wire::v1::{
     ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredRequest, PollSettings, Refusal,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, RunId, SessionNumber, TargetId, Tombstone,
+    Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{Batch, Committed, Ledger};
@@ -15,6 +17,7 @@ use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
 use tideline_hub::summary::Summary;
+use uuid::Uuid;
 
 use crate::ids::{CLUSTER, OTHER_TARGET, TARGET, parse};
 use crate::plans::{Absence, HubEffect, HubProbe, When, of_hub};
@@ -91,6 +94,8 @@ pub(crate) struct Hub {
     /// Of a process that ended nothing arrives at the next one.
     pub(crate) run: u64,
     pub(crate) up: bool,
+    /// The numbers that this run took.
+    window: ReplayWindow,
     pub(crate) disk: Disk,
     pub(crate) ledger: Ledger,
     approvals: Approvals,
@@ -167,6 +172,7 @@ impl Hub {
             allowance,
             run: 0,
             up: false,
+            window: ReplayWindow::default(),
             disk: Disk::default(),
             ledger: Ledger::default(),
             approvals: Approvals::default(),
@@ -215,6 +221,7 @@ impl Hub {
 
     pub(crate) fn start(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         self.up = true;
+        self.window = ReplayWindow::default();
         self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
         self.summary = Summary::default();
         self.read_approvals(now, out);
@@ -226,6 +233,13 @@ impl Hub {
             let known = link::Event::TargetKnown { target: parse(target), cluster, session, decommission };
             self.step(now, known, out);
         }
+    }
+
+    /// Takes the number that a request has of this run, or says which is free.
+    pub(crate) fn take_number(&mut self, numbers: &str) -> Result<(), RunNumber> {
+        let run = RunId::from_uuid(Uuid::from_u128(u128::from(self.run) + 1));
+        let taken = number_for(run, numbers).is_some_and(|number| self.window.take(number));
+        if taken { Ok(()) } else { Err(RunNumber { run, number: self.window.next() }) }
     }
 
     /// The target goes out of service, or is in service again.

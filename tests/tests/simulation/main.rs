@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tideline_agent::core::FuseLimits;
+use tideline_common::rollup::Freshness;
 
 use faults::PATROL;
 use world::{Scenario, World};
@@ -145,6 +146,28 @@ fn a_cluster_out_of_service_is_emptied_or_let_go_of_and_its_agent_is_idle() {
             world.check_converged();
             world.check_decommissioned(how);
             world.check_at_rest(true);
+        },
+    );
+}
+
+#[test]
+fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
+    each_seed(
+        200,
+        |_| PLAIN,
+        |world| {
+            world.rage(6);
+            world.heal();
+            world.sleep(Duration::from_mins(5));
+            world.lose_agent();
+            for round in 0..20 {
+                if round % 5 == 2 {
+                    world.restart_hub();
+                }
+                world.sleep(Duration::from_mins(3));
+                world.replay_all();
+            }
+            assert_ne!(world.hub.freshness(), Some(Freshness::Fresh));
         },
     );
 }

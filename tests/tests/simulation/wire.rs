@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_agent::core::{Answer, LinkFailure, Request};
+use tideline_common::replay::RunNumber;
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{BodiesAnswer, EnrolAnswer, Refusal, ReportedRequest};
 use tideline_hub::link::core as link;
@@ -22,9 +23,18 @@ pub(crate) enum Packet {
     Reported(Bytes),
 }
 
+/// One sending of a request, with the numbers that it took of the hub's runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Sending {
+    pub(crate) packet: Packet,
+    pub(crate) numbers: String,
+}
+
 /// An answer on its way.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
+    /// The edges' own affair: the request is sent again with another number.
+    BadNumber(RunNumber),
     Enrolled(Bytes),
     Session(Bytes),
     Desired(Bytes),
@@ -88,6 +98,7 @@ impl Reply {
 
     pub(crate) fn result(&self) -> Result<Answer, LinkFailure> {
         match self {
+            Self::BadNumber(next) => unreachable!("the agent's edge sends it again, with {next}"),
             Self::Enrolled(bytes) => Ok(Answer::Enrolled(read(bytes))),
             Self::Session(bytes) => Ok(Answer::Session(read(bytes))),
             Self::Desired(bytes) => Ok(Answer::Desired(read(bytes))),

@@ -8,6 +8,7 @@ use tideline_agent::core::{
     Core, Event, FollowNews, FuseLimits, LinkFailure, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId,
     Timer, Write,
 };
+use tideline_common::replay::RunNumbers;
 use tideline_common::{AssociatedKind, GroupKind, Monotonic, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
@@ -17,7 +18,7 @@ use crate::hub::{Disk, Hub};
 use crate::journal::Journal;
 use crate::plans::Probe;
 use crate::random::Random;
-use crate::wire::{Packet, Reply};
+use crate::wire::{Packet, Reply, Sending};
 use crate::workload::Workload;
 use associates::Following;
 
@@ -56,7 +57,7 @@ enum Happening {
     Request {
         run: u64,
         id: RequestId,
-        packet: Packet,
+        sending: Sending,
     },
     Reply {
         run: u64,
@@ -143,7 +144,8 @@ struct Agent {
     writing: VecDeque<(PersistId, Vec<Write>)>,
     /// Begun, and without effect yet.
     operations: BTreeMap<OpId, Op>,
-    requests: BTreeMap<RequestId, u64>,
+    requests: BTreeMap<RequestId, Packet>,
+    numbers: RunNumbers,
     timers: BTreeMap<Timer, Monotonic>,
     streams: BTreeMap<GroupKind, Stream>,
     following: BTreeMap<AssociatedKind, Following>,
@@ -170,6 +172,8 @@ pub(crate) struct World {
     pub(crate) workload: Workload,
     /// Which agent's run and request each request at the hub is.
     requests: BTreeMap<link::RequestId, (u64, RequestId)>,
+    /// What somebody on the wire has kept of what passed, from whichever run.
+    recorded: VecDeque<(u64, RequestId, Sending)>,
     last_request: u64,
     streams: u64,
     backup: Option<(Disk, Workload)>,
@@ -205,6 +209,7 @@ impl World {
                 writing: VecDeque::new(),
                 operations: BTreeMap::new(),
                 requests: BTreeMap::new(),
+                numbers: RunNumbers::default(),
                 timers: BTreeMap::new(),
                 streams: BTreeMap::new(),
                 following: BTreeMap::new(),
@@ -215,6 +220,7 @@ impl World {
             cluster: Cluster::default(),
             workload: Workload::new(scenario.config_maps),
             requests: BTreeMap::new(),
+            recorded: VecDeque::new(),
             last_request: 0,
             streams: 0,
             backup: None,
@@ -253,6 +259,7 @@ impl World {
         self.faults = CHAOS;
         for _ in 0..mishaps {
             self.mishap();
+            self.replay_some();
             let pause = if self.random.chance(50) { 600_000 } else { 8_000 };
             let pause = self.random.below(pause);
             self.pass(pause);
@@ -334,7 +341,11 @@ impl World {
 
     fn happens(&mut self, happening: Happening) {
         match happening {
-            Happening::Request { run, id, packet } => self.request_arrives(run, id, &packet),
+            Happening::Request { run, id, sending } => self.request_arrives(run, id, &sending),
+            Happening::Reply { run, id, reply: Reply::BadNumber(next) } if run == self.agent.run => {
+                self.agent.numbers.answered(next);
+                self.send_again(id);
+            }
             Happening::Reply { run, id, reply } if run == self.agent.run => {
                 self.agent.requests.remove(&id);
                 self.note(|| format!("agent ◀ {id:?} {:?}", reply.result()));

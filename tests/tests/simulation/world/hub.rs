@@ -8,23 +8,55 @@ use super::{Happening, World};
 use crate::faults::{COMMIT, DELAYED, PATIENCE, TRANSIT};
 use crate::hub::Demand;
 use crate::ids::{HUB, TARGET, parse};
-use crate::wire::{Packet, Reply};
+use crate::wire::{Packet, Reply, Sending};
+
+/// Requests that somebody on the wire keeps.
+const RECORDED_MAX: usize = 64;
 
 impl World {
     pub(super) fn send(&mut self, id: RequestId, request: &Request) {
         self.note(|| format!("agent ▶ {id:?} {request:?}"));
         let run = self.agent.run;
-        self.agent.requests.insert(id, run);
-        let packet = Packet::of(request);
+        self.agent.requests.insert(id, Packet::of(request));
         let waits = match request {
             Request::Desired(request) => request.wait_seconds * 1000,
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => 0,
         };
         self.schedule(waits + PATIENCE, Happening::GiveUp { run, id });
+        self.send_again(id);
+    }
+
+    /// Sends a request that still waits for its answer, with a number of its own.
+    pub(super) fn send_again(&mut self, id: RequestId) {
+        let Some(packet) = self.agent.requests.get(&id).cloned() else { return };
+        let (run, sending) = (self.agent.run, Sending { packet, numbers: self.agent.numbers.take() });
+        if self.recorded.len() == RECORDED_MAX {
+            self.recorded.pop_front();
+        }
+        self.recorded.push_back((run, id, sending.clone()));
         for _ in 0..self.copies() {
             let after = self.transit();
-            self.schedule(after, Happening::Request { run, id, packet: packet.clone() });
+            self.schedule(after, Happening::Request { run, id, sending: sending.clone() });
         }
+    }
+
+    /// Somebody on the wire sends again what passed once, perhaps in another run of hub or agent.
+    pub(super) fn replay_some(&mut self) {
+        if !self.recorded.is_empty() && self.random.chance(300) {
+            let at = self.random.below(self.recorded.len() as u64);
+            self.replay(usize::try_from(at).expect("it is an index"));
+        }
+    }
+
+    /// The same of all that was kept.
+    pub(crate) fn replay_all(&mut self) {
+        (0..self.recorded.len()).for_each(|at| self.replay(at));
+    }
+
+    fn replay(&mut self, at: usize) {
+        let (run, id, sending) = self.recorded[at].clone();
+        self.note(|| format!("somebody sends {id:?} of run {run} again"));
+        self.schedule(0, Happening::Request { run, id, sending });
     }
 
     /// How many of a message arrive.
@@ -42,11 +74,14 @@ impl World {
         self.random.within(if late { DELAYED } else { TRANSIT })
     }
 
-    pub(super) fn request_arrives(&mut self, run: u64, id: RequestId, packet: &Packet) {
+    pub(super) fn request_arrives(&mut self, run: u64, id: RequestId, sending: &Sending) {
         if !self.hub.up || self.partitioned {
             return;
         }
-        let Some(request) = packet.request() else {
+        if let Err(next) = self.hub.take_number(&sending.numbers) {
+            return self.reply(run, id, &Reply::BadNumber(next));
+        }
+        let Some(request) = sending.packet.request() else {
             let answer = EnrolAnswer { hub: parse(HUB), target: parse(TARGET), name: "store".to_owned() };
             return self.reply(run, id, &Reply::enrolled(&answer));
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_agent::core::Event;
+use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::{Decommission, ObjectReport};
 use tideline_common::{Reason, Tombstone};
 use tideline_hub::summary::TargetReports;
@@ -15,6 +16,9 @@ use crate::ids::{OTHER_HUB, TARGET, parse};
 
 /// A namespace follows what is in it, and a definition what is of its kind.
 const ROUNDS_MAX: u32 = 6;
+
+/// Longer than any test.
+const NEVER: u64 = 1_000_000_000_000;
 
 /// What becomes of what is under way when the agent's process ends.
 #[derive(Clone, Copy, Debug)]
@@ -246,6 +250,11 @@ impl World {
         }
     }
 
+    /// The machine of the agent is gone.
+    pub(crate) fn lose_agent(&mut self) {
+        self.agent_ends(Fate::Lost, NEVER);
+    }
+
     /// The agent's process ends, and comes back after a while.
     pub(super) fn agent_ends(&mut self, fate: Fate, absence: u64) {
         self.agent.core = None;
@@ -269,6 +278,7 @@ impl World {
             }
         }
         self.agent.requests.clear();
+        self.agent.numbers = RunNumbers::default();
         self.agent.timers.clear();
         self.agent.streams.clear();
         self.agent.following.clear();
