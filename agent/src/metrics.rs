@@ -167,6 +167,7 @@ impl Metrics {
             Ok(_) => "answered",
             Err(LinkFailure::Refused(_)) => "refused",
             Err(LinkFailure::Unreachable { .. }) => "unreachable",
+            Err(LinkFailure::NotTheHub { .. }) => "not_the_hub",
         };
         self.link_requests.get_or_create(&LinkLabels { request: Word(request), outcome: Word(outcome) }).inc();
     }

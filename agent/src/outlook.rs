@@ -49,6 +49,13 @@ impl Outlook {
                     warn!("the hub does not answer; what was accepted is kept, and it is tried again: {message}");
                 }
             }
+            Event::Answered { result: Err(LinkFailure::NotTheHub { message, .. }), .. } => {
+                if self.hub.turns_unwell(message) {
+                    warn!(
+                        "something else than the hub answers; what was accepted is kept, and it is tried again: {message}"
+                    );
+                }
+            }
             Event::Answered { result: Err(LinkFailure::Refused(refusal)), .. } => {
                 if self.hub.turns_unwell(&refusal.message) {
                     warn!(refusal = ?refusal.refusal, "the hub refuses: {}", refusal.message);

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tideline_agent::{Home, Listen, NamespaceName};
+use tideline_common::EnrolmentToken;
 use tideline_hub::token::{self, TokenRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -172,6 +173,19 @@ impl Hub {
         kubeconfig: &Path,
         reach: Option<SocketAddr>,
     ) -> Result<Agent> {
+        let mut token = self.token(name, labels).await?;
+        if let Some(reach) = reach {
+            token.url = format!("https://{reach}");
+        }
+        Agent::new(&token, kubeconfig)
+    }
+
+    /// Makes a token.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub async fn token(&self, name: &str, labels: &[(&str, &str)]) -> Result<EnrolmentToken> {
         let labels: BTreeMap<_, _> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let request = TokenRequest {
@@ -180,15 +194,22 @@ impl Hub {
             labels,
             expires: Duration::from_hours(1),
         };
-        let mut token = token::create(request).await?;
-        if let Some(reach) = reach {
-            token.url = format!("https://{reach}");
-        }
-        let dir = Scratch::new(name)?;
+        Ok(token::create(request).await?)
+    }
+}
+
+impl Agent {
+    /// An agent with this token, in the cluster of `kubeconfig`, before its first run.
+    ///
+    /// # Errors
+    ///
+    /// When there is no directory for it.
+    pub fn new(token: &EnrolmentToken, kubeconfig: &Path) -> Result<Self> {
+        let dir = Scratch::new(&token.name)?;
         let token_file = dir.join("token");
         std::fs::write(&token_file, token.to_string())?;
         let (token_file, home) = (Some(token_file), Home::default());
-        Ok(Agent {
+        Ok(Self {
             dir,
             kubeconfig: kubeconfig.to_owned(),
             token_file,
@@ -198,13 +219,16 @@ impl Hub {
             run: None,
         })
     }
-}
 
-impl Agent {
+    /// Where it keeps its identity and its journal.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
     /// Begins another run on the same data directory.
     pub fn resume(&mut self) {
         let options = tideline_agent::Options {
-            data_dir: self.dir.join("data"),
+            data_dir: self.data_dir(),
             kubeconfig: Some(self.kubeconfig.clone()),
             token_file: self.token_file.clone(),
             listen: self.health.map_or(Listen::Off, Listen::At),

@@ -5,6 +5,7 @@
 //! - [`Binaries`], [`Process`]: Tideline's own binaries, run as processes that a test may kill, pause and measure.
 //! - [`fleet`]: a hub and its agents in this process.
 //! - [`Relay`]: a TCP relay between two parties that a test cuts, stalls, delays and mends.
+//! - [`HostileProxy`]: a peer in the middle that ends TLS and does what a test says.
 //! - [`EmbeddedCluster`]: a workload cluster in this process, nothing to install.
 //! - [`Simulator`]: the controllers of a cluster that has none, so that Deployments there become ready.
 //! - [`eventually`], [`eventually_ok`]: bounded waiting on a value. Nothing else in the tests sleeps.
@@ -13,6 +14,7 @@
 mod binaries;
 mod embedded;
 pub mod fleet;
+mod hostile_proxy;
 pub mod kubernetes;
 mod leash;
 mod ports;
@@ -25,6 +27,7 @@ mod wait;
 
 pub use crate::binaries::Binaries;
 pub use crate::embedded::EmbeddedCluster;
+pub use crate::hostile_proxy::{Answered, Asked, HostileProxy, Upstream};
 pub use crate::ports::free_port;
 pub use crate::process::{Finished, Process, run_to_end};
 pub use crate::relay::{Condition, Relay};

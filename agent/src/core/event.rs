@@ -121,8 +121,11 @@ pub enum Answer {
 pub enum LinkFailure {
     /// The hub said no, signed.
     Refused(Refusal),
-    /// Nothing authentic came back: no connection, a proxy's or a portal's answer, a wrong signature.
+    /// No answer came back.
     Unreachable { message: String, retry_after: Option<Duration> },
+    /// Something came back that is not the hub's answer to this request: a proxy's or a portal's, or one that the hub gave
+    /// to another.
+    NotTheHub { message: String, retry_after: Option<Duration> },
 }
 
 /// What is known of a local object from a list, a watch or a write. Cheap: no spec.

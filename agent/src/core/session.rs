@@ -491,7 +491,11 @@ impl Core {
     }
 
     fn poll_failed(&mut self, now: Monotonic, sent: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {
-        let cut = matches!(failure, Some(LinkFailure::Unreachable { retry_after: None, .. }));
+        // A gateway that waits no longer says so itself.
+        let cut = matches!(
+            failure,
+            Some(LinkFailure::Unreachable { retry_after: None, .. } | LinkFailure::NotTheHub { retry_after: None, .. })
+        );
         if cut && now.since(sent) >= POLL_CUT {
             let waited = self.session.settings.wait_seconds.min(self.session.wait_max);
             self.session.wait_max = (waited / 2).max(POLL_WAIT_SECONDS_MIN);
@@ -523,7 +527,9 @@ impl Core {
         let usual = self.jitter.full(failures, RETRY.0, RETRY.1);
         match failure {
             None => usual,
-            Some(LinkFailure::Unreachable { retry_after, .. }) => usual.max(retry_after.unwrap_or_default()),
+            Some(LinkFailure::Unreachable { retry_after, .. } | LinkFailure::NotTheHub { retry_after, .. }) => {
+                usual.max(retry_after.unwrap_or_default())
+            }
             Some(LinkFailure::Refused(Refusal { refusal, retry_after_seconds, .. })) => {
                 let asked = Duration::from_secs(retry_after_seconds.unwrap_or_default());
                 match refusal {

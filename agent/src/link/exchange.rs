@@ -100,7 +100,7 @@ pub(super) fn read_answer(
 ) -> Result<Said, LinkFailure> {
     match verify(hub, to, returned) {
         Ok(run) => Ok(Said { run, answer: read_content(kind, returned) }),
-        Err(error) => Err(LinkFailure::Unreachable {
+        Err(error) => Err(LinkFailure::NotTheHub {
             message: describe(returned, &error),
             retry_after: returned.retry_after.as_deref().and_then(parse_retry_after),
         }),

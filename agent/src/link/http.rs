@@ -87,7 +87,7 @@ impl Http {
             if returned.content.len() + chunk.len() > LINK_MESSAGE_BYTES_MAX {
                 let message =
                     format!("the answer is larger than {LINK_MESSAGE_BYTES_MAX} bytes, so it is not the hub's");
-                return Err(LinkFailure::Unreachable { message, retry_after: None });
+                return Err(LinkFailure::NotTheHub { message, retry_after: None });
             }
             returned.content.extend_from_slice(&chunk);
         }

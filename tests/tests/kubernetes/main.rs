@@ -7,6 +7,7 @@ mod decommission;
 mod deployed;
 mod forbidden;
 mod harness;
+mod hostile;
 mod identity;
 mod kubectl;
 mod main_job;

@@ -67,9 +67,9 @@ fn read(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
     answer
 }
 
-fn check_unreachable(returned: &Returned, expected: &Expect) {
+fn check_not_the_hub(returned: &Returned, expected: &Expect) {
     match read(Kind::Desired, returned) {
-        Err(LinkFailure::Unreachable { message, .. }) => expected.assert_eq(&message),
+        Err(LinkFailure::NotTheHub { message, .. }) => expected.assert_eq(&message),
         other => panic!("{other:?}"),
     }
 }
@@ -103,31 +103,31 @@ fn what_is_not_the_hubs_is_no_answer() {
         content: b"<html>Welcome to the hotel</html>".to_vec(),
         ..Returned::default()
     };
-    check_unreachable(
+    check_not_the_hub(
         &portal,
         &expect![
             "the answer (200, text/html) is not the pinned hub's: the header content-digest is missing; it looks like a captive portal or a proxy; log in to the network, or let the hub's name pass"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { status: 302, ..portal.clone() },
         &expect![
             "the answer (302, text/html) is not the pinned hub's: the header content-digest is missing; it is a redirect, as captive portals send; log in to the network, or correct the hub's URL"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { status: 407, ..portal.clone() },
         &expect![
             "the answer (407, text/html) is not the pinned hub's: the header content-digest is missing; a proxy asks for credentials: put them into HTTPS_PROXY"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { status: 410, ..portal.clone() },
         &expect![
             "the answer (410, text/html) is not the pinned hub's: the header content-digest is missing; it looks like a proxy"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { status: 503, content_type: None, ..portal },
         &expect![
             "the answer (503, no content type) is not the pinned hub's: the header content-digest is missing; it looks like a proxy or load balancer whose hub does not answer"
@@ -139,31 +139,31 @@ fn what_is_not_the_hubs_is_no_answer() {
 fn another_key_request_status_run_or_content_is_no_answer() {
     let good = signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce");
     let other_key = signed(&SigningKey::from_seed([2; 32]), 200, &DesiredAnswer::NothingNew, "nonce");
-    check_unreachable(
+    check_not_the_hub(
         &other_key,
         &expect![
             "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &signed(&hub(), 200, &DesiredAnswer::NothingNew, "replayed"),
         &expect![
             "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { status: 410, ..good.clone() },
         &expect![
             "the answer (410, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { run: Some("00000000-0000-4000-8000-000000000007=6".to_owned()), ..good.clone() },
         &expect![
             "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
         ],
     );
-    check_unreachable(
+    check_not_the_hub(
         &Returned { content: b"{}".to_vec(), ..good },
         &expect![
             "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the content is not what content-digest says; something between hub and agent changes answers, or this is another hub"
@@ -175,7 +175,7 @@ fn another_key_request_status_run_or_content_is_no_answer() {
 fn retry_after_of_a_load_balancer_is_honoured() {
     let busy = Returned { status: 503, retry_after: Some("17".to_owned()), ..Returned::default() };
     match read(Kind::Desired, &busy) {
-        Err(LinkFailure::Unreachable { retry_after, .. }) => assert_eq!(retry_after, Some(Duration::from_secs(17))),
+        Err(LinkFailure::NotTheHub { retry_after, .. }) => assert_eq!(retry_after, Some(Duration::from_secs(17))),
         other => panic!("{other:?}"),
     }
 }
