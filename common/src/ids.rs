@@ -78,6 +78,17 @@ uuid_id!(
     "run id"
 );
 
+uuid_id!(
+    /// A segment of a hub's history: what one run of the hub committed within an hour. Random.
+    SegmentId,
+    "segment id"
+);
+uuid_id!(
+    /// A revision, besides its number: of two histories that both have the number, each has another id. Random.
+    RevisionId,
+    "revision id"
+);
+
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -101,7 +112,7 @@ macro_rules! counter {
 }
 
 counter!(
-    /// A target's history, counted by the hub: raised whenever the agent proves that history was lost.
+    /// Raised for every target whenever a person accepts that the hub lost history.
     Epoch
 );
 counter!(

@@ -11,6 +11,7 @@
 
 mod desired;
 mod digest;
+mod history;
 mod ids;
 mod mark;
 mod object;
@@ -30,7 +31,10 @@ pub mod wire;
 pub use associated::AssociatedKind;
 pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
-pub use ids::{Epoch, HubId, InvalidId, Revision, RunId, SessionNumber, SpaceName, TargetId, Uid, Version};
+pub use history::{Point, Shown, Word};
+pub use ids::{
+    Epoch, HubId, InvalidId, Revision, RevisionId, RunId, SegmentId, SessionNumber, SpaceName, TargetId, Uid, Version,
+};
 pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{

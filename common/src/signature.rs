@@ -52,6 +52,11 @@ impl SigningKey {
         VerifyingKey(self.pair.public_key().as_ref().to_vec())
     }
 
+    /// Signs a statement that stands for itself, outside of any message.
+    pub(crate) fn sign_statement(&self, statement: &str) -> Vec<u8> {
+        self.pair.sign(statement.as_bytes()).as_ref().to_vec()
+    }
+
     fn sign(&self, base: &str) -> String {
         STANDARD.encode(self.pair.sign(base.as_bytes()))
     }
@@ -74,6 +79,10 @@ impl VerifyingKey {
 
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    pub(crate) fn verify_statement(&self, statement: &str, signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, self.as_bytes()).verify(statement.as_bytes(), signature).is_ok()
     }
 
     /// What people compare: the first 16 bytes of the key's SHA-256, hexadecimal.

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
-use tideline_common::{SessionNumber, TargetId};
+use tideline_common::{Monotonic, RevisionId, SegmentId, SessionNumber, TargetId};
 use tideline_runtime::retry::{self, Failure};
 use tideline_runtime::{Backoff, exit};
 use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, MAX_COMMIT_OPS, Op, Store};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use uuid::Uuid;
 
 use crate::engine::{Engine, SessionRecord, Work};
 use crate::fuse::Fuse;
-use crate::ledger::{self, Batch, Ledger};
+use crate::ledger::{self, Batch, Fresh, Ledger};
 use crate::link::core::Config;
 use crate::shared::Shared;
 
@@ -40,9 +41,12 @@ pub enum Error {
     Session { key: String },
 }
 
-/// Reads what earlier runs persisted.
+/// Reads what earlier runs persisted, and begins a segment of the ledger's history for this one.
 pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fuse: Fuse) -> Result<Engine, Error> {
-    let ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
+    let mut ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
+    let batch = ledger.begin_run(fresh(Monotonic::from_millis(0)));
+    write_batch(store, &batch).await?;
+    ledger.commit(batch).expect("nothing else was committed since it was loaded");
     let mut sessions = BTreeMap::new();
     for (key, value) in read_all(store, SESSION_PREFIX).await? {
         let (target, session) = parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
@@ -57,7 +61,7 @@ pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: Cancell
     loop {
         let work = shared.step(|engine, now| {
             engine.tick(now);
-            engine.work(now)
+            engine.work(fresh(now))
         });
         if !work.is_empty() {
             if !persist(store.as_ref(), &work, &shutdown).await {
@@ -85,12 +89,8 @@ async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -
 }
 
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
-    for chunk in work.batch.iter().flat_map(Batch::chunks) {
-        let ops = chunk.iter().map(|write| match &write.value {
-            Some(value) => Op::Put(write.key.clone().into(), value.clone().into()),
-            None => Op::Delete(write.key.clone().into()),
-        });
-        commit(store, ops.collect()).await?;
+    if let Some(batch) = &work.batch {
+        write_batch(store, batch).await?;
     }
     for sessions in work.sessions.chunks(MAX_COMMIT_OPS) {
         // A later number of the same target is the only one that counts, and a commit names a key once.
@@ -101,6 +101,24 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
         commit(store, ops.collect()).await?;
     }
     Ok(())
+}
+
+async fn write_batch(store: &dyn Store, batch: &Batch) -> Result<(), StoreError> {
+    for chunk in batch.chunks() {
+        let ops = chunk.iter().map(|write| match &write.value {
+            Some(value) => Op::Put(write.key.clone().into(), value.clone().into()),
+            None => Op::Delete(write.key.clone().into()),
+        });
+        commit(store, ops.collect()).await?;
+    }
+    Ok(())
+}
+
+/// Ids that no other batch has, of this hub or of a copy of it: so they come from the system each time, and not from a
+/// state of this process that a machine which is set back would have twice.
+pub(crate) fn fresh(now: Monotonic) -> Fresh {
+    let (revision, segment) = (RevisionId::from_uuid(Uuid::new_v4()), SegmentId::from_uuid(Uuid::new_v4()));
+    Fresh { now, revision, segment }
 }
 
 async fn commit(store: &dyn Store, ops: Vec<Op>) -> Result<(), StoreError> {

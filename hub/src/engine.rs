@@ -27,7 +27,7 @@ use tracing::{info, warn};
 
 use crate::approvals::Approvals;
 use crate::fuse::Fuse;
-use crate::ledger::{Batch, Ledger};
+use crate::ledger::{Batch, Fresh, Ledger};
 use crate::link::Desk;
 use crate::link::core::{self as link, RequestId};
 use crate::link::http::Reply;
@@ -152,10 +152,11 @@ impl Engine {
     }
 
     /// Takes what is to be persisted. Only one may be under way.
-    pub fn work(&mut self, now: Monotonic) -> Work {
+    pub fn work(&mut self, fresh: Fresh) -> Work {
+        let now = fresh.now;
         self.changes.extend(self.index.drain(now));
         self.dirty.described |= std::mem::take(&mut self.told);
-        let batch = (!self.changes.is_empty()).then(|| self.plan(now));
+        let batch = (!self.changes.is_empty()).then(|| self.plan(fresh));
         self.confirming = (false, self.confirming.0);
         Work {
             batch: batch.filter(|batch| !batch.is_empty()),
@@ -165,11 +166,12 @@ impl Engine {
     }
 
     /// What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
-    fn plan(&mut self, now: Monotonic) -> Batch {
+    fn plan(&mut self, fresh: Fresh) -> Batch {
+        let now = fresh.now;
         let allowance = self.fuse.allowance(now, self.ledger.assigned()).saturating_sub(self.index.leaving());
         let mut changes = std::mem::take(&mut self.changes);
         changes.extend(self.retired().map(Change::Retire));
-        let batch = self.ledger.plan_within(changes, allowance);
+        let batch = self.ledger.plan_within(fresh, changes, allowance);
         self.fuse.count(now, batch.unassigned() + batch.kept());
         if batch.kept() > 0 {
             let (assignments, of) = (batch.kept(), self.ledger.assigned());

@@ -22,6 +22,9 @@
 //! **After a load** every target is at the ledger's revision. That is never below what an agent was told, and the digests
 //! say that nothing changed.
 //!
+//! **Segments and ids** tell this history from any other in which the same numbers were counted: see `history`. Each start
+//! writes a batch of its own for it, before anybody is answered ([`Ledger::begin_run`]).
+//!
 //! **One destination, several sources.** Per target, the source that is admitted first holds the destination, and that is
 //! persisted. The others wait ([`SourceView::waiting`]) and take over in the revision in which the holder goes. A source
 //! recreated in its place inherits. An implied namespace gives way to any explicit one. No tombstone is made where another
@@ -34,6 +37,7 @@ mod batch;
 mod claim;
 mod commit;
 mod happened;
+mod history;
 mod log;
 mod page;
 mod plan;
@@ -44,12 +48,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{Entry, Epoch, GroupKind, ObjectKey, Revision, SourceRef, SpaceName, TargetId, Tombstone, Uid};
+use tideline_common::{
+    Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, SourceRef, SpaceName, TargetId, Tombstone, Uid,
+};
 
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
 pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
 pub use claim::Body;
+pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
 pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
 pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
@@ -57,6 +64,7 @@ pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
 use claim::{Claim, ClaimId};
 use commit::TargetState;
 use happened::Happened;
+use history::History;
 use log::Log;
 
 /// A target's dense number, as bitmaps hold it. Never given to another.
@@ -90,6 +98,7 @@ pub struct Ledger {
     happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     log: Log,
+    history: History,
     /// Records that nothing refers to, left by a crash; the next batch deletes them.
     garbage: Vec<Vec<u8>>,
 }
@@ -230,6 +239,30 @@ impl Ledger {
     /// The number of the last commit that changed any desired set.
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    /// Every segment of the history, in order; the last one is open.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> {
+        self.history.segments(self.revision)
+    }
+
+    /// Whether what an agent shows is part of this history.
+    pub fn lineage(&self, shown: Shown) -> Lineage {
+        self.history.lineage(self.revision, shown)
+    }
+
+    /// A target is handed its present set. Written with the next segment.
+    pub fn handed(&mut self, target: TargetId) {
+        if let Some(index) = self.index_of(target) {
+            self.history.handed(index, self.targets[&index].revision);
+        }
+    }
+
+    /// A target says that it has accepted the set of a revision. Written with the next segment.
+    pub fn confirmed(&mut self, target: TargetId, revision: Revision) {
+        if let Some(index) = self.index_of(target) {
+            self.history.confirmed(index, revision);
+        }
     }
 
     pub fn index_of(&self, target: TargetId) -> Option<TargetIndex> {

@@ -8,6 +8,7 @@ use tideline_common::{GroupKind, Revision, SpaceName};
 
 use super::*;
 use crate::clean;
+use crate::committer;
 use crate::fuse::UNASSIGN_LIMIT;
 use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, PlacementRule, SpaceRule};
@@ -89,7 +90,7 @@ impl Hub {
     /// Persists what there is to persist, as the committer does.
     fn persist(&mut self) {
         loop {
-            let work = self.engine.work(self.now);
+            let work = self.engine.work(committer::fresh(self.now));
             if work.is_empty() {
                 return;
             }

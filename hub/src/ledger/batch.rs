@@ -5,6 +5,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Uid};
 
 use super::claim::{Claim, ClaimId};
+use super::history::Advance;
 use super::slot::Difference;
 use super::{BodyUse, Grave, Happened, TargetIndex};
 use crate::placement::{PlacementId, SourceId};
@@ -38,6 +39,9 @@ pub struct Batch {
     pub(super) graves: BTreeMap<(ObjectKey, Uid), Grave>,
     pub(super) happened: BTreeMap<(ObjectKey, Uid), Happened>,
     pub(super) bodies: BTreeMap<Digest, BodyUse>,
+    /// Targets that say for the first time what happened once at a key: it is to be in the history of both sides.
+    pub(super) news: BTreeMap<ObjectKey, RoaringBitmap>,
+    pub(super) history: Advance,
     pub(super) chunks: Vec<Vec<Write>>,
     pub(super) unassigned: u64,
     pub(super) kept: u64,

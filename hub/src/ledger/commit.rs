@@ -53,12 +53,15 @@ impl Ledger {
             graves,
             happened,
             bodies,
+            news,
+            history,
             chunks,
             unassigned: _,
             kept: _,
         } = batch;
         self.sequence += 1;
         self.revision = revision;
+        self.history.take(history);
         self.admissions = admissions;
         self.next_target = next_target;
         if !chunks.is_empty() {
@@ -81,7 +84,13 @@ impl Ledger {
             self.put_slot(&key, claims, &difference, &mut affected);
             self.log_difference(revision, &key, difference);
         }
+        for (key, targets) in news {
+            self.each(&targets, |_| ());
+            affected |= &targets;
+            self.log.push(LogEntry { revision, key, left: None, targets });
+        }
         for &(id, index) in &forgotten {
+            self.history.forget(index);
             self.target_ids.remove(&id);
             self.targets.remove(&index);
             self.registered.remove(index);

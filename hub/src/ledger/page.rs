@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{ObjectReport, Terminal, TerminalFact};
-use tideline_common::{ApplyPolicy, Digest, Entry, Epoch, ObjectKey, SetDigest, TargetId, Tombstone, Uid, Version};
+use tideline_common::{
+    ApplyPolicy, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Version,
+};
 
 use super::claim::{Body, Claim, Form};
 use super::commit::TargetState;
@@ -13,6 +15,8 @@ use super::{Ledger, SourceView, TargetIndex};
 pub struct PageData {
     /// The version this page was read at.
     pub at: Version,
+    /// Where in the history `at` is.
+    pub point: Point,
     /// Of the whole set at `at`.
     pub digest: Digest,
     /// Entries in the whole set at `at`.
@@ -53,6 +57,11 @@ impl<'a> TargetView<'a> {
 
     pub fn version(&self) -> Version {
         Version { epoch: self.state.epoch, revision: self.state.revision }
+    }
+
+    /// Where in the history its revision was made.
+    pub fn point(&self) -> Point {
+        self.ledger.history.point(self.state.revision)
     }
 
     pub fn digest(&self) -> Digest {
@@ -173,6 +182,7 @@ impl<'a> TargetView<'a> {
     fn empty_page(&self, snapshot: bool) -> PageData {
         PageData {
             at: self.version(),
+            point: self.point(),
             digest: self.digest(),
             total: self.len(),
             snapshot,

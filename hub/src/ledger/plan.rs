@@ -7,6 +7,7 @@ use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, U
 
 use super::batch::{Batch, Write, chunked};
 use super::claim::{Body, Claim, ClaimId};
+use super::history::{Fresh, Occasion};
 use super::slot::{Difference, all_held, settle};
 use super::{BodyUse, Grave, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
@@ -15,15 +16,20 @@ impl Ledger {
     /// Works out what changes come to, all in one revision. Changes nothing.
     ///
     /// Where one source is changed twice the later change stands. Targets that are not registered are left out.
-    pub fn plan(&self, changes: impl IntoIterator<Item = Change>) -> Batch {
-        self.plan_within(changes, u64::MAX)
+    pub fn plan(&self, fresh: Fresh, changes: impl IntoIterator<Item = Change>) -> Batch {
+        self.plan_within(fresh, changes, u64::MAX)
+    }
+
+    /// What a start of the hub writes, before anybody is answered: a new segment of its history.
+    pub fn begin_run(&self, fresh: Fresh) -> Batch {
+        Draft::new(self, fresh, Occasion::Start).finish(u64::MAX)
     }
 
     /// The same, if it unassigns no more than `allowance` sources from targets, destination by destination. If more, none
     /// of them is: all else is done, and what nothing wants any more is kept as it is until it is wanted again, another
     /// source wants its place, or a person has approved that it goes ([`Change::Release`], [`Change::Retire`]).
-    pub fn plan_within(&self, changes: impl IntoIterator<Item = Change>, allowance: u64) -> Batch {
-        let mut draft = Draft::new(self);
+    pub fn plan_within(&self, fresh: Fresh, changes: impl IntoIterator<Item = Change>, allowance: u64) -> Batch {
+        let mut draft = Draft::new(self, fresh, Occasion::Other);
         for change in changes {
             draft.take(change);
         }
@@ -44,6 +50,8 @@ enum Leaving {
 /// A batch in the making.
 struct Draft<'a> {
     ledger: &'a Ledger,
+    fresh: Fresh,
+    occasion: Occasion,
     next: Revision,
     admissions: u64,
     next_target: TargetIndex,
@@ -58,6 +66,7 @@ struct Draft<'a> {
     graves: Places<Grave>,
     /// What happened once, at every key touched.
     happened: Places<Happened>,
+    news: BTreeMap<ObjectKey, RoaringBitmap>,
     claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
     /// By the revision that kept it: what may go by now.
@@ -70,9 +79,11 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(ledger: &'a Ledger) -> Self {
+    fn new(ledger: &'a Ledger, fresh: Fresh, occasion: Occasion) -> Self {
         Self {
             ledger,
+            fresh,
+            occasion,
             next: ledger.revision.next(),
             admissions: ledger.admissions,
             next_target: ledger.next_target,
@@ -84,6 +95,7 @@ impl<'a> Draft<'a> {
             proposals: BTreeMap::new(),
             graves: Places::new(),
             happened: Places::new(),
+            news: BTreeMap::new(),
             claims: BTreeMap::new(),
             slots: Vec::new(),
             released: BTreeSet::new(),
@@ -192,7 +204,11 @@ impl<'a> Draft<'a> {
         let held = holder(self.ledger.slots.claims(&key), index);
         if fact != Terminal::Unknown && held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid) {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
-            there.entry(source_uid).or_default().note(index, fact);
+            let happened = there.entry(source_uid).or_default();
+            if happened.at(index) != Some(fact) {
+                happened.note(index, fact);
+                self.news.entry(key).or_default().insert(index);
+            }
         }
     }
 
@@ -368,9 +384,14 @@ impl<'a> Draft<'a> {
             self.ledger.choices.get(placement).map_or(!chosen.is_empty(), |known| known != chosen)
         });
         let (bodies, new_bodies) = body_uses(self.ledger, &self.claims);
+        let made = !self.slots.is_empty() || !self.news.is_empty();
+        let revision = if made { self.next } else { self.ledger.revision };
+        let occasion = if made { Occasion::Commit(revision) } else { self.occasion };
+        let used = || self.ledger.targets.values().map(|target| target.revision).collect();
+        let history = self.ledger.history.advance(self.fresh, self.ledger.revision, occasion, used);
         let mut batch = Batch {
             follows: self.ledger.sequence,
-            revision: if self.slots.is_empty() { self.ledger.revision } else { self.next },
+            revision,
             admissions: self.admissions,
             next_target: self.next_target,
             registered: self.registered.into_iter().collect(),
@@ -382,6 +403,8 @@ impl<'a> Draft<'a> {
             graves,
             happened,
             bodies,
+            news: self.news,
+            history,
             chunks: Vec::new(),
             unassigned: self.unassigned,
             kept: self.kept,
@@ -470,8 +493,8 @@ fn entry<'u>(uses: &'u mut BTreeMap<Digest, BodyUse>, ledger: &Ledger, body: &Bo
 
 /// The records of a batch, in the order that makes a crash between chunks harmless.
 fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<Write>> {
-    let mut writes = Vec::new();
-    let mut deletions = Vec::new();
+    // First: whatever is written in part under a revision, that has its id.
+    let (mut writes, mut deletions) = record::history(&batch.history);
     for body in new_bodies {
         writes.extend(record::body(body));
     }

@@ -9,6 +9,9 @@
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision; bitmap: targets |
 //! | `happened/<digest of key and source>` | frame: destination key, source UID, facts; one bitmap per fact: targets |
 //! | `choice/<space>/<placement uid>` | bitmap |
+//! | `segment/<first revision>/<id>` | JSON: the id |
+//! | `revision/<number>` | the 16 bytes of its id |
+//! | `told/<number>` | for up to 4,096 targets: index, revision handed, revision confirmed, big endian |
 //!
 //! A frame is a JSON header and then bitmaps (the portable roaring format), each preceded by its length (u32, big endian).
 
@@ -19,12 +22,14 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, Revision, SourceRef, TargetId, Tombstone, Uid,
+    ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, Revision, RevisionId, SegmentId, SourceRef, TargetId,
+    Tombstone, Uid,
 };
 
 use super::batch::Write;
 use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
+use super::history::{Advance, History, TOLD_PER_RECORD, Told};
 use super::log::LogEntry;
 use super::slot::{Difference, all_held, settle};
 use super::{BodyUse, Grave, Happened, Ledger, TargetIndex};
@@ -33,11 +38,14 @@ use crate::placement::{Destination, Input, PlacementId, SourceId};
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
 /// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
-/// none that is kept; the second nothing that happened.
-pub const SCHEMA: u32 = 3;
+/// none that is kept; the second nothing that happened; the third no segments.
+pub const SCHEMA: u32 = 4;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
 const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
+/// Bytes of what one target was told: its index and two revisions.
+const TOLD_BYTES: usize = 4 + 8 + 8;
+const _: () = assert!(TOLD_PER_RECORD as usize * TOLD_BYTES < super::CHUNK_BYTES_MAX / 2);
 
 /// Why records are not a ledger.
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +214,28 @@ fn digest(destination: &ObjectKey, source: &Uid) -> Digest {
     hasher.finish()
 }
 
+/// What is to be written first, and what is to be deleted.
+pub(super) fn history(advance: &Advance) -> (Vec<Write>, Vec<Write>) {
+    let Advance { segment, replaced, ids, dropped, told, .. } = advance;
+    let segment_key = |&(first, id): &(Revision, SegmentId)| key(&format!("segment/{:020}/{id}", first.0));
+    let revision_key = |revision: &Revision| key(&format!("revision/{:020}", revision.0));
+    let delete = |key| Write { key, value: None };
+    // Together, at the beginning of one chunk.
+    let mut writes: Vec<_> = replaced.iter().map(|replaced| delete(segment_key(replaced))).collect();
+    writes.extend(segment.iter().map(|segment| put(segment_key(segment), json(&segment.1))));
+    writes.extend(ids.iter().map(|(revision, id)| put(revision_key(revision), id.as_bytes().to_vec())));
+    for (chunk, targets) in told {
+        let mut value = Vec::with_capacity(targets.len() * TOLD_BYTES);
+        for (target, Told { handed, confirmed }) in targets {
+            value.extend(target.to_be_bytes());
+            value.extend(handed.0.to_be_bytes());
+            value.extend(confirmed.0.to_be_bytes());
+        }
+        writes.push(put(key(&format!("told/{chunk:06}")), value));
+    }
+    (writes, dropped.iter().map(|revision| delete(revision_key(revision))).collect())
+}
+
 /// A choice of nothing is deleted.
 pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
     let key = key(&format!("choice/{}/{}", placement.space, placement.uid));
@@ -290,6 +320,7 @@ struct Loading {
     graves: Vec<(GraveRecord, RoaringBitmap)>,
     happened: Vec<(ObjectKey, Uid, Happened)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
+    history: History,
     any: bool,
 }
 
@@ -356,13 +387,42 @@ impl Loading {
                 let uid = uid.parse().map_err(|_| damaged())?;
                 self.choices.insert(PlacementId { space, uid }, reader.bitmap(value)?);
             }
+            "segment" | "revision" | "told" => self.take_history(&reader, kind, rest)?,
             _ => return Err(reader.damaged("its kind is not known")),
         }
         Ok(())
     }
 
+    fn take_history(&mut self, reader: &Reader<'_>, kind: &str, rest: &str) -> Result<(), Error> {
+        let unnamed = || reader.damaged("its key does not name it");
+        let number = |text: &str| text.parse().map(Revision).map_err(|_| unnamed());
+        match kind {
+            "segment" => {
+                let (first, _) = rest.split_once('/').ok_or_else(unnamed)?;
+                self.history.restore_segment(number(first)?, reader.json(reader.rest)?);
+            }
+            "revision" => {
+                let id = <[u8; 16]>::try_from(reader.rest).map_err(|_| reader.damaged("an id has 16 bytes"))?;
+                self.history.restore_id(number(rest)?, RevisionId::from_uuid(uuid::Uuid::from_bytes(id)));
+            }
+            _ => {
+                let (targets, left) = reader.rest.as_chunks::<TOLD_BYTES>();
+                if !left.is_empty() {
+                    return Err(reader.damaged("it is cut short"));
+                }
+                for &[t0, t1, t2, t3, ref revisions @ ..] in targets {
+                    let (handed, confirmed) = revisions.split_at(8);
+                    let revision = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+                    let (handed, confirmed) = (Revision(revision(handed)), Revision(revision(confirmed)));
+                    self.history.restore_told(u32::from_be_bytes([t0, t1, t2, t3]), Told { handed, confirmed });
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn finish(self) -> Result<Ledger, Error> {
-        let Self { head, targets, claims, bodies, graves, happened, choices, any } = self;
+        let Self { head, targets, claims, bodies, graves, happened, choices, history, any } = self;
         let Some(head) = head else {
             return if any { Err(Error::Headless) } else { Ok(Ledger::default()) };
         };
@@ -373,6 +433,7 @@ impl Loading {
             admissions: head.admissions,
             next_target: head.next_target,
             choices,
+            history,
             ..Ledger::default()
         };
         for (id, TargetRecord { index, epoch }) in targets {

@@ -8,11 +8,11 @@ use tideline_common::wire::v1::{
     ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredRequest, PollSettings, Refusal,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, RunId, SessionNumber, TargetId, Tombstone,
-    Uid,
+    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId, SessionNumber,
+    TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
-use tideline_hub::ledger::{Batch, Committed, Ledger};
+use tideline_hub::ledger::{Batch, Committed, Fresh, Ledger};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
@@ -107,6 +107,8 @@ pub(crate) struct Hub {
     answers: Vec<Demand>,
     pub(crate) writing: Option<Writing>,
     pub(crate) history: History,
+    /// Random ids that were drawn. A hub that is set back does not draw the same again.
+    drawn: u128,
     pub(crate) writes: u64,
     pub(crate) epochs_raised: u64,
     /// What counts and disturbs, in a run by plan.
@@ -183,14 +185,26 @@ impl Hub {
             answers: Vec::new(),
             writing: None,
             history: History::default(),
+            drawn: 0,
             writes: 0,
             epochs_raised: 0,
             probe: None,
             ending: false,
         };
-        let batch = hub.ledger.plan([Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
+        let fresh = hub.fresh(Monotonic::from_millis(0));
+        let batch = hub.ledger.plan(fresh, [Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
         hub.write_chunks(&batch, batch.chunks().len());
         hub
+    }
+
+    fn fresh(&mut self, now: Monotonic) -> Fresh {
+        self.drawn += 2;
+        let id = Uuid::from_u128;
+        Fresh {
+            now,
+            revision: RevisionId::from_uuid(id(self.drawn)),
+            segment: SegmentId::from_uuid(id(self.drawn + 1)),
+        }
     }
 
     fn write_chunks(&mut self, batch: &Batch, until: usize) {
@@ -223,6 +237,10 @@ impl Hub {
         self.up = true;
         self.window = ReplayWindow::default();
         self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
+        let fresh = self.fresh(now);
+        let batch = self.ledger.begin_run(fresh);
+        self.write_chunks(&batch, batch.chunks().len());
+        self.ledger.commit(batch).expect("there is one writer");
         self.summary = Summary::default();
         self.read_approvals(now, out);
         self.link = link::Core::new(config(self.run));
@@ -290,12 +308,13 @@ impl Hub {
     }
 
     /// Begins to write, if there is something to write and nothing is being written. True if so.
-    pub(crate) fn begin_write(&mut self) -> bool {
+    pub(crate) fn begin_write(&mut self, now: Monotonic) -> bool {
         if self.writing.is_some() || !self.up {
             return false;
         }
         let changes = std::mem::take(&mut self.changes);
-        let batch = Some(self.ledger.plan_within(changes, self.allowance)).filter(|batch| !batch.is_empty());
+        let fresh = self.fresh(now);
+        let batch = Some(self.ledger.plan_within(fresh, changes, self.allowance)).filter(|batch| !batch.is_empty());
         let session = self.session.take();
         let answers = std::mem::take(&mut self.answers);
         if batch.is_none() && session.is_none() && answers.is_empty() {

@@ -46,7 +46,7 @@ impl Agent {
             Gathering { first: page.at, since, after: None, pages: 0 }
         });
         gathering.pages += 1;
-        let PageData { at, digest, total, snapshot: _, entries, tombstones, policies: _, next } = page;
+        let PageData { at, point: _, digest, total, snapshot: _, entries, tombstones, policies: _, next } = page;
         self.held.extend(entries.into_iter().map(|entry| (entry.key.clone(), entry)));
         for tombstone in tombstones {
             if self.held.get(&tombstone.key).is_some_and(|entry| entry.source.uid == tombstone.source) {

@@ -6,7 +6,7 @@ use super::*;
 
 impl Kept {
     fn change_within(&mut self, changes: Vec<Change>, allowance: u64) -> (u64, u64) {
-        let batch = self.ledger.plan_within(changes, allowance);
+        let batch = self.ledger.plan_within(fresh(), changes, allowance);
         let counts = (batch.unassigned(), batch.kept());
         for chunk in batch.chunks() {
             self.records.write(chunk);

@@ -157,7 +157,7 @@ impl World {
     }
 
     pub(super) fn hub_writes_if_needed(&mut self) {
-        if self.hub.begin_write() {
+        if self.hub.begin_write(self.monotonic()) {
             self.schedule_hub_write();
         }
     }

@@ -1,0 +1,90 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{InvalidId, RevisionId, SegmentId, TargetId, Version};
+use crate::signature::{SigningKey, VerifyingKey};
+use crate::token::base64_bytes;
+
+/// What tells a revision from any other of the same number: the segment of history in which it was made, and its own id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Point {
+    pub segment: SegmentId,
+    pub id: RevisionId,
+}
+
+impl Point {
+    /// A random UUID is never nil, so this is in no history.
+    pub const NOWHERE: Self =
+        Self { segment: SegmentId::from_uuid(uuid::Uuid::nil()), id: RevisionId::from_uuid(uuid::Uuid::nil()) };
+}
+
+/// The newest set that an agent knows of, as it shows it to a hub: is this part of your history?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shown {
+    pub version: Version,
+    pub point: Point,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, point: Point { segment, id } } = self;
+        write!(f, "{version}.{segment}.{id}")
+    }
+}
+
+impl FromStr for Shown {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId {
+            what: "revision shown",
+            value: text.chars().take(120).collect(),
+            why: "it must be EPOCH.REVISION.SEGMENT.ID",
+        };
+        let (rest, id) = text.rsplit_once('.').ok_or_else(invalid)?;
+        let (version, segment) = rest.rsplit_once('.').ok_or_else(invalid)?;
+        Ok(Self { version: version.parse()?, point: Point { segment: segment.parse()?, id: id.parse()? } })
+    }
+}
+
+/// The hub's signed word that it gave a target the set of this revision. A hub that was set back, or moved to a copy of
+/// its data directory, knows by its own signature that it once said so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Word {
+    pub target: TargetId,
+    pub version: Version,
+    #[serde(flatten)]
+    pub point: Point,
+    /// Ed25519, by the hub's key.
+    #[serde(with = "base64_bytes")]
+    pub signature: Vec<u8>,
+}
+
+impl Word {
+    pub fn sign(key: &SigningKey, target: TargetId, Shown { version, point }: Shown) -> Self {
+        let signature = key.sign_statement(&statement(target, version, point));
+        Self { target, version, point, signature }
+    }
+
+    /// Whether this is the word of whoever has the key.
+    pub fn is_by(&self, key: &VerifyingKey) -> bool {
+        let Self { target, version, point, signature } = self;
+        key.verify_statement(&statement(*target, *version, *point), signature)
+    }
+
+    pub const fn shown(&self) -> Shown {
+        Shown { version: self.version, point: self.point }
+    }
+}
+
+/// What is signed. Its first line is in no base of an HTTP message signature, so neither passes for the other.
+fn statement(target: TargetId, version: Version, point: Point) -> String {
+    format!("tideline/history/v1\n{target}\n{}\n", Shown { version, point })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+use uuid::Uuid;
+
+use super::*;
+use crate::ids::{Epoch, Revision};
+
+fn shown() -> Shown {
+    let point =
+        Point { segment: SegmentId::from_uuid(Uuid::from_u128(0xa)), id: RevisionId::from_uuid(Uuid::from_u128(0xb)) };
+    Shown { version: Version { epoch: Epoch(2), revision: Revision(71) }, point }
+}
+
+fn target(number: u128) -> TargetId {
+    TargetId::from_uuid(Uuid::from_u128(number))
+}
+
+#[test]
+fn what_is_shown_is_written_and_read() {
+    let text = shown().to_string();
+    assert_eq!(text, "2.71.00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b");
+    assert_eq!(text.parse(), Ok(shown()));
+    for wrong in
+        ["", "2.71", "2.71.a.b", "2.x.00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b"]
+    {
+        assert!(wrong.parse::<Shown>().is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_word_is_of_one_key_one_target_and_one_revision() {
+    let (key, other) = (SigningKey::from_seed([1; 32]), SigningKey::from_seed([2; 32]));
+    let word = Word::sign(&key, target(1), shown());
+    assert!(word.is_by(&key.public()));
+    assert!(!word.is_by(&other.public()));
+    let mut later = word.clone();
+    later.version.revision = Revision(72);
+    let mut elsewhere = word.clone();
+    elsewhere.point.segment = SegmentId::from_uuid(Uuid::from_u128(0xc));
+    for forged in [later, elsewhere, Word { target: target(2), ..word.clone() }, Word { signature: Vec::new(), ..word }]
+    {
+        assert!(!forged.is_by(&key.public()), "{forged:?}");
+    }
+}
+
+#[test]
+fn a_word_survives_its_text() {
+    let word = Word::sign(&SigningKey::from_seed([1; 32]), target(1), shown());
+    let text = serde_json::to_string(&word).unwrap();
+    assert_eq!(serde_json::from_str::<Word>(&text).unwrap(), word);
+}

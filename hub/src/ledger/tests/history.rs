@@ -1,0 +1,195 @@
+//! Segments and ids.
+
+use std::time::Duration;
+
+use tideline_common::{Point, Shown};
+
+use super::super::{Lineage, REVISION_IDS_MAX};
+use super::*;
+
+impl Kept {
+    /// The hub ends, and starts on what is on its disk.
+    fn start(&mut self) {
+        self.restart();
+        self.begin_run();
+    }
+
+    fn begin_run(&mut self) {
+        let batch = self.ledger.begin_run(fresh());
+        self.write(batch);
+    }
+
+    fn write(&mut self, batch: super::super::Batch) {
+        for chunk in batch.chunks() {
+            self.records.write(chunk);
+        }
+        self.ledger.commit(batch).unwrap();
+    }
+
+    fn change_at(&mut self, hours: u64, changes: Vec<Change>) {
+        let now = Monotonic::from_millis(0) + Duration::from_hours(hours);
+        let batch = self.ledger.plan(Fresh { now, ..fresh() }, changes);
+        self.write(batch);
+    }
+
+    /// What the agent of a target shows that was given the present set.
+    fn shown(&self, nth: u32) -> Shown {
+        let view = self.ledger.target(target(nth)).unwrap();
+        Shown { version: view.version(), point: view.point() }
+    }
+
+    fn segments(&self) -> Vec<(u64, u64)> {
+        self.ledger.segments().map(|segment| (segment.first.0, segment.last.0)).collect()
+    }
+
+    /// A copy of the hub with its directory, taken while it runs.
+    fn copy(&self) -> Self {
+        Self { ledger: self.ledger.clone(), records: self.records.clone() }
+    }
+}
+
+fn started() -> Kept {
+    let mut kept = Kept::default();
+    kept.begin_run();
+    kept.change(vec![Change::Register(target(0)), assign("a", "x", &[0])]);
+    kept
+}
+
+fn body(text: &str) -> Change {
+    Change::Assign(Box::new(assigned("a", "x", "a-x", text, &[0])))
+}
+
+#[test]
+fn a_start_begins_a_segment_and_an_empty_one_gives_its_place_to_the_next() {
+    let mut kept = started();
+    assert_eq!(kept.segments(), [(0, 1)]);
+    kept.start();
+    assert_eq!(kept.segments(), [(0, 1), (2, 1)]);
+    kept.start();
+    assert_eq!(kept.segments(), [(0, 1), (2, 1)], "nothing was committed in the second");
+    kept.change(vec![body("2")]);
+    kept.start();
+    kept.change(vec![body("3")]);
+    assert_eq!(kept.segments(), [(0, 1), (2, 2), (3, 3)]);
+    kept.restart();
+    assert_eq!(kept.segments(), [(0, 1), (2, 2), (3, 3)], "they are on disk");
+}
+
+#[test]
+fn the_first_commit_after_an_hour_begins_a_segment() {
+    let mut kept = started();
+    kept.change_at(0, vec![body("2")]);
+    kept.change_at(1, vec![body("3")]);
+    kept.change_at(1, vec![body("4")]);
+    kept.change_at(9, vec![body("5")]);
+    assert_eq!(kept.segments(), [(0, 2), (3, 4), (5, 5)]);
+}
+
+#[test]
+fn what_was_given_stays_part_of_the_history() {
+    let mut kept = started();
+    let first = kept.shown(0);
+    kept.start();
+    // A set names where its revision was made, and not where the hub is by now.
+    assert_eq!(kept.shown(0), first);
+    kept.change(vec![body("2")]);
+    let second = kept.shown(0);
+    kept.start();
+    assert_eq!([first, second].map(|shown| kept.ledger.lineage(shown)), [Lineage::Same; 2]);
+}
+
+#[test]
+fn an_older_copy_that_counts_on_is_another_history() {
+    let mut hub = started();
+    hub.start();
+    let mut copy = hub.copy();
+    hub.change(vec![body("2")]);
+    let lost = hub.shown(0);
+    copy.start();
+    assert_eq!(copy.ledger.lineage(lost), Lineage::Other { reaches: None });
+    copy.change(vec![body("other 2")]);
+    assert_eq!(copy.shown(0).version, lost.version, "the numbers are the same");
+    assert_eq!(copy.ledger.lineage(lost), Lineage::Other { reaches: None });
+}
+
+#[test]
+fn a_machine_that_is_set_back_without_a_start_is_told_by_the_ids_of_revisions() {
+    let mut hub = started();
+    let mut rolled_back = hub.copy();
+    hub.change(vec![body("2")]);
+    let lost = hub.shown(0);
+    assert_eq!(rolled_back.ledger.lineage(lost), Lineage::Other { reaches: Some(Revision(1)) });
+    rolled_back.change(vec![body("other 2")]);
+    rolled_back.change(vec![body("other 3")]);
+    assert_eq!(rolled_back.shown(0).point.segment, lost.point.segment);
+    assert_eq!(rolled_back.ledger.lineage(lost), Lineage::Other { reaches: Some(Revision(1)) });
+}
+
+#[test]
+fn a_batch_of_several_commits_that_is_cut_has_its_id() {
+    let mut kept = started();
+    let many: Vec<_> = (0..300).map(|nth| assign("a", &format!("m{nth}"), &[0])).collect();
+    let batch = kept.ledger.plan(fresh(), many);
+    assert!(batch.chunks().len() > 1);
+    kept.records.write(&batch.chunks()[0]);
+    kept.start();
+    assert_eq!(kept.ledger.revision(), batch.revision());
+    assert_eq!(kept.ledger.lineage(kept.shown(0)), Lineage::Same);
+    assert_ne!(kept.shown(0).point.id, Point::NOWHERE.id);
+}
+
+#[test]
+fn where_an_id_is_not_kept_the_segment_decides() {
+    let mut kept = started();
+    let (mut shown, mut handed) = (Vec::new(), None);
+    for nth in 2..=6 {
+        kept.change(vec![body(&nth.to_string())]);
+        shown.push(kept.shown(0));
+        if nth == 4 {
+            kept.ledger.handed(target(0));
+            handed = Some(kept.shown(0));
+        }
+    }
+    // As if so many had been made since.
+    kept.ledger.revision = Revision(REVISION_IDS_MAX + 6);
+    kept.begin_run();
+    kept.change(vec![body("much later")]);
+    kept.change(vec![body("and later")]);
+    kept.restart();
+    let lineage: Vec<_> = shown.iter().map(|shown| kept.ledger.lineage(*shown)).collect();
+    let dropped = Lineage::SameSegment;
+    // The last one was that of a set when the hub started.
+    assert_eq!(lineage, [dropped, dropped, Lineage::Same, dropped, Lineage::Same]);
+    assert_eq!(kept.ledger.lineage(handed.unwrap()), Lineage::Same, "what was handed last is kept, across a start");
+    let other = Shown { point: Point { segment: fresh().segment, ..shown[0].point }, ..shown[0] };
+    assert_eq!(kept.ledger.lineage(other), Lineage::Other { reaches: None });
+}
+
+#[test]
+fn the_last_revision_of_each_segment_keeps_its_id() {
+    let mut kept = started();
+    kept.change(vec![body("2")]);
+    let last = kept.shown(0);
+    kept.start();
+    kept.ledger.revision = Revision(REVISION_IDS_MAX + 6);
+    for text in ["a", "b"] {
+        kept.change_at(2, vec![body(text)]);
+    }
+    assert_eq!(kept.ledger.lineage(last), Lineage::Same);
+}
+
+#[test]
+fn what_happened_once_is_a_revision() {
+    let mut kept = started();
+    let key = config_map("x");
+    let before = kept.version(0);
+    let fact = happened(0, &key, &"a-x".parse().unwrap(), Terminal::Finished);
+    let committed = kept.change(vec![fact.clone()]);
+    assert!(kept.version(0) > before);
+    assert_eq!(committed.affected, bits(&[0]), "its poll is answered");
+    let page = kept.ledger.target(target(0)).unwrap().page(Some(before), None, 10).unwrap();
+    assert_eq!(page.entries.len(), 1, "the entry comes again, with what happened to it");
+    let told = kept.version(0);
+    kept.change(vec![fact]);
+    assert_eq!(kept.version(0), told, "told again it is no news");
+}
