@@ -27,7 +27,7 @@ const RESPONSE_COMPONENTS: &str = concat!(
     r#""tideline-run";req "signature-input";req "signature";req)"#
 );
 /// Bytes of a signature header that are looked at; ours have up to 400, and the runs of 16 replicas 930.
-const HEADER_BYTES_MAX: usize = 1024;
+pub const HEADER_BYTES_MAX: usize = 1024;
 /// Bytes of a nonce before encoding: no two requests of a key share one by chance.
 pub const NONCE_BYTES: usize = 16;
 

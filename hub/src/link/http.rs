@@ -266,9 +266,12 @@ impl<S: Service> Link<S> {
 }
 
 impl Head {
-    /// None where a header is missing.
+    /// None where a header is missing, or longer than any of an agent's: all of them go into the answer's signature.
     fn signed(&self) -> Option<Signed<'_>> {
-        let get = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
+        let get = |name: &str| {
+            let value = self.headers.get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| value.len() <= signature::HEADER_BYTES_MAX)
+        };
         Some(Signed {
             request: signature::Request {
                 method: self.method.as_str(),

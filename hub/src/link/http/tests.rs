@@ -247,8 +247,12 @@ async fn content_that_is_not_what_was_signed_is_refused() {
 #[tokio::test]
 async fn what_is_not_signed_gets_no_signed_answer() {
     let hub = start(1);
-    let request = Request::builder().uri("/link/v1/desired").body(Body::empty()).unwrap();
-    let response = hub.router.oneshot(request).await.unwrap();
-    assert_eq!(response.status(), 401);
-    assert!(response.headers().get(signature::SIGNATURE).is_none());
+    let bare = Request::builder().uri("/behind/a/proxy/link/v1/desired").body(Body::empty()).unwrap();
+    let long = Sent::new(&agent(), TARGET, "x".repeat(signature::HEADER_BYTES_MAX + 1)).request(Body::empty());
+    for request in [bare, long] {
+        let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 401);
+        assert!(response.headers().get(signature::SIGNATURE).is_none());
+    }
 }
