@@ -54,6 +54,7 @@ mod rows;
 mod session;
 mod shared;
 mod slots;
+mod standing;
 mod switch;
 mod work;
 
@@ -90,6 +91,7 @@ use place::Place;
 use remove::{Cause, Removal};
 use report::Reports;
 use session::Session;
+use standing::Standing;
 use work::Work;
 
 /// What does not change while the agent runs.
@@ -156,6 +158,9 @@ pub struct Core {
     place: Place,
     jitter: Jitter,
     session: Session,
+    standing: Standing,
+    /// How often the hub was asked since the standing is what it is.
+    asked: u32,
     accepted: Option<Accepted>,
     /// As in [`Loaded::floor`].
     floor: Option<Accepted>,
@@ -192,7 +197,7 @@ enum Phase {
     Running,
     /// Asked to end: what is under way is finished, nothing is begun.
     Stopping,
-    /// Ended, or told to by the hub: nothing is done any more.
+    /// Nothing is done any more.
     Ended,
 }
 
@@ -218,6 +223,8 @@ impl Core {
             place: Place::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
+            standing: Standing::Good,
+            asked: 0,
             believe_marks: accepted.is_none(),
             accepted,
             floor,
@@ -285,6 +292,9 @@ impl Core {
             Event::Started => self.started(now, out),
             Event::Cluster(facts) => self.learnt(facts, out),
             Event::Pulse { answers } => self.felt(answers),
+            Event::Superseded(why) => {
+                self.lose_standing(now, Standing::Frozen(FreezeReason::Fenced(why)), out);
+            }
             Event::Answered { id, result } => self.answered(now, id, result, out),
             Event::Persisted { id, result } => self.persisted(now, id, result, out),
             Event::Executed { id, result } => self.executed(now, id, result, out),
@@ -389,11 +399,6 @@ impl Core {
         if self.objects.is_wide_open() {
             self.fold();
         }
-    }
-
-    fn freeze(&mut self, reason: FreezeReason, out: &mut Effects) {
-        self.phase = Phase::Ended;
-        out.push(Effect::Freeze(reason));
     }
 }
 

@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
-use crate::core::{Answer, Core, Effect, Event, FreezeReason, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
+use crate::core::{Answer, Core, Effect, Event, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId, is_another};
 use crate::identity::{Keeper, TargetName};
 use crate::journal::{self, Journal};
@@ -37,6 +37,7 @@ use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::outlook::Outlook;
 use crate::patience::Disk;
+use crate::standing::Standing;
 
 /// Events that may wait for the core. One list of a kind is one event; operations under way are bounded by the core to
 /// some tens, watches are one per kind: this is several of each.
@@ -112,12 +113,13 @@ pub(crate) struct Driver {
     /// Of the Lease, where replicas share one.
     term: Option<Term>,
     followers: Followers,
-    /// Held until the agent knows what to keep, and again when it is frozen.
+    /// Held until the agent knows what to keep.
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
     unwritable: Option<ReadinessGate>,
     /// Held while this is another cluster than that of the identity, as far as is known without the hub.
     misplaced: Option<ReadinessGate>,
+    standing: Standing,
     /// Held while a write hangs.
     hanging: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
@@ -139,8 +141,6 @@ enum State {
     Running,
     /// Until when what is under way may end.
     Stopping(Instant),
-    /// Told to change nothing. The process stays, so that it is not started again and again.
-    Frozen,
     Stopped,
 }
 
@@ -202,6 +202,7 @@ impl Driver {
             unready,
             unwritable: None,
             misplaced: None,
+            standing: Standing::default(),
             hanging: None,
             events,
             sender,
@@ -251,13 +252,12 @@ impl Driver {
                     break Ok(Ended::Stopped);
                 }
                 State::Stopping(until) => self.next_wake().min(until),
-                State::Running | State::Frozen => self.next_wake(),
+                State::Running => self.next_wake(),
             };
-            let running = matches!(self.state, State::Running | State::Frozen);
             // Every arm is cancel-safe and none awaits in its body.
             tokio::select! {
                 biased;
-                () = self.stop.cancelled(), if running => self.begin_stop(&mut events),
+                () = self.stop.cancelled(), if self.state == State::Running => self.begin_stop(&mut events),
                 opened = opened(&mut opening), if self.state == State::Running => match opened {
                     Ok(opened) => {
                         info!("the journal can be opened now; the agent begins again with what it holds");
@@ -267,7 +267,7 @@ impl Driver {
                 },
                 Ok(()) = self.superseded.changed(), if self.state == State::Running => {
                     let why = self.superseded.borrow_and_update().clone().unwrap_or_default();
-                    self.freeze(&FreezeReason::Fenced(why));
+                    events.push(Event::Superseded(why));
                 }
                 Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse, &mut events),
                 Some(facts) = self.facts.next(), if self.state == State::Running => events.push(Event::Cluster(facts)),
@@ -286,17 +286,13 @@ impl Driver {
     }
 
     fn begin_stop(&mut self, events: &mut Vec<Event>) {
-        if self.state == State::Frozen {
-            self.state = State::Stopped;
-        } else {
-            self.state = State::Stopping(Instant::now() + STOP_MAX);
-            events.push(Event::Stop);
-        }
+        self.state = State::Stopping(Instant::now() + STOP_MAX);
+        events.push(Event::Stop);
     }
 
     fn step(&mut self, events: &mut Vec<Event>, effects: &mut Effects) {
         for event in events.drain(..) {
-            if let State::Frozen | State::Stopped = self.state {
+            if self.state == State::Stopped {
                 continue;
             }
             self.outlook.notice(&event);
@@ -341,6 +337,7 @@ impl Driver {
             | Event::Answered { .. }
             | Event::Persisted { .. }
             | Event::Pulse { .. }
+            | Event::Superseded(_)
             | Event::Executed { .. }
             | Event::Timer(_)
             | Event::Kind { .. }
@@ -458,7 +455,9 @@ impl Driver {
             }
             Effect::Decommissioned(report) => self.outlook.decommissioned(&report),
             Effect::Stopped => self.state = State::Stopped,
-            Effect::Freeze(reason) => self.freeze(&reason),
+            Effect::Freeze(reason) => self.standing.freeze(&reason, &self.health, &self.metrics),
+            Effect::UnknownToHub => self.standing.unknown(&self.health, &self.metrics),
+            Effect::Thaw => self.standing.thaw(&self.metrics),
         }
     }
 
@@ -547,36 +546,6 @@ impl Driver {
             }
             .instrument(span),
         );
-    }
-
-    fn freeze(&mut self, reason: &FreezeReason) {
-        let (why, remedy) = match reason {
-            FreezeReason::Fenced(why) => (
-                why,
-                "another process runs with this identity: stop one of the two, and start the other again. Was the data \
-                 directory copied? Then give the copy an empty one, no identity Secret, and a token of its own",
-            ),
-            FreezeReason::Quarantined(why) => (
-                why,
-                "this identity was seen where it does not belong: look at the SyncTarget at the hub. If that is right, start \
-                 this agent again; if not, enrol this cluster with a token of its own, an empty data directory and no \
-                 identity Secret",
-            ),
-            FreezeReason::TargetGone(why) => (
-                why,
-                "the SyncTarget was deleted at the hub. If that is undone by a backup, start this agent again; else enrol this \
-                 cluster anew, with a new token, an empty data directory and no identity Secret",
-            ),
-        };
-        error!("the agent is frozen, and changes nothing in its cluster from now on: {why}. What to do: {remedy}");
-        self.metrics.frozen();
-        self.silent = None;
-        self.unready = Some(self.health.gate("frozen"));
-        self.watches.set_none();
-        self.followers.set_none();
-        self.metrics.watching(0);
-        self.timers.clear();
-        self.state = State::Frozen;
     }
 
     fn fire_timers(&mut self, events: &mut Vec<Event>) {

@@ -21,6 +21,7 @@ mod namespaces;
 mod outlook;
 mod patience;
 mod run;
+mod standing;
 
 pub use home::{Home, NoNamespace};
 pub use namespaces::{NamespaceName, Namespaces};

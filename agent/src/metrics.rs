@@ -67,6 +67,7 @@ pub(crate) struct Metrics {
     patrol_findings: Family<PatrolLabels, Counter>,
     cluster_answers: Gauge,
     frozen: Gauge,
+    unknown_to_hub: Gauge,
     leading: Gauge,
 }
 
@@ -94,6 +95,7 @@ impl Metrics {
             patrol_findings: Family::default(),
             cluster_answers: Gauge::default(),
             frozen: Gauge::default(),
+            unknown_to_hub: Gauge::default(),
             leading: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("tideline_agent");
@@ -146,7 +148,16 @@ impl Metrics {
             metrics.cluster_answers.clone(),
         );
         metrics.cluster_answers(true);
-        registry.register("frozen", "1 if the agent was told to change nothing", metrics.frozen.clone());
+        registry.register(
+            "frozen",
+            "1 while the agent changes nothing, for another holds its identity or the hub has shut it out",
+            metrics.frozen.clone(),
+        );
+        registry.register(
+            "unknown_to_hub",
+            "1 while the hub does not know this agent's target: what was accepted is kept, and nothing is removed",
+            metrics.unknown_to_hub.clone(),
+        );
         registry.register("leading", "1 if this replica keeps the cluster, 0 if it stands by", metrics.leading.clone());
         metrics
     }
@@ -279,7 +290,11 @@ impl Metrics {
         self.leading.set(1);
     }
 
-    pub(crate) fn frozen(&self) {
-        self.frozen.set(1);
+    pub(crate) fn frozen(&self, frozen: bool) {
+        self.frozen.set(frozen.into());
+    }
+
+    pub(crate) fn unknown_to_hub(&self, unknown: bool) {
+        self.unknown_to_hub.set(unknown.into());
     }
 }

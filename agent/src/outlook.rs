@@ -115,6 +115,7 @@ impl Outlook {
             Event::Started
             | Event::Cluster(_)
             | Event::Pulse { .. }
+            | Event::Superseded(_)
             | Event::Persisted { .. }
             | Event::Executed { .. }
             | Event::Timer(_)

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::engine::{Engine, SessionRecord, Work};
+use crate::engine::{Engine, RememberedTarget, SessionRecord, Work};
 use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Fresh, Ledger};
 use crate::link::core::Config;
@@ -24,6 +24,8 @@ use crate::shared::Shared;
 
 /// What every session key begins with; the rest is the target id, the value the number in decimal.
 const SESSION_PREFIX: &str = "session/";
+/// What every record of a target that has or had an agent begins with; the rest is the target id, the value JSON.
+const TARGET_PREFIX: &str = "target/";
 /// How long a revision can be read and watched from, at least: as a kube-apiserver on etcd has it by default.
 const HISTORY: Duration = Duration::from_mins(5);
 /// The first and the longest wait before a failed write is tried again.
@@ -39,6 +41,8 @@ pub enum Error {
     Ledger(#[from] ledger::Error),
     #[error("the session record {key:?} is damaged; restore the store from a backup")]
     Session { key: String },
+    #[error("the record of a target {key:?} is damaged; restore the store from a backup")]
+    Target { key: String },
 }
 
 /// Reads what earlier runs persisted, and begins a segment of the ledger's history for this one.
@@ -52,7 +56,14 @@ pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fu
         let (target, session) = parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
         sessions.insert(target, session);
     }
-    Ok(Engine::new(config, settle, fuse, ledger, sessions))
+    let mut remembered = BTreeMap::new();
+    for (key, value) in read_all(store, TARGET_PREFIX).await? {
+        let (target, record) = parse_target(&key, &value).ok_or_else(|| Error::Target { key: lossy(&key) })?;
+        remembered.insert(target, record);
+    }
+    let mut engine = Engine::new(config, settle, fuse, ledger, sessions);
+    engine.remember(remembered);
+    Ok(engine)
 }
 
 /// Persists until `shutdown`. A store that fails is tried again for as long as it takes: what is not persisted is not
@@ -91,6 +102,14 @@ async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
     if let Some(batch) = &work.batch {
         write_batch(store, batch).await?;
+    }
+    let remembered: Vec<_> = work.remembered.iter().collect();
+    for records in remembered.chunks(MAX_COMMIT_OPS) {
+        let put = |(target, record): &(&TargetId, &RememberedTarget)| {
+            let value = serde_json::to_vec(record).expect("a record has only strings");
+            Op::Put(format!("{TARGET_PREFIX}{target}").into(), value.into())
+        };
+        commit(store, records.iter().map(put).collect()).await?;
     }
     for sessions in work.sessions.chunks(MAX_COMMIT_OPS) {
         // A later number of the same target is the only one that counts, and a commit names a key once.
@@ -175,6 +194,11 @@ fn parse_session(key: &[u8], value: &[u8]) -> Option<(TargetId, SessionNumber)> 
     let target = std::str::from_utf8(key).ok()?.strip_prefix(SESSION_PREFIX)?.parse().ok()?;
     let session = std::str::from_utf8(value).ok()?.parse().ok()?;
     Some((target, SessionNumber(session)))
+}
+
+fn parse_target(key: &[u8], value: &[u8]) -> Option<(TargetId, RememberedTarget)> {
+    let target = std::str::from_utf8(key).ok()?.strip_prefix(TARGET_PREFIX)?.parse().ok()?;
+    Some((target, serde_json::from_slice(value).ok()?))
 }
 
 fn lossy(bytes: &[u8]) -> String {

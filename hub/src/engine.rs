@@ -10,7 +10,9 @@
 //! [`Engine::committed`]; nothing is told to anybody before it was persisted.
 
 mod approved;
+mod inventory;
 mod outline;
+mod remembered;
 mod sources;
 mod targets;
 mod unassigned;
@@ -31,10 +33,12 @@ use crate::ledger::{Batch, Fresh, Ledger};
 use crate::link::Desk;
 use crate::link::core::{self as link, RequestId};
 use crate::link::http::Reply;
-use crate::placement::{Change, Index, Part, SourceId, Target};
+use crate::placement::{Change, Index, SourceId};
 use crate::summary::{Summary, TargetReports};
+use remembered::Memory;
 
 pub use outline::{ReportLine, SourceOutline, renamed};
+pub use remembered::{Deletion, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 pub use unassigned::KeptSource;
@@ -47,6 +51,8 @@ pub type Answer = Result<Reply, Refusal>;
 pub struct Work {
     pub batch: Option<Batch>,
     pub sessions: Vec<SessionRecord>,
+    /// What is remembered of targets, where that changed.
+    pub remembered: BTreeMap<TargetId, RememberedTarget>,
     /// What acknowledges the batch's confirmed removals: the agent forgets them then.
     acknowledgements: Vec<(RequestId, Answer)>,
 }
@@ -54,7 +60,8 @@ pub struct Work {
 impl Work {
     /// Whether [`Engine::committed`] has anything to do with it.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_none() && self.sessions.is_empty() && self.acknowledgements.is_empty()
+        let Self { batch, sessions, remembered, acknowledgements } = self;
+        batch.is_none() && sessions.is_empty() && remembered.is_empty() && acknowledgements.is_empty()
     }
 }
 
@@ -93,6 +100,9 @@ pub struct Engine {
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
     pub(crate) targets: Targets,
+    memory: Memory,
+    /// Who is deleting which SyncTarget.
+    deleting: BTreeMap<TargetId, String>,
     pub(crate) sources: Sources,
     changes: Vec<Change>,
     sessions: Vec<SessionRecord>,
@@ -132,6 +142,8 @@ impl Engine {
             link: link::Core::new(config),
             summary: Summary::default(),
             targets: Targets::new(sessions),
+            memory: Memory::default(),
+            deleting: BTreeMap::new(),
             sources: Sources::default(),
             changes: Vec::new(),
             sessions: Vec::new(),
@@ -146,9 +158,17 @@ impl Engine {
         }
     }
 
+    /// Begins with what earlier runs persisted of targets that have or had an agent.
+    pub fn remember(&mut self, remembered: BTreeMap<TargetId, RememberedTarget>) {
+        self.memory = Memory::new(remembered);
+    }
+
     /// Whether there is something to persist, besides what placement may say.
     pub fn has_work(&self) -> bool {
-        !self.changes.is_empty() || !self.sessions.is_empty() || !self.acknowledgements.is_empty()
+        !self.changes.is_empty()
+            || !self.sessions.is_empty()
+            || !self.memory.is_saved()
+            || !self.acknowledgements.is_empty()
     }
 
     /// Takes what is to be persisted. Only one may be under way.
@@ -161,6 +181,7 @@ impl Engine {
         Work {
             batch: batch.filter(|batch| !batch.is_empty()),
             sessions: std::mem::take(&mut self.sessions),
+            remembered: self.memory.take_unsaved(),
             acknowledgements: std::mem::take(&mut self.acknowledgements),
         }
     }
@@ -227,7 +248,10 @@ impl Engine {
         let id = RequestId(self.next_request);
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(id, sender);
-        self.step(now, link::Event::Requested { id, target, request });
+        match self.closed(target) {
+            Some(why) => self.respond(id, Err(why)),
+            None => self.step(now, link::Event::Requested { id, target, request }),
+        }
         (id, receiver)
     }
 
@@ -241,75 +265,6 @@ impl Engine {
         if self.waiting.remove(&id).is_some() {
             self.step(now, link::Event::Abandoned { target, id });
         }
-    }
-
-    /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
-    pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
-        let id = target.id;
-        self.targets.awaited(target);
-        if self.ledger.index_of(id).is_some() {
-            self.place_target(id);
-        } else {
-            self.changes.push(Change::Register(id));
-        }
-        if let Some(record) = record {
-            let (cluster, decommission) = (record.cluster.clone(), record.decommission);
-            let session = self.targets.seen(id, record);
-            self.step(now, link::Event::TargetKnown { target: id, cluster, session, decommission });
-            if decommission != Decommission::No {
-                // What is held there may be all that it has: placement says nothing of it.
-                self.changes.push(Change::Retire(id));
-            }
-        }
-        self.dirty.targets.insert(id);
-        self.version += 1;
-    }
-
-    /// The inventory does not show a target any more.
-    pub fn target_gone(&mut self, now: Monotonic, target: TargetId) {
-        if let Some(index) = self.ledger.index_of(target) {
-            self.index.delete_target(index);
-        }
-        self.targets.gone(target);
-        self.summary.forget(target);
-        self.changes.push(Change::Forget(target));
-        self.version += 1;
-        self.step(now, link::Event::TargetGone(target));
-        self.targets_placed();
-    }
-
-    /// The inventory's targets are read anew.
-    pub fn targets_reset(&mut self) {
-        self.targets.begin_listing();
-        self.index.reset(Part::Targets);
-    }
-
-    /// Every target that there is was seen. What was not is gone.
-    pub fn targets_listed(&mut self, now: Monotonic) {
-        for target in self.targets.end_listing(self.ledger.targets().map(|(id, _)| id)) {
-            self.target_gone(now, target);
-        }
-        self.targets_placed();
-    }
-
-    /// Tells placement of a target that has an index by now.
-    fn place_target(&mut self, id: TargetId) {
-        if let (Some(index), Some(target)) = (self.ledger.index_of(id), self.targets.placed(id)) {
-            self.index.apply_target(index, target);
-        }
-        self.targets_placed();
-    }
-
-    /// Placement may rely on absence once the inventory was read and every target in it has an index.
-    fn targets_placed(&mut self) {
-        if self.targets.take_complete() {
-            self.index.listed(Part::Targets);
-        }
-    }
-
-    /// Whether an agent of this target would be served.
-    pub fn is_registered(&self, target: TargetId) -> bool {
-        self.targets.get(target).is_some() && self.ledger.index_of(target).is_some()
     }
 
     /// When [`Engine::tick`] is to be called at the latest.

@@ -17,7 +17,7 @@ use tracing::warn;
 
 use crate::approve;
 use crate::clean::{self, Labels};
-use crate::engine::{Engine, SourceSeen, TargetRecord};
+use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
 use crate::enrol::{AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
 use crate::shared::Shared;
@@ -197,7 +197,7 @@ impl Ingest {
         self.shared.ingest(|engine, now| match role(of) {
             Role::Targets => {
                 if let Ok(target) = uid.text().parse::<TargetId>() {
-                    engine.target_gone(now, target);
+                    engine.target_gone(now, target, Deletion { at: Some(Timestamp::now()), by: None });
                 }
             }
             Role::Locations => engine.index.delete_location(&key.name),

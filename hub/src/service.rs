@@ -26,8 +26,8 @@ pub(crate) struct LinkService {
 
 impl Service for LinkService {
     fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified> {
-        self.shared.read(|engine| match engine.targets.get(target) {
-            Some(outline) => Ok(outline.record.key.clone()),
+        self.shared.read(|engine| match engine.key_of(target) {
+            Some(key) => Ok(key),
             None if engine.targets.is_known() => Err(Unverified::UnknownTarget),
             None => Err(Unverified::Starting),
         })
@@ -38,6 +38,10 @@ impl Service for LinkService {
     }
 
     async fn enrol(&self, request: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
+        let key = VerifyingKey::from_bytes(&request.agent_key);
+        if key.is_ok_and(|key| self.shared.read(|engine| engine.is_revoked(&key))) {
+            return Err(refusal(RefusalKind::Revoked, "the key of this agent was revoked; it needs a new one", None));
+        }
         let answer = enrol::enrol(&self.root, request, self.hub).await?;
         // The agent's next request is to find its key known.
         let mut version = self.shared.version();

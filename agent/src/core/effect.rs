@@ -57,8 +57,12 @@ pub enum Effect {
     Decommissioned(DecommissionReport),
     /// Everything that had to be done before stopping is done.
     Stopped,
-    /// This process must end: another holds its identity, or it was told to. Nothing at the cluster changes.
+    /// The agent changes nothing at its cluster from now on, until [`Effect::Thaw`].
     Freeze(FreezeReason),
+    /// The hub does not know this target: what was accepted is kept, and nothing is removed, until [`Effect::Thaw`].
+    UnknownToHub,
+    /// The hub has opened a session: whatever stood against that is over.
+    Thaw,
 }
 
 /// How a kind of associated objects is watched.
@@ -84,7 +88,10 @@ pub enum Depth {
 pub enum FreezeReason {
     Fenced(String),
     Quarantined(String),
+    /// The SyncTarget was deleted.
     TargetGone(String),
+    /// The hub accepts this key no more.
+    Revoked(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]

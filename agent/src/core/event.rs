@@ -24,6 +24,8 @@ pub enum Event {
     Pulse {
         answers: bool,
     },
+    /// Another process has taken the identity, as its Secret says.
+    Superseded(String),
     /// An effect of [`Effect::Send`](super::Effect::Send) ended.
     Answered {
         id: RequestId,

@@ -8,7 +8,7 @@
 //!                                (pages)                  (bodies)
 //!
 //!  any of them ── no answer ──▶ Resting ── timer ──▶ where it was
-//!  any of them ── fenced, quarantined, target gone ──▶ the core ends
+//!  any of them ── fenced, quarantined, deleted, … ──▶ Resting, as `standing` describes
 //! ```
 
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ use super::effect::{Effect, Effects, Enrolled, FreezeReason, Request, RequestId,
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
 use super::gather::{Change, Flaw, Gather, Held, Question, Step};
+use super::standing::Standing;
 use super::{Core, Phase};
 
 /// Wait after a failure, doubled each time up to the second, with full jitter.
@@ -59,6 +60,8 @@ pub(super) struct Session {
     flaws: BTreeMap<Flaw, u64>,
     /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
     strays: bool,
+    /// When an agent without standing asks next.
+    ask_at: Monotonic,
 }
 
 impl Default for Session {
@@ -76,6 +79,7 @@ impl Default for Session {
             whole: false,
             flaws: BTreeMap::new(),
             strays: false,
+            ask_at: Monotonic::START,
         }
     }
 }
@@ -188,8 +192,12 @@ impl Core {
         // What is still under way in the former session may be refused from now on, and that means nothing.
         self.session.number = None;
         self.session.untold = false;
-        let request =
-            SessionRequest { facts: self.place.facts().clone(), accepted: self.floor(), last: self.session.newest };
+        let request = SessionRequest {
+            facts: self.place.facts().clone(),
+            accepted: self.floor(),
+            last: self.session.newest,
+            yields: matches!(self.standing, Standing::Frozen(FreezeReason::Fenced(_))),
+        };
         out.push(Effect::Send { id, request: Request::Session(request) });
     }
 
@@ -203,6 +211,10 @@ impl Core {
     }
 
     fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
+        if self.standing != Standing::Good {
+            let at = self.session.ask_at.max(now);
+            return self.session.rest(at, Next::Open, out);
+        }
         let Some(session) = self.session.number.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
         let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
@@ -244,8 +256,8 @@ impl Core {
         out: &mut Effects,
     ) {
         if let Err(LinkFailure::Refused(refusal)) = &result {
-            if let Some(reason) = freezes(refusal).filter(|_| self.is_awaited(id)) {
-                return self.freeze(reason, out);
+            if let Some(standing) = Standing::told_by(refusal).filter(|_| self.is_awaited(id)) {
+                self.lose_standing(now, standing, out);
             }
             if refusal.refusal == RefusalKind::SessionUnknown && self.is_awaited(id) {
                 self.session_unknown(now, out);
@@ -303,6 +315,26 @@ impl Core {
         }
     }
 
+    /// Everything under way with the hub comes to nothing; a session is asked for at `at`. A set that is on its way to the
+    /// disk is accepted all the same.
+    pub(super) fn ask_again(&mut self, at: Monotonic, out: &mut Effects) {
+        self.session.number = None;
+        self.session.ask_at = at;
+        match self.session.link {
+            // What follows it is a question, which waits until then.
+            Link::Switching => return,
+            Link::Fetching { .. } => self.session.strays = true,
+            Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Resting(_) => {}
+        }
+        let next = if self.target.is_some() { Next::Open } else { Next::Enrol };
+        self.session.rest(at, next, out);
+    }
+
     /// The hub does not know the session that it gave: it lost history. What is under way in it comes to nothing.
     fn session_unknown(&mut self, now: Monotonic, out: &mut Effects) {
         self.session.number = None;
@@ -326,6 +358,7 @@ impl Core {
         if outdated {
             return self.open_session(out);
         }
+        self.regain_standing(out);
         self.session.number = Some(session);
         self.session.settings = poll;
         self.session.wait_max = POLL_WAIT_SECONDS_MAX;
@@ -545,6 +578,7 @@ impl Core {
                     | RefusalKind::Fenced
                     | RefusalKind::SessionUnknown
                     | RefusalKind::Quarantined
+                    | RefusalKind::Revoked
                     | RefusalKind::TargetGone => usual.max(asked),
                 }
             }
@@ -558,24 +592,6 @@ impl Core {
     /// Whether reports can be sent at all.
     pub(super) fn session_number(&self) -> Option<SessionNumber> {
         self.session.number.filter(|_| self.phase != Phase::Ended)
-    }
-}
-
-fn freezes(refusal: &Refusal) -> Option<FreezeReason> {
-    let message = refusal.message.clone();
-    match refusal.refusal {
-        RefusalKind::Fenced => Some(FreezeReason::Fenced(message)),
-        RefusalKind::Quarantined => Some(FreezeReason::Quarantined(message)),
-        RefusalKind::TargetGone => Some(FreezeReason::TargetGone(message)),
-        RefusalKind::Malformed
-        | RefusalKind::Unauthenticated
-        | RefusalKind::UnknownTarget
-        | RefusalKind::BadRequestNumber
-        | RefusalKind::TokenRefused
-        | RefusalKind::TooLarge
-        | RefusalKind::Busy
-        | RefusalKind::SessionUnknown
-        | RefusalKind::Unknown => None,
     }
 }
 

@@ -326,7 +326,8 @@ impl Core {
 
     /// Begins whatever may begin now.
     pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.phase == Phase::Running && self.is_in_place()) else { return };
+        let acts = self.phase == Phase::Running && self.is_in_place() && !self.is_frozen();
+        let Some(me) = self.me().filter(|_| acts) else { return };
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }
@@ -343,7 +344,9 @@ impl Core {
                 self.begin_read(now, &key, out);
             } else if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
-            } else if let Some(tombstone) = self.next_removal(now) {
+            } else if self.may_remove()
+                && let Some(tombstone) = self.next_removal(now)
+            {
                 self.begin_removal(now, me, &tombstone, Found::Nothing, out);
             } else {
                 return;

@@ -84,6 +84,9 @@ pub struct SessionRequest {
     /// twice must not fence the session that was opened since.
     #[serde(default, skip_serializing_if = "is_first")]
     pub last: SessionNumber,
+    /// This process was fenced: it is given a session only when the holder of the newest has long been silent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yields: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -478,11 +481,13 @@ pub enum RefusalKind {
     TokenRefused,
     /// 403: this identity is used where it does not belong.
     Quarantined,
+    /// 403: this key was revoked. A new token lets the agent in again, with a new key.
+    Revoked,
     /// 409: a newer session is open. Open another only if this process is meant to run.
     Fenced,
     /// 409: the hub never gave this session, as far as it knows: it lost history. Open another.
     SessionUnknown,
-    /// 410: the SyncTarget is gone.
+    /// 410: the SyncTarget was deleted. Said to the key that it had, and to nobody else.
     TargetGone,
     /// 413.
     TooLarge,
@@ -498,8 +503,8 @@ impl RefusalKind {
         match self {
             Self::Malformed | Self::Unknown => 400,
             Self::Unauthenticated => 401,
+            Self::TokenRefused | Self::Quarantined | Self::Revoked => 403,
             Self::UnknownTarget => 404,
-            Self::TokenRefused | Self::Quarantined => 403,
             Self::BadRequestNumber | Self::Fenced | Self::SessionUnknown => 409,
             Self::TargetGone => 410,
             Self::TooLarge => 413,

@@ -122,6 +122,11 @@ impl Targets {
         self.awaited.remove(&target);
     }
 
+    /// No agent may speak for it any more. What was placed stays so.
+    pub(super) fn closed(&mut self, target: TargetId) {
+        self.known.remove(&target);
+    }
+
     pub(super) fn session_given(&mut self, target: TargetId, session: SessionNumber) {
         self.sessions.insert(target, session);
     }

@@ -11,7 +11,7 @@ use crate::clean;
 use crate::committer;
 use crate::fuse::UNASSIGN_LIMIT;
 use crate::link::core::Sets as _;
-use crate::placement::{GroupResource, PlacementRule, SpaceRule};
+use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
 
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -203,4 +203,68 @@ fn a_target_is_told_what_it_said_happened_once() {
     hub.engine.index.apply(&space(), &config_maps(), clean::read(&again).unwrap());
     hub.persist();
     assert_eq!(told(&hub.engine, None), []);
+}
+
+fn agent(seed: u8) -> TargetRecord {
+    let key = SigningKey::from_seed([seed; 32]).public();
+    TargetRecord { name: "shop".to_owned(), key, cluster: None, decommission: Decommission::No }
+}
+
+/// What the agent of the one target is refused with at once.
+fn told(hub: &mut Hub) -> Option<RefusalKind> {
+    let request = link::Request::Session(tideline_common::wire::v1::SessionRequest {
+        facts: tideline_common::wire::v1::ClusterFacts::default(),
+        accepted: None,
+        last: SessionNumber::default(),
+        yields: false,
+    });
+    let (_, mut answer) = hub.engine.request(hub.now, target(), request);
+    answer.try_recv().ok()?.err().map(|refusal| refusal.refusal)
+}
+
+#[test]
+fn a_revoked_key_ends_what_waits_and_is_refused_until_another_is_there() {
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    assert_eq!(told(&mut hub), None, "a session is being written");
+    let (_, mut waiting) = {
+        let request = link::Request::Session(tideline_common::wire::v1::SessionRequest {
+            facts: tideline_common::wire::v1::ClusterFacts::default(),
+            accepted: None,
+            last: SessionNumber(1),
+            yields: false,
+        });
+        hub.engine.request(hub.now, target(), request)
+    };
+    hub.engine.target_seen(hub.now, in_service(true), None);
+    assert_eq!(waiting.try_recv().unwrap().unwrap_err().refusal, RefusalKind::Revoked);
+    assert_eq!(told(&mut hub), Some(RefusalKind::Revoked));
+    assert_eq!(hub.engine.key_of(target()), Some(agent(1).key), "so that it can be told");
+    assert!(hub.engine.is_revoked(&agent(1).key));
+    // Whoever writes the annotation back gives it back nothing.
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    assert_eq!(told(&mut hub), Some(RefusalKind::Revoked));
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
+    assert_eq!(told(&mut hub), None);
+    assert_eq!(hub.engine.key_of(target()), Some(agent(2).key));
+}
+
+#[test]
+fn a_deleted_target_is_remembered_by_the_key_that_it_had() {
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.persist();
+    hub.engine.target_deleting(target(), "admin");
+    hub.engine.target_gone(hub.now, target(), Deletion::default());
+    assert_eq!(told(&mut hub), Some(RefusalKind::TargetGone));
+    assert_eq!(hub.engine.key_of(target()), Some(agent(1).key));
+    let work = hub.engine.work(committer::fresh(hub.now));
+    let deleted = work.remembered[&target()].deleted.clone();
+    assert_eq!(deleted, Some(Deletion { at: None, by: Some("admin".to_owned()) }));
+    // The next run lists an inventory without it.
+    let fuse = Fuse::new(UNASSIGN_LIMIT);
+    let mut next = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), BTreeMap::new());
+    next.remember(work.remembered.clone());
+    next.targets_listed(hub.now);
+    assert_eq!(next.key_of(target()), Some(agent(1).key));
 }

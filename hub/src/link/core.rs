@@ -89,15 +89,18 @@ pub enum Request {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A target is known to the inventory, with the cluster it enrolled from, the last session number it was given, and
-    /// whether it goes out of service. Only the last may change.
+    /// whether it goes out of service. The number counts only where the target was not known before.
     TargetKnown {
         target: TargetId,
         cluster: Option<Uid>,
         session: SessionNumber,
         decommission: Decommission,
     },
-    /// Its SyncTarget is gone.
-    TargetGone(TargetId),
+    /// Its agent is not served any more, for this reason.
+    TargetClosed {
+        target: TargetId,
+        why: Refusal,
+    },
     Requested {
         id: RequestId,
         target: TargetId,
@@ -216,6 +219,8 @@ struct Target {
     /// When it was last fresh, or when the hub began to wait for it.
     fresh_at: Monotonic,
     freshness: Freshness,
+    /// When the holder of the present session was last heard, or when the hub began to wait for it.
+    heard_at: Monotonic,
     decommission: Decommission,
 }
 
@@ -242,11 +247,11 @@ impl Core {
                 self.on_known(now, target, cluster, session, decommission);
                 self.answer_waiting(sets, target, out);
             }
-            Event::TargetGone(target) => self.on_gone(target, out),
+            Event::TargetClosed { target, why } => self.on_closed(target, &why, out),
             Event::Requested { id, target, request } => self.on_request(now, sets, id, target, request, out),
             Event::Abandoned { target, id } => self.on_abandoned(target, id),
             Event::SessionStored { target, session, result } => {
-                self.on_session_stored(sets, target, session, &result, out);
+                self.on_session_stored(now, sets, target, session, &result, out);
             }
             Event::Committed(targets) => {
                 for target in targets {
@@ -286,7 +291,8 @@ impl Core {
     ) {
         if let Some(target) = self.targets.get_mut(&id) {
             target.decommission = decommission;
-            target.cluster = target.cluster.take().or(cluster);
+            // A person may correct it.
+            target.cluster = cluster.or(target.cluster.take());
             return;
         }
         let target = Target {
@@ -296,6 +302,7 @@ impl Core {
             seq: 0,
             memory: self.config.memory,
             fresh_at: now,
+            heard_at: now,
             freshness: Freshness::Unheard,
             decommission,
         };
@@ -303,15 +310,15 @@ impl Core {
         self.deadlines.insert((now + self.stale_after(), id));
     }
 
-    fn on_gone(&mut self, id: TargetId, out: &mut Effects) {
+    fn on_closed(&mut self, id: TargetId, why: &Refusal, out: &mut Effects) {
         let Some(target) = self.targets.remove(&id) else { return };
         self.deadlines.remove(&(target.fresh_at + self.stale_after(), id));
         if let Some(waiting) = target.waiting {
             self.polls.remove(&(waiting.until, id));
-            out.push(refuse(waiting.id, RefusalKind::TargetGone, TARGET_GONE));
+            out.push(Effect::Respond { id: waiting.id, answer: Err(why.clone()) });
         }
         if let Session::Opening { request, .. } = target.session {
-            out.push(refuse(request, RefusalKind::TargetGone, TARGET_GONE));
+            out.push(Effect::Respond { id: request, answer: Err(why.clone()) });
         }
     }
 
@@ -325,7 +332,7 @@ impl Core {
         out: &mut Effects,
     ) {
         if !self.targets.contains_key(&target) {
-            out.push(refuse(id, RefusalKind::TargetGone, TARGET_GONE));
+            out.push(refuse(id, RefusalKind::Busy, "the hub does not serve this target at the moment"));
             return;
         }
         if sets.info(target).is_none() {
@@ -333,19 +340,19 @@ impl Core {
             return;
         }
         match request {
-            Request::Session(request) => self.on_session(sets, id, target, request, out),
+            Request::Session(request) => self.on_session(now, sets, id, target, request, out),
             Request::Desired(request) => {
-                if self.admit(id, target, request.session, out) {
+                if self.admit(now, id, target, request.session, out) {
                     self.on_desired(now, sets, id, target, &request, out);
                 }
             }
             Request::Bodies(request) => {
-                if self.admit(id, target, request.session, out) {
+                if self.admit(now, id, target, request.session, out) {
                     on_bodies(sets, id, target, request, out);
                 }
             }
             Request::Reported(request) => {
-                if self.admit(id, target, request.session, out) {
+                if self.admit(now, id, target, request.session, out) {
                     self.on_reported(now, id, target, request, out);
                 }
             }
@@ -510,8 +517,6 @@ impl Core {
 const EMPTYING_SECONDS: u64 = 2;
 /// The same for one that must be updated first.
 const TOO_OLD_SECONDS: u64 = 60;
-
-const TARGET_GONE: &str = "the SyncTarget of this agent was deleted; enrol again, or stop the agent";
 
 /// An agent holds what this hub never gave: a later revision of the same epoch, a later epoch, or the same version with
 /// another content.

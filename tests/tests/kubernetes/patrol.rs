@@ -168,7 +168,9 @@ impl Watchless {
                     | Effect::Tell(_)
                     | Effect::Follow(_)
                     | Effect::Decommissioned(_) => {}
-                    Effect::Stopped | Effect::Freeze(_) => panic!("nobody asked for it"),
+                    Effect::Stopped | Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => {
+                        panic!("nobody asked for it")
+                    }
                 }
             }
         }

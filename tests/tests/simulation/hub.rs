@@ -263,8 +263,13 @@ impl Hub {
     /// The target goes out of service, or is in service again.
     pub(crate) fn decommission(&mut self, now: Monotonic, how: Decommission, out: &mut Vec<Demand>) {
         self.disk.decommission = how;
+        self.step(now, self.known(), out);
+    }
+
+    /// The inventory shows the target.
+    pub(crate) fn known(&self) -> link::Event {
         let (target, cluster, session) = (parse(TARGET), Some(parse(CLUSTER)), self.disk.session);
-        self.step(now, link::Event::TargetKnown { target, cluster, session, decommission: how }, out);
+        link::Event::TargetKnown { target, cluster, session, decommission: self.disk.decommission }
     }
 
     fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {

@@ -39,6 +39,7 @@ const PLAIN: Scenario = Scenario {
     restores: false,
     loses_journal: true,
     approves: false,
+    shuts_out: false,
     unassigns: u64::MAX,
     patrol: PATROL,
 };
@@ -145,6 +146,23 @@ fn a_cluster_out_of_service_is_emptied_or_let_go_of_and_its_agent_is_idle() {
             world.sleep(SETTLING);
             world.check_converged();
             world.check_decommissioned(how);
+            world.check_at_rest(true);
+        },
+    );
+}
+
+#[test]
+fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends() {
+    each_seed(
+        1000,
+        |seed| Scenario { shuts_out: true, loses_journal: seed % 4 == 0, ..scenario(seed) },
+        |world| {
+            world.rage(22);
+            world.heal();
+            // A frozen agent asks every ten minutes, and then has all before it.
+            world.sleep(SETTLING);
+            world.sleep(SETTLING);
+            world.check_converged();
             world.check_at_rest(true);
         },
     );

@@ -9,6 +9,7 @@ use tideline_agent::core::{
     Timer, Write,
 };
 use tideline_common::replay::RunNumbers;
+use tideline_common::wire::v1::RefusalKind;
 use tideline_common::{AssociatedKind, GroupKind, Monotonic, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
@@ -34,6 +35,7 @@ const HAPPENINGS_MAX: u64 = 200_000;
 
 /// What may happen in a seed beyond what happens in all.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, may happen")]
 pub(crate) struct Scenario {
     pub(crate) config_maps: u64,
     pub(crate) fuse: FuseLimits,
@@ -45,6 +47,8 @@ pub(crate) struct Scenario {
     pub(crate) loses_journal: bool,
     /// Somebody approves removals that are held, now and then.
     pub(crate) approves: bool,
+    /// Now and then the hub serves the agent no more, or does not know it, for a while.
+    pub(crate) shuts_out: bool,
     /// Sources that one change at the hub may unassign from targets before it waits for somebody.
     pub(crate) unassigns: u64,
     /// From one patrol to the next, about.
@@ -128,6 +132,8 @@ enum Happening {
     Chore(Chore),
     OutageEnds,
     PartitionEnds,
+    /// The hub serves the agent again.
+    ShutOutEnds,
 }
 
 struct Stream {
@@ -152,6 +158,16 @@ struct Agent {
     writes: u64,
     /// What the last patrol found.
     patrol: Option<PatrolTally>,
+    standing: Standing,
+}
+
+/// What the agent was told of its standing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    #[default]
+    Good,
+    UnknownToHub,
+    Frozen,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
@@ -164,6 +180,8 @@ pub(crate) struct World {
     queue: BTreeMap<(u64, u64), Happening>,
     faults: Faults,
     partitioned: bool,
+    /// What the hub refuses every request of the agent with.
+    shut_out: Option<RefusalKind>,
     /// The hub is gone for good.
     hub_gone: bool,
     agent: Agent,
@@ -201,6 +219,7 @@ impl World {
             queue: BTreeMap::new(),
             faults: NONE,
             partitioned: false,
+            shut_out: None,
             hub_gone: false,
             agent: Agent {
                 run: 0,
@@ -215,6 +234,7 @@ impl World {
                 following: BTreeMap::new(),
                 writes: 0,
                 patrol: None,
+                standing: Standing::Good,
             },
             hub: Hub::new(scenario.unassigns),
             cluster: Cluster::default(),
@@ -271,6 +291,7 @@ impl World {
         self.note(|| "HEALED".to_owned());
         self.faults = NONE;
         self.partitioned = self.hub_gone;
+        self.let_in();
         self.cluster.outage = None;
         if self.agent.core.is_none() {
             self.agent_starts();
@@ -395,6 +416,7 @@ impl World {
             }
             Happening::OutageEnds => self.cluster.outage = None,
             Happening::PartitionEnds => self.partitioned = self.hub_gone,
+            Happening::ShutOutEnds => self.let_in(),
             // Of a run that is over.
             Happening::Reply { .. }
             | Happening::GiveUp { .. }

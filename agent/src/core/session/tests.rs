@@ -102,6 +102,8 @@ impl Script {
             Effect::Decommissioned(report) => format!("{report:?}"),
             Effect::Stopped => "Stopped".to_owned(),
             Effect::Freeze(reason) => format!("{reason:?}"),
+            Effect::UnknownToHub => "UnknownToHub".to_owned(),
+            Effect::Thaw => "Thaw".to_owned(),
         }
     }
 
@@ -188,18 +190,6 @@ fn an_identity_that_is_refused_comes_back_slowly() {
         refused 3: Link in 18 s
         timer: 4 Enrol
     "]]);
-}
-
-#[test]
-fn what_must_not_go_on_ends() {
-    for refusal in [RefusalKind::Fenced, RefusalKind::Quarantined, RefusalKind::TargetGone] {
-        let mut script = Script::new(held());
-        script.event("start", Event::Started);
-        script.refused(1, refusal);
-        script.event("timer", Event::Timer(Timer::Link));
-        assert!(script.printed.contains(&format!("refused 1: {refusal:?}")), "{}", script.printed);
-        assert!(script.printed.ends_with("timer: \n"), "{}", script.printed);
-    }
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{
     ApprovedPage, BodiesAnswer, BodiesRequest, Body, Decommission, DesiredAnswer, DesiredPage, DesiredRequest,
-    EnrolAnswer, ObjectReport, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
+    EnrolAnswer, ObjectReport, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer,
+    TargetCondition,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version,
 };
 
-use super::super::{Answer, Request};
+use super::super::{Answer, LinkFailure, Request};
 use super::{Policies, entry, hub_id, policies, target_id};
 
 #[derive(Debug, Default)]
@@ -36,6 +37,11 @@ pub(in crate::core) struct Hub {
     /// How long the agent is told that it may make use of that.
     pub(in crate::core) approved_seconds: u64,
     decommission: Decommission,
+    /// What every request is refused with.
+    pub(in crate::core) refuses: Option<RefusalKind>,
+    pub(in crate::core) sessions_asked: u64,
+    /// Whether the agent said that it was fenced when it asked for a session last.
+    pub(in crate::core) yielded: bool,
 }
 
 impl Hub {
@@ -97,7 +103,8 @@ impl Hub {
     pub(in crate::core) fn would_wait(&self, request: &Request) -> bool {
         match request {
             Request::Desired(request) => {
-                request.wait_seconds > 0
+                self.refuses.is_none()
+                    && request.wait_seconds > 0
                     && request.since == Some(self.version())
                     && request.after.is_none()
                     && self.approval(request).is_none()
@@ -111,6 +118,20 @@ impl Hub {
         let text =
             |TargetCondition { reason, count, message }: &TargetCondition| format!("{reason} {count}: {message}");
         self.conditions.iter().map(text).collect()
+    }
+
+    pub(in crate::core) fn reply(&mut self, request: Request) -> Result<Answer, LinkFailure> {
+        if let Request::Session(request) = &request {
+            self.sessions_asked += 1;
+            self.yielded = request.yields;
+        }
+        match self.refuses {
+            None => Ok(self.answer(request)),
+            Some(refusal) => {
+                let message = "no".to_owned();
+                Err(LinkFailure::Refused(Refusal { refusal, message, retry_after_seconds: None }))
+            }
+        }
     }
 
     pub(in crate::core) fn answer(&mut self, request: Request) -> Answer {

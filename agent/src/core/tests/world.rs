@@ -36,6 +36,8 @@ pub(in crate::core) struct World {
     pub(in crate::core) ops: u64,
     pub(in crate::core) patrols: Vec<PatrolTally>,
     persists: u64,
+    /// What the agent was told of its standing.
+    pub(in crate::core) standings: Vec<String>,
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
 }
 
@@ -90,6 +92,7 @@ impl World {
             ops: 0,
             patrols: Vec::new(),
             persists: 0,
+            standings: Vec::new(),
             decommissioned: None,
         };
         world.step(Event::Started);
@@ -269,7 +272,7 @@ impl World {
                 } else if self.hub.would_wait(&request) {
                     self.waiting.push((self.now + Duration::from_secs(40), id, request));
                 } else {
-                    let result = Ok(self.hub.answer(request));
+                    let result = self.hub.reply(request);
                     self.step(Event::Answered { id, result });
                 }
             }
@@ -309,7 +312,7 @@ impl World {
         self.cluster.finalize();
         if let Some(at) = self.waiting.iter().position(|(_, _, request)| !self.hub.would_wait(request)) {
             let (_, id, request) = self.waiting.remove(at);
-            let result = Ok(self.hub.answer(request));
+            let result = self.hub.reply(request);
             return self.step(Event::Answered { id, result });
         }
         let timer = self.timers.iter().map(|(timer, at)| (*at, Some(*timer))).min();
@@ -321,7 +324,7 @@ impl World {
             self.step(Event::Timer(timer));
         } else {
             let (_, id, request) = self.waiting.remove(0);
-            let result = Ok(self.hub.answer(request));
+            let result = self.hub.reply(request);
             self.step(Event::Answered { id, result });
         }
     }
@@ -336,7 +339,8 @@ impl World {
                 }
                 Effect::Watch(kinds) => self.cluster.watch(kinds),
                 Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.cluster.list(kind)),
-                Effect::Stopped | Effect::Freeze(_) => panic!("nobody asked for it"),
+                Effect::Stopped => panic!("nobody asked for it"),
+                Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => self.standings.push(format!("{effect:?}")),
                 Effect::Execute { ref op, .. } => {
                     self.check_op(op);
                     self.pending.push(effect);

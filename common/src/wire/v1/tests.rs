@@ -82,7 +82,7 @@ fn enrolment_is_stable() {
 fn session_is_stable() {
     golden(
         "session-request",
-        &SessionRequest { facts: facts(), accepted: Some(accepted()), last: SessionNumber::default() },
+        &SessionRequest { facts: facts(), accepted: Some(accepted()), last: SessionNumber::default(), yields: false },
     );
     let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
     golden("session-answer", &SessionAnswer { session: SessionNumber(7), outdated: false, epoch: Epoch(1), poll });

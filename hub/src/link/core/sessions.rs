@@ -1,9 +1,15 @@
 //! Who may speak for a target: its sessions, one open at a time, each with a higher number than any before.
 
+use std::time::Duration;
+
 use tideline_common::wire::v1::{RefusalKind, SessionAnswer, SessionRequest};
-use tideline_common::{Epoch, SessionNumber, TargetId};
+use tideline_common::{Epoch, Monotonic, SessionNumber, TargetId};
 
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, proves_lost_history, refuse};
+
+/// A process that was fenced gets the session back when nobody has used it for so long while this hub ran: what holds it is
+/// not coming back by itself.
+const HOLDER_SILENT: Duration = Duration::from_hours(24);
 
 #[derive(Debug)]
 pub(super) enum Session {
@@ -19,14 +25,22 @@ pub(super) enum Session {
 
 impl Core {
     /// Lets only the present session pass.
-    pub(super) fn admit(&self, id: RequestId, target: TargetId, session: SessionNumber, out: &mut Effects) -> bool {
-        let Some(known) = self.targets.get(&target) else { return false };
+    pub(super) fn admit(
+        &mut self,
+        now: Monotonic,
+        id: RequestId,
+        target: TargetId,
+        session: SessionNumber,
+        out: &mut Effects,
+    ) -> bool {
+        let Some(known) = self.targets.get_mut(&target) else { return false };
         let (present, open) = match known.session {
             // After a restart of the hub the last session given goes on as if nothing had happened.
             Session::Open(number) | Session::Closed(number) => (number, true),
             Session::Opening { number, .. } => (number, false),
         };
         if open && present == session && session != SessionNumber::default() {
+            known.heard_at = now;
             return true;
         }
         out.push(if session > present {
@@ -39,6 +53,7 @@ impl Core {
 
     pub(super) fn on_session(
         &mut self,
+        now: Monotonic,
         sets: &impl Sets,
         id: RequestId,
         key: TargetId,
@@ -54,6 +69,14 @@ impl Core {
             return;
         }
         target.cluster = target.cluster.take().or_else(|| request.facts.cluster.clone());
+        if request.yields && now.since(target.heard_at) < HOLDER_SILENT {
+            out.push(refuse(
+                id,
+                RefusalKind::Fenced,
+                "a newer session of this identity is open, and its agent is heard from",
+            ));
+            return;
+        }
         let (last, abandoned) = match target.session {
             Session::Closed(number) | Session::Open(number) => (number, None),
             Session::Opening { number, request } => (number, Some(request)),
@@ -84,6 +107,7 @@ impl Core {
 
     pub(super) fn on_session_stored(
         &mut self,
+        now: Monotonic,
         sets: &impl Sets,
         key: TargetId,
         session: SessionNumber,
@@ -102,6 +126,7 @@ impl Core {
             return;
         }
         target.session = Session::Open(number);
+        target.heard_at = now;
         target.seq = 0;
         let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
         out.push(Effect::Respond {

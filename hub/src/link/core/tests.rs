@@ -128,7 +128,12 @@ impl Script {
 
     fn open(&mut self, accepted: Option<Accepted>) -> String {
         let last = self.last_session();
-        let asked = self.request(Request::Session(SessionRequest { facts: ClusterFacts::default(), accepted, last }));
+        let asked = self.request(Request::Session(SessionRequest {
+            facts: ClusterFacts::default(),
+            accepted,
+            last,
+            yields: false,
+        }));
         let session = match self.core.targets[&target()].session {
             Session::Opening { number, .. } => number,
             Session::Closed(_) | Session::Open(_) => panic!("no session is being opened: {asked}"),
@@ -254,7 +259,24 @@ fn session_of_a_lost_history_is_to_be_opened_anew_under_a_higher_number() {
 }
 
 fn asks_after(last: u64) -> SessionRequest {
-    SessionRequest { facts: ClusterFacts::default(), accepted: None, last: SessionNumber(last) }
+    SessionRequest { facts: ClusterFacts::default(), accepted: None, last: SessionNumber(last), yields: false }
+}
+
+#[test]
+fn a_fenced_agent_gets_the_session_back_when_its_holder_has_long_been_silent() {
+    let mut script = Script::new();
+    script.open(None);
+    let asks = |script: &mut Script| {
+        let yields = SessionRequest { yields: true, ..asks_after(5) };
+        script.request(Request::Session(yields))
+    };
+    check(&asks(&mut script), &expect!["2: refused Fenced"]);
+    script.now += 23 * 3600;
+    script.desired(5, None, 0);
+    script.now += 23 * 3600;
+    check(&asks(&mut script), &expect!["4: refused Fenced"]);
+    script.now += 3600;
+    check(&asks(&mut script), &expect!["store session 6"]);
 }
 
 #[test]
@@ -513,6 +535,7 @@ fn deleted_target_is_told_so() {
     script.open(None);
     let accepted = script.accepted();
     script.desired(5, Some(accepted), 45);
-    check(&script.event(Event::TargetGone(target())), &expect!["2: refused TargetGone"]);
-    check(&script.desired(5, None, 0), &expect!["3: refused TargetGone"]);
+    let why = Refusal { refusal: RefusalKind::TargetGone, message: "deleted".to_owned(), retry_after_seconds: None };
+    check(&script.event(Event::TargetClosed { target: target(), why }), &expect!["2: refused TargetGone"]);
+    check(&script.desired(5, None, 0), &expect!["3: refused Busy"]);
 }

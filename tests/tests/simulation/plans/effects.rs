@@ -18,6 +18,7 @@ use Place::{Here, Nowhere};
 const ASSOCIATED: &str = "no workload asks for what is made of its objects";
 const HOUR: &str = "no workload goes on for an hour after a deletion";
 const SERVICE: &str = "no workload takes the cluster out of service; seeds do that";
+const SHUT_OUT: &str = "seeds do that: here the hub serves its only agent throughout";
 const LAST: &str = "it ends the process: nothing comes after it";
 
 /// Declares kinds with where they are disturbed.
@@ -75,7 +76,9 @@ kinds!(
         TimerAssociated: Nowhere(ASSOCIATED),
         Tell: Nowhere("a notice for people: nothing is decided by it, and nobody is told of its end"),
         Stopped: Nowhere(LAST),
-        Freeze: Nowhere(LAST),
+        Freeze: Nowhere(SHUT_OUT),
+        UnknownToHub: Nowhere(SHUT_OUT),
+        Thaw: Nowhere(SHUT_OUT),
     }
 );
 
@@ -135,6 +138,8 @@ pub(crate) fn of_agent(effect: &Effect) -> Vec<AgentEffect> {
         Effect::Tell(_) => AgentEffect::Tell,
         Effect::Stopped => AgentEffect::Stopped,
         Effect::Freeze(_) => AgentEffect::Freeze,
+        Effect::UnknownToHub => AgentEffect::UnknownToHub,
+        Effect::Thaw => AgentEffect::Thaw,
     };
     vec![one]
 }

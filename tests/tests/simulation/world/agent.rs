@@ -5,7 +5,7 @@ use tideline_common::wire::v1::{ClusterFacts, Decommission, EnrolRequest};
 use tideline_common::{Monotonic, Reason};
 
 use super::mishaps::Fate;
-use super::{Happening, World};
+use super::{Happening, Standing, World};
 use crate::SHUT;
 use crate::faults::{COMMIT, OPERATION, THROTTLED_FOR};
 use crate::ids::{CLUSTER, HUB, parse};
@@ -66,6 +66,7 @@ impl World {
             Effect::Execute { id, op } => {
                 self.note(|| format!("agent: {id:?} {op:?}"));
                 self.check_removal_is_authorised(&op);
+                self.check_standing(&op);
                 self.agent.operations.insert(id, op);
                 let after = self.random.within(OPERATION);
                 self.schedule(after, Happening::Lands { run, id });
@@ -104,7 +105,20 @@ impl World {
             }
             Effect::Decommissioned(report) => self.note(|| format!("agent: {report:?}")),
             Effect::Stopped => panic!("nobody asked it to stop"),
-            Effect::Freeze(reason) => panic!("the only agent freezes: {reason:?}"),
+            Effect::Freeze(reason) => {
+                assert!(self.scenario.shuts_out, "the only agent freezes: {reason:?}");
+                self.note(|| format!("agent: FROZEN, {reason:?}"));
+                self.agent.standing = Standing::Frozen;
+            }
+            Effect::UnknownToHub => {
+                assert!(self.scenario.shuts_out, "the agent of the only target is not known");
+                self.note(|| "agent: UNKNOWN to the hub".to_owned());
+                self.agent.standing = Standing::UnknownToHub;
+            }
+            Effect::Thaw => {
+                self.note(|| "agent: goes on".to_owned());
+                self.agent.standing = Standing::Good;
+            }
         }
     }
 
@@ -164,6 +178,16 @@ impl World {
             let keeps = self.agent.journal.decommission == Decommission::Keep;
             assert!(!keeps || matches!(op, Op::Orphan { .. }), "{key} is deleted, though all is to be kept");
             assert!(!self.agent.journal.entries.contains_key(key), "{key} is removed though the accepted set has it");
+        }
+    }
+
+    /// Who is frozen changes nothing, and whom the hub does not know removes nothing.
+    fn check_standing(&self, op: &Op) {
+        let removes = matches!(op, Op::Delete { .. } | Op::Orphan { .. });
+        match self.agent.standing {
+            Standing::Good => {}
+            Standing::UnknownToHub => assert!(!removes, "{op:?}, and the hub does not know this target"),
+            Standing::Frozen => panic!("{op:?}, and the agent is frozen"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The wire, and the hub's process at its end.
 
 use tideline_agent::core::{Request, RequestId};
-use tideline_common::wire::v1::EnrolAnswer;
+use tideline_common::wire::v1::{EnrolAnswer, Refusal, RefusalKind};
 use tideline_hub::link::core as link;
 
 use super::{Happening, World};
@@ -81,6 +81,9 @@ impl World {
         if let Err(next) = self.hub.take_number(&sending.numbers) {
             return self.reply(run, id, &Reply::BadNumber(next));
         }
+        if let Some(refusal) = self.shut_out {
+            return self.reply(run, id, &Reply::of(&Err(refuse(refusal))));
+        }
         let Some(request) = sending.packet.request() else {
             let answer = EnrolAnswer { hub: parse(HUB), target: parse(TARGET), name: "store".to_owned() };
             return self.reply(run, id, &Reply::enrolled(&answer));
@@ -94,6 +97,24 @@ impl World {
         let at_hub = link::RequestId(self.last_request);
         self.requests.insert(at_hub, (run, id));
         self.hub_steps(link::Event::Requested { id: at_hub, target: parse(TARGET), request });
+    }
+
+    /// The hub serves the agent no more: its SyncTarget was deleted, say, or the hub runs on an old copy of its directory.
+    pub(super) fn shut_out(&mut self, refusal: RefusalKind) {
+        self.note(|| format!("the agent is SHUT OUT: {refusal:?}"));
+        self.shut_out = Some(refusal);
+        if self.hub.up {
+            self.hub_steps(link::Event::TargetClosed { target: parse(TARGET), why: refuse(refusal) });
+        }
+    }
+
+    /// The cause has ended.
+    pub(super) fn let_in(&mut self) {
+        if self.shut_out.take().is_some() && self.hub.up {
+            self.note(|| "the agent is let in again".to_owned());
+            let known = self.hub.known();
+            self.hub_steps(known);
+        }
     }
 
     pub(super) fn reply(&mut self, run: u64, id: RequestId, reply: &Reply) {
@@ -184,4 +205,8 @@ impl World {
         self.satisfy(demands);
         self.hub_writes_if_needed();
     }
+}
+
+fn refuse(refusal: RefusalKind) -> Refusal {
+    Refusal { refusal, message: "shut out".to_owned(), retry_after_seconds: None }
 }

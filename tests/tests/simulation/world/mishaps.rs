@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tideline_agent::core::Event;
 use tideline_common::replay::RunNumbers;
-use tideline_common::wire::v1::{Decommission, ObjectReport};
+use tideline_common::wire::v1::{Decommission, ObjectReport, RefusalKind};
 use tideline_common::{Reason, Tombstone};
 use tideline_hub::summary::TargetReports;
 
-use super::{Happening, Stream, World};
+use super::{Happening, Standing, Stream, World};
 use crate::SETTLING;
 use crate::faults::{ABSENCE, DELAYED};
 use crate::ids::{OTHER_HUB, TARGET, parse};
@@ -37,6 +37,9 @@ impl World {
         if self.scenario.approves && self.random.chance(200) {
             return self.approve_some();
         }
+        if self.scenario.shuts_out && self.random.chance(120) {
+            return self.shut_out_for_a_while();
+        }
         match self.random.below(100) {
             0..=44 => self.mutate(),
             45..=69 => self.disturb(true),
@@ -57,6 +60,15 @@ impl World {
             }
             _ => self.back_up_or_restore(),
         }
+    }
+
+    fn shut_out_for_a_while(&mut self) {
+        let refusals =
+            [RefusalKind::TargetGone, RefusalKind::Revoked, RefusalKind::UnknownTarget, RefusalKind::Quarantined];
+        let refusal = *self.random.pick(&refusals);
+        self.shut_out(refusal);
+        let after = self.random.below(1_800_000);
+        self.schedule(after, Happening::ShutOutEnds);
     }
 
     /// The cluster goes out of service.
@@ -283,6 +295,7 @@ impl World {
         self.agent.streams.clear();
         self.agent.following.clear();
         self.agent.patrol = None;
+        self.agent.standing = Standing::Good;
         if let Some(probe) = &mut self.probe {
             probe.agent_ended(&self.agent.journal);
         }

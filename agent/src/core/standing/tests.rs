@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use tideline_common::ObjectKey;
+use tideline_common::wire::v1::ClusterFacts;
+
+use super::super::tests::world::World;
+use super::super::tests::{key, uid};
+use super::*;
+
+const REFUSALS: [RefusalKind; 5] = [
+    RefusalKind::Fenced,
+    RefusalKind::Quarantined,
+    RefusalKind::TargetGone,
+    RefusalKind::Revoked,
+    RefusalKind::UnknownTarget,
+];
+
+/// An agent that keeps two objects.
+fn at_work() -> (World, [ObjectKey; 2]) {
+    let mut world = World::new(21);
+    let keys = [key("", "ConfigMap", "c"), key("", "ConfigMap", "d")];
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    (world, keys)
+}
+
+#[test]
+fn every_freeze_ends_by_itself_when_the_hub_opens_a_session_again() {
+    for refusal in REFUSALS {
+        let (mut world, [kept, removed]) = at_work();
+        world.hub.refuses = Some(refusal);
+        world.hub.remove(&removed);
+        world.run_for(Duration::from_mins(30));
+        world.cluster.delete(&kept);
+        world.run_for(Duration::from_hours(2));
+        let keeps = refusal == RefusalKind::UnknownTarget;
+        assert_eq!(world.cluster.objects.contains_key(&kept), keeps, "{refusal:?}");
+        assert!(world.cluster.objects.contains_key(&removed), "{refusal:?}: it was never told");
+        world.hub.refuses = None;
+        world.quiesce();
+        assert!(world.cluster.objects.contains_key(&kept), "{refusal:?}");
+        assert!(!world.cluster.objects.contains_key(&removed), "{refusal:?}");
+        assert_eq!(world.standings.len(), 2, "{refusal:?}: {:?}", world.standings);
+        assert_eq!(world.standings[1], "Thaw");
+    }
+}
+
+#[test]
+fn an_agent_without_standing_asks_after_a_minute_backing_off_to_ten() {
+    for refusal in REFUSALS {
+        let (mut world, _) = at_work();
+        world.hub.refuses = Some(refusal);
+        world.run_for(Duration::from_mins(1));
+        let asked = world.hub.sessions_asked;
+        world.run_for(Duration::from_mins(3));
+        let soon = world.hub.sessions_asked - asked;
+        assert!((1..=3).contains(&soon), "{refusal:?}: {soon} in the first minutes");
+        world.run_for(Duration::from_hours(2));
+        let asked = world.hub.sessions_asked;
+        world.run_for(Duration::from_hours(2));
+        let later = world.hub.sessions_asked - asked;
+        assert!((12..=25).contains(&later), "{refusal:?}: {later} in two hours");
+    }
+}
+
+/// A removal was told and is on disk, and could not begin yet; then the hub knows the target no more.
+#[test]
+fn while_the_hub_does_not_know_the_target_no_removal_begins() {
+    let (mut world, [_, removed]) = at_work();
+    let of = |cluster: &str| ClusterFacts { cluster: Some(uid(cluster)), ..ClusterFacts::default() };
+    world.begin_in(uid("here"), Some(of("elsewhere")));
+    world.quiesce();
+    world.hub.remove(&removed);
+    world.run_for(Duration::from_mins(5));
+    world.hub.refuses = Some(RefusalKind::UnknownTarget);
+    world.run_for(Duration::from_mins(5));
+    world.learn(of("here"));
+    world.run_for(Duration::from_hours(1));
+    assert!(world.cluster.objects.contains_key(&removed));
+    world.hub.refuses = None;
+    world.quiesce();
+    assert!(!world.cluster.objects.contains_key(&removed));
+}
+
+/// It must not take the session back from who has it.
+#[test]
+fn only_a_fenced_agent_yields() {
+    for refusal in REFUSALS {
+        let (mut world, _) = at_work();
+        world.hub.refuses = Some(refusal);
+        world.run_for(Duration::from_mins(30));
+        assert_eq!(world.hub.yielded, refusal == RefusalKind::Fenced, "{refusal:?}");
+    }
+}

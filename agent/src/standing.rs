@@ -1,0 +1,65 @@
+//! What a person reads of an agent that may not act: in the log, at `/readyz` and in metrics.
+
+use tideline_runtime::health::{Health, ReadinessGate};
+use tracing::{error, info, warn};
+
+use crate::core::FreezeReason;
+use crate::metrics::Metrics;
+
+/// Not ready while it is not good.
+#[derive(Default)]
+pub(crate) struct Standing {
+    gate: Option<ReadinessGate>,
+}
+
+impl Standing {
+    pub(crate) fn freeze(&mut self, reason: &FreezeReason, health: &Health, metrics: &Metrics) {
+        let (why, remedy) = match reason {
+            FreezeReason::Fenced(why) => (
+                why,
+                "another process runs with this identity: stop one of the two. Was the data directory copied? Then give the \
+                 copy an empty one, no identity Secret, and a token of its own",
+            ),
+            FreezeReason::Quarantined(why) => (
+                why,
+                "this identity is used in another cluster than it was enrolled from: look at the SyncTarget at the hub. If \
+                 that is right, correct its annotation tideline.dev/cluster; if not, enrol this cluster with a token of its \
+                 own, an empty data directory and no identity Secret",
+            ),
+            FreezeReason::TargetGone(why) => (
+                why,
+                "if that was a mistake, make the SyncTarget again and run `tideline-hub targets adopt`; to enrol this cluster \
+                 anew, give this agent a new token. It keeps its data directory either way",
+            ),
+            FreezeReason::Revoked(why) => (
+                why,
+                "to let this cluster in again, give this agent a new token: it makes a new key, and keeps what it placed",
+            ),
+        };
+        error!(
+            "the agent is frozen: it changes nothing in its cluster, asks the hub again every few minutes, and goes on by \
+             itself when it may: {why}. What to do: {remedy}"
+        );
+        metrics.frozen(true);
+        metrics.unknown_to_hub(false);
+        self.gate = Some(health.gate("frozen"));
+    }
+
+    pub(crate) fn unknown(&mut self, health: &Health, metrics: &Metrics) {
+        warn!(
+            "UnknownToHub: this hub does not know this agent's target. What was accepted is kept, nothing is removed, and it is \
+             asked again every few minutes. Was the hub restored from an old backup, or started on an empty data directory? \
+             Start it on the right one, or give this agent a new token of this hub"
+        );
+        metrics.frozen(false);
+        metrics.unknown_to_hub(true);
+        self.gate = Some(health.gate("unknown-to-hub"));
+    }
+
+    pub(crate) fn thaw(&mut self, metrics: &Metrics) {
+        info!("the hub has opened a session: the agent goes on");
+        metrics.frozen(false);
+        metrics.unknown_to_hub(false);
+        self.gate = None;
+    }
+}

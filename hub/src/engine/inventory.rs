@@ -1,0 +1,150 @@
+//! What the inventory says of targets: which there are, who may speak for each, and who may no more.
+
+use std::collections::BTreeSet;
+
+use tideline_common::signature::VerifyingKey;
+use tideline_common::wire::v1::{Decommission, Refusal};
+use tideline_common::{Monotonic, TargetId};
+use tracing::{info, warn};
+
+use super::{Deletion, Engine, RememberedTarget, TargetRecord};
+use crate::link::core as link;
+use crate::placement::{Change, Part, Target};
+
+impl Engine {
+    /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
+    pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
+        let id = target.id;
+        self.targets.awaited(target);
+        if self.ledger.index_of(id).is_some() {
+            self.place_target(id);
+        } else {
+            self.changes.push(Change::Register(id));
+        }
+        match record {
+            Some(record) if self.is_revoked(&record.key) => {
+                let name = &record.name;
+                warn!(sync_target = name, "the key of this SyncTarget was revoked; its agent needs a new token");
+                self.target_without_key(now, id, Some(record));
+            }
+            Some(record) => self.target_with_key(now, id, record),
+            None => self.target_without_key(now, id, None),
+        }
+        self.dirty.targets.insert(id);
+        self.version += 1;
+    }
+
+    fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
+        let former = self.memory.get(id).and_then(|remembered| remembered.key.clone());
+        self.memory.shows(id, &record.name, Some(&record.key), record.cluster.as_ref());
+        let replaced = self.memory.get(id).is_some_and(|remembered| former.is_some() && remembered.key != former);
+        if replaced {
+            // Whoever waits for an answer holds the former key.
+            self.close(now, id);
+        }
+        let (cluster, decommission) = (record.cluster.clone(), record.decommission);
+        let session = self.targets.seen(id, record);
+        self.step(now, link::Event::TargetKnown { target: id, cluster, session, decommission });
+        if decommission != Decommission::No {
+            // What is held there may be all that it has: placement says nothing of it.
+            self.changes.push(Change::Retire(id));
+        }
+    }
+
+    /// No agent may speak for it. If one did, its key counts as revoked from now on.
+    fn target_without_key(&mut self, now: Monotonic, id: TargetId, record: Option<TargetRecord>) {
+        let Some(name) = self.memory.get(id).map(|remembered| remembered.name.clone()) else { return };
+        let name = record.map_or(name, |record| record.name);
+        if self.memory.get(id).is_some_and(|remembered| remembered.key.is_some()) {
+            info!(sync_target = name, "the key of an agent is revoked");
+        }
+        self.memory.shows(id, &name, None, None);
+        self.close(now, id);
+        self.targets.closed(id);
+    }
+
+    /// Ends what is under way with its agent.
+    fn close(&mut self, now: Monotonic, target: TargetId) {
+        if let Some(why) = self.memory.get(target).and_then(RememberedTarget::refusal) {
+            self.step(now, link::Event::TargetClosed { target, why });
+        }
+    }
+
+    /// Whether any target had this key and must not have it again.
+    pub fn is_revoked(&self, key: &VerifyingKey) -> bool {
+        self.memory.is_revoked(key)
+    }
+
+    /// The key by which the agent of a target is known, though it may not be served.
+    pub fn key_of(&self, target: TargetId) -> Option<VerifyingKey> {
+        match self.targets.get(target) {
+            Some(outline) => Some(outline.record.key.clone()),
+            None => self.memory.get(target)?.known_key(),
+        }
+    }
+
+    /// Why the agent of a target is not served, if that is so.
+    pub(super) fn closed(&self, target: TargetId) -> Option<Refusal> {
+        if self.targets.get(target).is_some() { None } else { self.memory.get(target)?.refusal() }
+    }
+
+    /// What is remembered of a target that has or had an agent.
+    pub fn remembered(&self, target: TargetId) -> Option<&RememberedTarget> {
+        self.memory.get(target)
+    }
+
+    /// Somebody may delete this SyncTarget now.
+    pub fn target_deleting(&mut self, target: TargetId, by: &str) {
+        self.deleting.insert(target, by.to_owned());
+    }
+
+    /// The inventory does not show a target any more.
+    pub fn target_gone(&mut self, now: Monotonic, target: TargetId, deletion: Deletion) {
+        if let Some(index) = self.ledger.index_of(target) {
+            self.index.delete_target(index);
+        }
+        let by = self.deleting.remove(&target).or(deletion.by);
+        self.memory.deleted(target, Deletion { by, ..deletion });
+        self.close(now, target);
+        self.targets.gone(target);
+        self.summary.forget(target);
+        self.changes.push(Change::Forget(target));
+        self.version += 1;
+        self.targets_placed();
+    }
+
+    /// The inventory's targets are read anew.
+    pub fn targets_reset(&mut self) {
+        self.targets.begin_listing();
+        self.index.reset(Part::Targets);
+    }
+
+    /// Every target that there is was seen. What was not is gone, since whenever.
+    pub fn targets_listed(&mut self, now: Monotonic) {
+        let known: BTreeSet<_> = self.ledger.targets().map(|(id, _)| id).chain(self.memory.present()).collect();
+        for target in self.targets.end_listing(known.into_iter()) {
+            self.target_gone(now, target, Deletion::default());
+        }
+        self.targets_placed();
+    }
+
+    /// Tells placement of a target that has an index by now.
+    pub(super) fn place_target(&mut self, id: TargetId) {
+        if let (Some(index), Some(target)) = (self.ledger.index_of(id), self.targets.placed(id)) {
+            self.index.apply_target(index, target);
+        }
+        self.targets_placed();
+    }
+
+    /// Placement may rely on absence once the inventory was read and every target in it has an index.
+    fn targets_placed(&mut self) {
+        if self.targets.take_complete() {
+            self.index.listed(Part::Targets);
+        }
+    }
+
+    /// Whether an agent of this target would be served.
+    pub fn is_registered(&self, target: TargetId) -> bool {
+        self.targets.get(target).is_some() && self.ledger.index_of(target).is_some()
+    }
+}
