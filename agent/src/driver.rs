@@ -475,7 +475,11 @@ impl Driver {
             Request::Enrol(_) | Request::Desired(_) | Request::Bodies(_) | Request::Reported(_) => None,
         };
         self.spawn(async move {
-            let result = match link.send(&request).await {
+            let result = link.send(&request).await;
+            if let Some(addresses) = link.take_unsaved_addresses() {
+                identity.keep_addresses(addresses).await;
+            }
+            let result = match result {
                 Ok(Answer::Enrolled(answer)) => {
                     let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
                     keep_enrolment(&identity, enrolled).await.map(|()| Answer::Enrolled(answer))

@@ -8,14 +8,14 @@
 //!
 //! Inside a cluster, or where a namespace is named, the Secret is the truth, so that an agent whose node and data are gone is
 //! the same agent on the next one. The file serves while the API server does not, and alone where there is no Secret to be
-//! had. Both hold the agent's key, the pinned hub, the target, and how far this identity has come: its newest session and
-//! the newest set it accepted. These only ever rise. The file is written first, so that a Secret that is ahead of it was
-//! written by another process with this identity, and what is in this data directory is out of date.
+//! had. Both hold the agent's key, the pinned hub and its addresses, the target, and how far this identity has come: its
+//! newest session and the newest set it accepted. These only ever rise. The file is written first, so that a Secret that is
+//! ahead of it was written by another process with this identity, and what is in this data directory is out of date.
 
 use std::io;
 use std::path::PathBuf;
 
-use tideline_common::{HubId, TargetId};
+use tideline_common::TargetId;
 
 mod contents;
 mod file;
@@ -24,7 +24,7 @@ mod merge;
 mod secret;
 
 pub(crate) use contents::{HubPin, TargetName};
-pub(crate) use keeper::{Found, Keeper};
+pub(crate) use keeper::{Found, Keeper, TokenUse};
 pub(crate) use merge::Data;
 pub(crate) use secret::SecretPlace;
 
@@ -58,11 +58,6 @@ pub enum Error {
     Superseded { place: String, why: String },
     #[error("the token names a hub key of {0} bytes; it is damaged, make another with `tideline-hub token create`")]
     Token(usize),
-    #[error(
-        "this data directory belongs to hub {pinned}, the token is for hub {token}. Use another data directory for \
-         another hub"
-    )]
-    OtherHub { pinned: HubId, token: HubId },
     #[error("no agent is enrolled in {0:?}; give --token-file to enrol one, or the --data-dir of one that is")]
     NoToken(PathBuf),
     #[error("the operating system gives no random numbers")]

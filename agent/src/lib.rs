@@ -7,10 +7,12 @@
 //! under way (each bounded by the core); the health port; the keeper of the Lease, where replicas share one. One thread: the journal's. Channels: the events of all of them
 //! to the driver, and the batches to the journal; both bounded.
 
+mod addresses;
 pub mod cluster;
 pub mod core;
 mod data_dir;
 mod driver;
+mod given;
 mod home;
 mod identity;
 pub mod journal;
@@ -23,6 +25,7 @@ mod patience;
 mod run;
 mod standing;
 
+pub use given::HubAddress;
 pub use home::{Home, NoNamespace};
 pub use namespaces::{NamespaceName, Namespaces};
 pub use run::{Error, Events, Listen, Options, PATROL_EVERY, run};

@@ -12,16 +12,19 @@ use tideline_common::replay::{RUNS_MAX, RunNumbers};
 use tideline_common::signature::{self, NONCE_BYTES, SigningKey, VerifyingKey};
 use tideline_common::wire::v1::{Refusal, RefusalKind};
 use tideline_common::{EnrolmentToken, TargetId};
+use tideline_runtime::exit::chain;
 
+use crate::addresses::{Addresses, Locator};
 use crate::core::{Answer, LinkFailure, Request};
 use crate::identity::HubPin;
 
 mod exchange;
 mod http;
+mod reach;
 
 use exchange::{Kind, Outgoing, Said, Sending};
-pub(crate) use http::Error;
-use http::Http;
+pub(crate) use http::{Error, GivenAuthorities};
+use reach::Reach;
 
 /// Longest wait for an answer that the hub does not hold back: a batch of bodies over a link of 10 KiB/s.
 const ANSWER_MAX: Duration = Duration::from_mins(2);
@@ -32,7 +35,7 @@ const SENDINGS_MAX: usize = RUNS_MAX + 1;
 
 /// A client of one hub.
 pub(crate) struct Link {
-    http: Http,
+    reach: Reach,
     hub_key: VerifyingKey,
     key: SigningKey,
     /// What signs the request to enrol.
@@ -46,6 +49,7 @@ impl Link {
     /// Makes a client of the pinned hub; dials nothing yet.
     pub(crate) fn new(
         pin: &HubPin,
+        (locator, given): (Locator, GivenAuthorities),
         key: SigningKey,
         token: Option<&EnrolmentToken>,
         target: Option<TargetId>,
@@ -55,7 +59,7 @@ impl Link {
             Some((token.name.clone(), SigningKey::from_seed(seed)))
         });
         Ok(Self {
-            http: Http::new(&pin.url, &pin.ca)?,
+            reach: Reach::new(locator, given)?,
             hub_key: pin.verifying_key(),
             key,
             token,
@@ -73,10 +77,7 @@ impl Link {
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => ANSWER_MAX,
         };
         for _ in 0..SENDINGS_MAX {
-            let sending = self.sign(&outgoing)?;
-            let returned = self.http.exchange(&outgoing, &sending, limit).await?;
-            let Said { run, answer } =
-                exchange::read_answer(outgoing.kind, &self.hub_key, outgoing.signed(&sending), &returned)?;
+            let Said { run, answer, addresses: _ } = self.send_once(&outgoing, limit).await?;
             self.numbers().answered(run);
             match answer {
                 // A hub that was started since, another replica, or a middlebox that sends requests twice.
@@ -92,6 +93,17 @@ impl Link {
         Err(failed(format!("the hub took none of {SENDINGS_MAX} numbers; something sends this agent's requests twice")))
     }
 
+    /// Sends it to the address that the hub answers at, as far as is known.
+    async fn send_once(&self, outgoing: &Outgoing, limit: Duration) -> Result<Said, LinkFailure> {
+        let sending = self.sign(outgoing)?;
+        let (destination, http) = self.reach.next().map_err(|error| failed(chain(&error)))?;
+        let returned = http.exchange(&destination.url, outgoing, &sending, limit).await;
+        let returned = returned.map_err(|unanswered| self.reach.unanswered(&destination, unanswered))?;
+        let said = exchange::read_answer(outgoing.kind, &self.hub_key, outgoing.signed(&sending), &returned);
+        self.reach.heard(&destination, said.as_ref().ok());
+        said
+    }
+
     /// Signs one sending, with numbers of its own.
     fn sign(&self, outgoing: &Outgoing) -> Result<Sending, LinkFailure> {
         let mut random = [0; NONCE_BYTES];
@@ -105,6 +117,11 @@ impl Link {
         let run = self.numbers().take();
         let headers = signature::sign_request(key, outgoing.covered(&run), parameters);
         Ok(Sending { run, headers })
+    }
+
+    /// The hub's addresses, if they have to be kept anew.
+    pub(crate) fn take_unsaved_addresses(&self) -> Option<Addresses> {
+        self.reach.take_unsaved()
     }
 
     /// None for what cannot be signed: a request to enrol without a token, any other without being enrolled.

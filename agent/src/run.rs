@@ -2,9 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,7 +15,6 @@ use kube::Client;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
-use tideline_common::{EnrolmentToken, TokenError};
 use tideline_runtime::health::{self, Health};
 use tideline_runtime::{BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
@@ -24,10 +22,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::addresses::Locator;
 use crate::cluster::{self, Answers, Kinds, Scope};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
+use crate::given::{self, Given, HubAddress};
 use crate::home::{Home, NoNamespace};
 use crate::identity::{self, Data, Found, Keeper, SecretPlace};
 use crate::journal::{self, Journal};
@@ -45,9 +45,12 @@ pub struct Options {
     /// The kubeconfig of the cluster to keep; without it, the cluster that this runs in
     #[arg(long, env = "TIDELINE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled
+    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled. A new one of its hub tells
+    /// an enrolled agent where that is now
     #[arg(long, env = "TIDELINE_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub hub: HubAddress,
     /// Where /livez, /readyz and /metrics are served, without authentication; `off` for nowhere
     #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub listen: Listen,
@@ -125,13 +128,8 @@ impl fmt::Display for Listen {
 pub enum Error {
     #[error(transparent)]
     DataDir(#[from] data_dir::Error),
-    #[error(
-        "cannot read the token file {path:?}; write the output of `tideline-hub token create` into it, or leave out \
-         --token-file if this agent is enrolled"
-    )]
-    TokenFile { path: PathBuf, source: io::Error },
-    #[error("the token file {path:?} holds no token")]
-    Token { path: PathBuf, source: TokenError },
+    #[error(transparent)]
+    Given(#[from] given::Error),
     #[error(transparent)]
     Identity(#[from] identity::Error),
     #[error("cannot open the journal")]
@@ -142,6 +140,8 @@ pub enum Error {
     Link(#[from] link::Error),
     #[error(transparent)]
     Bind(#[from] BindError),
+    #[error("the identity names no address of the hub; give --hub-url")]
+    NoAddress,
     #[error("the operating system gives no random numbers")]
     Random,
     #[error(transparent)]
@@ -163,7 +163,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
 
 /// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
 async fn prepare(options: Options) -> Result<Prepared, Error> {
-    let Options { data_dir, kubeconfig, token_file, listen, patrol, events, home, only_namespaces } = options;
+    let Options { data_dir, kubeconfig, token_file, hub, listen, patrol, events, home, only_namespaces } = options;
     let namespaces = Namespaces::only(only_namespaces);
     tideline_runtime::tls::install_provider();
     let data_dir = DataDir::open(&data_dir)?;
@@ -171,14 +171,14 @@ async fn prepare(options: Options) -> Result<Prepared, Error> {
         Listen::Off => None,
         Listen::At(address) => Some(health::bind(address, "--listen").await?),
     };
-    let token = token_file.as_deref().map(read_token).transpose()?;
+    let given = Given::read(token_file.as_deref(), hub);
     let client = cluster::connect(kubeconfig.as_deref()).await?;
     let secret = home.secret(&client, kubeconfig.is_none());
     let lease = home.lease(&client, kubeconfig.is_none())?;
     let mut registry = Registry::default();
     health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
     let (metrics, health) = (Metrics::register(&mut registry), Health::new());
-    let agent = Agent { client, token, secret, patrol, events, namespaces, metrics, health };
+    let agent = Agent { client, given, secret, patrol, events, namespaces, metrics, health };
     Ok(Prepared { agent, lease, listener, registry, data_dir })
 }
 
@@ -222,7 +222,7 @@ impl Prepared {
                 }
             });
         }
-        let begun = agent.begin(&data_dir, &run, term.as_ref()).await;
+        let begun = Box::pin(agent.begin(&data_dir, &run, term.as_ref())).await;
         if begun.is_err() {
             run.begin();
         }
@@ -246,7 +246,7 @@ impl Prepared {
 /// What an agent is made of, before it knows who it is.
 struct Agent {
     client: Client,
-    token: Option<EnrolmentToken>,
+    given: Given,
     secret: Option<SecretPlace>,
     patrol: Duration,
     events: Events,
@@ -258,11 +258,13 @@ struct Agent {
 impl Agent {
     /// Finds out who this agent is and what it holds, and begins to keep the cluster.
     async fn begin(self, data_dir: &DataDir, run: &Shutdown, term: Option<&Term>) -> Result<(), Error> {
-        let Self { client, token, secret, patrol, events, namespaces, metrics, health } = self;
+        let Self { client, mut given, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
-        let found = Found::look(data_dir.path(), token.as_ref(), secret);
+        let found = Found::look(data_dir.path(), given.token.as_ref(), secret);
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
-        let found = found?;
+        let found = found.map_err(|error| given.instead_of(error))?;
+        given.judge(&found)?;
+        let Given { token, url, authorities, .. } = given;
         let path = data_dir.journal();
         if found.data() == Data::Outdated && journal::discard(&path)? {
             warn!(
@@ -293,7 +295,8 @@ impl Agent {
             hub,
             facts: facts.clone(),
         });
-        let link = Link::new(&identity.pin(), identity.key(), token.as_ref(), target)?;
+        let locator = Locator::new(identity.addresses(), url).ok_or(Error::NoAddress)?;
+        let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target)?;
         let config = Config {
             hub,
             facts,
@@ -379,11 +382,6 @@ fn recall(loaded: &mut Loaded, identity: &Keeper) {
     }
     (loaded.session, loaded.floor) = identity.standing();
     loaded.cluster = identity.cluster();
-}
-
-fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
-    text.parse().map_err(|source| Error::Token { path: path.to_owned(), source })
 }
 
 fn random_seed() -> Result<u64, Error> {

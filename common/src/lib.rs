@@ -9,6 +9,7 @@
 //!
 //! No clock, no I/O, no async: time enters as [`Monotonic`].
 
+mod address;
 mod desired;
 mod digest;
 mod history;
@@ -28,6 +29,7 @@ pub mod rollup;
 pub mod signature;
 pub mod wire;
 
+pub use address::{Authority, HubUrl, InvalidHubUrl};
 pub use associated::AssociatedKind;
 pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};

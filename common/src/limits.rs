@@ -55,3 +55,15 @@ const _: () = assert!(LINK_MESSAGE_BYTES_MAX > 2 * BODY_BYTES_MAX + BODY_BATCH_B
 pub const POLL_WAIT_SECONDS_MAX: u64 = 45;
 /// Seconds below which halving a poll's wait stops.
 pub const POLL_WAIT_SECONDS_MIN: u64 = 5;
+
+/// Bytes of a hub's URL: what proxies and servers commonly take as a request line.
+pub const HUB_URL_BYTES_MAX: usize = 2 << 10;
+/// Bytes of one authority's certificate, DER. One with an RSA key of 8,192 bits and many extensions has 4 KiB.
+pub const AUTHORITY_BYTES_MAX: usize = 8 << 10;
+/// URLs that a hub announces, and authorities: its own, the one it had or will have, and those of two proxies.
+pub const HUB_ADDRESSES_MAX: usize = 4;
+/// URLs of its hub that an agent keeps, and authorities: all that is announced, and as many from before, so that a hub may
+/// change all of them at once.
+pub const HUB_ADDRESSES_KNOWN_MAX: usize = 2 * HUB_ADDRESSES_MAX;
+/// Enrolment tokens that an agent remembers to have seen. Only one is mounted at a time.
+pub const TOKENS_SEEN_MAX: usize = 64;

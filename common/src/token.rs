@@ -5,6 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use crate::address::{Authority, HubUrl};
+use crate::digest::Digest;
 use crate::ids::HubId;
 
 const PREFIX: &str = "tideline1.";
@@ -18,17 +20,24 @@ const PREFIX: &str = "tideline1.";
 pub struct EnrolmentToken {
     /// The name of the EnrolmentToken in the root space.
     pub name: String,
-    pub url: String,
+    /// Where the hub is reached, in the order in which they are to be tried; at least one.
+    pub urls: Vec<HubUrl>,
     pub hub: HubId,
     /// The hub's Ed25519 public key, which signs every response.
     #[serde(with = "base64_bytes")]
     pub hub_key: Vec<u8>,
-    /// The CA of the hub's own TLS certificate, DER.
-    #[serde(with = "base64_bytes")]
-    pub ca: Vec<u8>,
+    /// By whom the hub's TLS is certified, besides those whom the system trusts.
+    pub authorities: Vec<Authority>,
     /// The seed of the token's Ed25519 key.
     #[serde(with = "base64_bytes")]
     pub seed: Vec<u8>,
+}
+
+impl EnrolmentToken {
+    /// What tells one token from all others, whatever they are called; says nothing of its secret.
+    pub fn id(&self) -> Digest {
+        Digest::of([b"tideline token ", self.seed.as_slice()].concat().as_slice())
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +58,7 @@ impl fmt::Display for EnrolmentToken {
 
 impl fmt::Debug for EnrolmentToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnrolmentToken").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("EnrolmentToken").field("name", &self.name).field("urls", &self.urls).finish_non_exhaustive()
     }
 }
 
@@ -59,7 +68,8 @@ impl FromStr for EnrolmentToken {
     fn from_str(text: &str) -> Result<Self, TokenError> {
         let payload = text.trim().strip_prefix(PREFIX).ok_or(TokenError::Prefix)?;
         let json = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Damaged)?;
-        serde_json::from_slice(&json).map_err(|_| TokenError::Damaged)
+        let token: Self = serde_json::from_slice(&json).map_err(|_| TokenError::Damaged)?;
+        if token.urls.is_empty() { Err(TokenError::Damaged) } else { Ok(token) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: what can be said, and what each command does with the library.
 
 mod approve;
+mod ca;
 mod status;
 mod table;
 mod unassign;
@@ -96,6 +97,9 @@ enum Command {
         #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// Replace the CA that certifies the hub
+    #[command(subcommand, after_help = ca::EXAMPLE)]
+    Ca(ca::Ca),
     /// Approve deletions that a cluster holds because they are many, or because nothing explains them
     #[command(after_help = approve::EXAMPLE)]
     ApproveDeletions(approve::Arguments),
@@ -171,6 +175,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
+    Ca(#[from] tideline_hub::identity::Error),
+    #[error(transparent)]
     Status(#[from] status::Error),
     #[error(transparent)]
     Approve(#[from] approve::Error),
@@ -193,7 +199,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
                 Output::Text => format!("{token}\n"),
                 Output::Json => {
                     let name = &token.name;
-                    pretty(&json!({"name": name, "hub": token.hub, "url": token.url, "token": token.to_string()}))
+                    pretty(&json!({"name": name, "hub": token.hub, "urls": token.urls, "token": token.to_string()}))
                 }
             };
             print(&text)
@@ -207,6 +213,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
                 Output::Json => pretty(&status.json()),
             })
         }
+        Command::Ca(step) => print(&ca::run(&step)?),
         Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
         Command::ApproveUnassignments(arguments) => print(&block_on(unassign::run(&arguments))??),
     }

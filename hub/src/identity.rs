@@ -27,6 +27,8 @@ pub struct Identity {
     pub key: SigningKey,
     /// Issues the certificate of the hub's own TLS listener.
     pub authority: Authority,
+    /// PEM, of the authority that is to come, or of the one that was: trusted meanwhile.
+    pub other_authorities: Vec<String>,
     /// The bearer token of `admin.kubeconfig`.
     pub admin_token: String,
 }
@@ -43,6 +45,8 @@ pub enum Error {
     Schema { path: PathBuf, found: u32 },
     #[error(transparent)]
     Certificate(#[from] certificates::Error),
+    #[error("{0}")]
+    Rotation(&'static str),
     #[error("the system gives no random bytes")]
     Random,
 }
@@ -55,7 +59,30 @@ struct Record {
     seed: String,
     ca_certificate: String,
     ca_key: String,
+    /// Made to certify this hub once everybody trusts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_ca: Option<NextCa>,
+    /// Certified this hub before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former_ca_certificate: Option<String>,
     admin_token: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NextCa {
+    certificate: String,
+    key: String,
+}
+
+/// A step from one authority to the next. The hub takes each at its next start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotation {
+    /// Makes the next authority. Agents are told of it.
+    Prepare,
+    /// The next authority certifies the hub; agents are still told of the former.
+    Switch,
+    /// Agents are told of the former no more.
+    Retire,
 }
 
 #[derive(Deserialize)]
@@ -72,17 +99,19 @@ impl Identity {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::create(dir, &path),
             Err(source) => return Err(Error::Io { operation: "read", path, source }),
         };
+        let record = read(&path, &text)?;
         let damaged = || Error::Damaged { path: path.clone() };
-        let Header { schema } = serde_json::from_str(&text).map_err(|_| damaged())?;
-        if schema != SCHEMA {
-            return Err(Error::Schema { path, found: schema });
-        }
-        let record: Record = serde_json::from_str(&text).map_err(|_| damaged())?;
         let seed = STANDARD.decode(&record.seed).ok().and_then(|seed| <[u8; 32]>::try_from(seed).ok());
         Ok(Self {
             hub: record.hub,
             key: SigningKey::from_seed(seed.ok_or_else(damaged)?),
             authority: Authority::read(&record.ca_certificate, &record.ca_key)?,
+            other_authorities: record
+                .next_ca
+                .map(|next| next.certificate)
+                .or(record.former_ca_certificate)
+                .into_iter()
+                .collect(),
             admin_token: record.admin_token,
         })
     }
@@ -94,6 +123,7 @@ impl Identity {
             hub,
             key: SigningKey::from_seed(random()?),
             authority: Authority::create(hub)?,
+            other_authorities: Vec::new(),
             admin_token: token()?,
         };
         let record = Record {
@@ -102,16 +132,63 @@ impl Identity {
             seed: STANDARD.encode(identity.key.seed()),
             ca_certificate: identity.authority.certificate_pem().to_owned(),
             ca_key: identity.authority.key_pem(),
+            next_ca: None,
+            former_ca_certificate: None,
             admin_token: identity.admin_token.clone(),
         };
-        let json = serde_json::to_vec_pretty(&record).expect("a record of strings is JSON");
-        write_private(path, &json).and_then(|()| File::open(dir)?.sync_all()).map_err(|source| Error::Io {
-            operation: "write",
-            path: path.to_owned(),
-            source,
-        })?;
+        write(dir, path, &record)?;
         Ok(identity)
     }
+}
+
+/// Does one step of replacing the authority of the hub in `dir`.
+pub fn rotate(dir: &Path, step: Rotation) -> Result<(), Error> {
+    let path = dir.join(FILE);
+    let text =
+        fs::read_to_string(&path).map_err(|source| Error::Io { operation: "read", path: path.clone(), source })?;
+    let mut record = read(&path, &text)?;
+    match (step, record.next_ca.take(), &record.former_ca_certificate) {
+        (Rotation::Prepare, None, None) => {
+            let next = Authority::create(record.hub)?;
+            record.next_ca = Some(NextCa { certificate: next.certificate_pem().to_owned(), key: next.key_pem() });
+        }
+        (Rotation::Prepare, Some(_), _) => {
+            return Err(Error::Rotation("the next authority is made already; go on with `tideline-hub ca switch`"));
+        }
+        (Rotation::Prepare, None, Some(_)) => {
+            return Err(Error::Rotation(
+                "agents are still told of the former authority; end that with `tideline-hub ca retire`",
+            ));
+        }
+        (Rotation::Switch, Some(next), _) => {
+            record.former_ca_certificate = Some(std::mem::replace(&mut record.ca_certificate, next.certificate));
+            record.ca_key = next.key;
+        }
+        (Rotation::Switch, None, _) => {
+            return Err(Error::Rotation("there is no next authority; make one with `tideline-hub ca prepare`"));
+        }
+        (Rotation::Retire, None, Some(_)) => record.former_ca_certificate = None,
+        (Rotation::Retire, _, _) => return Err(Error::Rotation("there is no former authority")),
+    }
+    write(dir, &path, &record)
+}
+
+fn read(path: &Path, text: &str) -> Result<Record, Error> {
+    let damaged = || Error::Damaged { path: path.to_owned() };
+    let Header { schema } = serde_json::from_str(text).map_err(|_| damaged())?;
+    if schema != SCHEMA {
+        return Err(Error::Schema { path: path.to_owned(), found: schema });
+    }
+    serde_json::from_str(text).map_err(|_| damaged())
+}
+
+fn write(dir: &Path, path: &Path, record: &Record) -> Result<(), Error> {
+    let json = serde_json::to_vec_pretty(record).expect("a record of strings is JSON");
+    write_private(path, &json).and_then(|()| File::open(dir)?.sync_all()).map_err(|source| Error::Io {
+        operation: "write",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Puts `content` at `path`, whole or not at all, readable by the owner only.

@@ -83,26 +83,25 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     cause.to_string()
 }
 
-/// A kubeconfig with one context for each of `spaces`, as YAML. It is a secret: `token` opens what it opens.
+/// A kubeconfig with one context for each of `spaces`, as YAML. It is a secret: `token` opens what it opens. Without
+/// authorities, clients trust those of their system.
 ///
 /// `default` is the current context where it is among the spaces, else the first.
-pub fn text(url: &str, ca_pem: &str, token: &str, spaces: &[&str]) -> String {
-    render(url, &STANDARD.encode(ca_pem), token, spaces)
+pub fn text(url: &str, ca_pem: Option<&str>, token: &str, spaces: &[&str]) -> String {
+    render(url, ca_pem.map(|pem| STANDARD.encode(pem)).as_deref(), token, spaces)
 }
 
-fn render(url: &str, ca_data: &str, token: &str, spaces: &[&str]) -> String {
+fn render(url: &str, ca_data: Option<&str>, token: &str, spaces: &[&str]) -> String {
     let url = url.trim_end_matches('/');
     let current = spaces.iter().find(|space| **space == "default").or(spaces.first()).copied().unwrap_or_default();
     let mut yaml = format!("apiVersion: v1\nkind: Config\ncurrent-context: {}\nclusters:\n", quoted(current));
     // Writing to a String cannot fail.
     for space in spaces {
         let server = quoted(&format!("{url}{SPACES}{space}"));
-        let _ = write!(
-            yaml,
-            "- name: {}\n  cluster:\n    server: {server}\n    certificate-authority-data: {}\n",
-            quoted(space),
-            quoted(ca_data)
-        );
+        let _ = write!(yaml, "- name: {}\n  cluster:\n    server: {server}\n", quoted(space));
+        if let Some(ca_data) = ca_data {
+            let _ = writeln!(yaml, "    certificate-authority-data: {}", quoted(ca_data));
+        }
     }
     yaml.push_str("contexts:\n");
     for space in spaces {
@@ -207,9 +206,7 @@ impl Access {
         let whole = serde_json::to_value(&self.kubeconfig).map_err(|_| lacks("a readable form"))?;
         let user = named(&whole["contexts"], ROOT)["context"]["user"].as_str().unwrap_or_default();
         let token = named(&whole["users"], user)["user"]["token"].as_str().ok_or_else(|| lacks("a token"))?;
-        let ca_data = whole["clusters"][self.cluster]["cluster"]["certificate-authority-data"]
-            .as_str()
-            .ok_or_else(|| lacks("certificate-authority-data"))?;
+        let ca_data = whole["clusters"][self.cluster]["cluster"]["certificate-authority-data"].as_str();
         Ok(render(&self.url, ca_data, token, &[space.as_str()]))
     }
 }

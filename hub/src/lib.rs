@@ -1,5 +1,6 @@
 //! The hub.
 
+mod addresses;
 pub mod approvals;
 pub mod approve;
 pub mod certificates;
@@ -28,5 +29,6 @@ pub mod summary;
 pub mod token;
 pub mod virtual_resources;
 
+pub use addresses::{Error as AddressError, PublicCa};
 pub use options::{Options, duration};
 pub use run::{Error, run};

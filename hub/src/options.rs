@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use http::Uri;
+use tideline_common::HubUrl;
 
+use crate::addresses::PublicCa;
 use crate::fuse::UNASSIGN_LIMIT;
 use crate::placement::SETTLE;
 
@@ -25,9 +26,14 @@ pub struct Options {
     #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value_t = LISTEN)]
     pub listen: SocketAddr,
     /// Where agents and clients reach this hub from outside, as https://hub.example.com; by default the address it
-    /// listens on, or 127.0.0.1 where that is every address
-    #[arg(long, env = "TIDELINE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
-    pub public_url: Option<String>,
+    /// listens on, or 127.0.0.1 where that is every address. Several may be given: agents are told of all of them, and try
+    /// them in this order; clients are told of the first. Before the hub moves, name the address to come too
+    #[arg(long, env = "TIDELINE_PUBLIC_URL", value_name = "URL,…", value_delimiter = ',')]
+    pub public_url: Vec<HubUrl>,
+    /// Who certifies the public addresses, where a proxy or load balancer ends TLS there: a file with certificates, PEM, or
+    /// `system` for an authority that every system trusts. It goes into admin.kubeconfig and tokens, and agents are told
+    #[arg(long, env = "TIDELINE_PUBLIC_CA", value_name = "FILE|system", value_parser = |text: &str| text.parse::<PublicCa>())]
+    pub public_ca: Option<PublicCa>,
     /// Where /livez, /readyz and /metrics are served, without authentication; port 0 takes a free one
     #[arg(long, env = "TIDELINE_HEALTH_LISTEN", value_name = "ADDRESS", default_value_t = HEALTH_LISTEN)]
     pub health_listen: SocketAddr,
@@ -51,7 +57,8 @@ impl Options {
         Self {
             data_dir: data_dir.into(),
             listen,
-            public_url: None,
+            public_url: Vec::new(),
+            public_ca: None,
             health_listen: HEALTH_LISTEN,
             stale_after: STALE_AFTER,
             settle: SETTLE,
@@ -83,17 +90,6 @@ fn settle(text: &str) -> Result<Duration, String> {
         .and_then(|(number, unit)| number.checked_mul(unit))
         .map(Duration::from_secs)
         .ok_or_else(|| "it must be a whole number of s, m, h or d, as 90s, 5m, 24h or 7d".to_owned())
-}
-
-/// Paths of requests are put behind it, so it ends without a slash.
-fn public_url(text: &str) -> Result<String, String> {
-    let wrong = || "it must be https://HOST, https://HOST:PORT or https://HOST/PATH".to_owned();
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
-    let host = uri.host().is_some_and(|host| !host.is_empty());
-    if uri.scheme_str() != Some("https") || !host || uri.query().is_some() || text.contains(['@', '#']) {
-        return Err(wrong());
-    }
-    Ok(text.trim_end_matches('/').to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 use uuid::Uuid;
 
+use crate::addresses::{self, Addresses};
 use crate::engine::Engine;
 use crate::fuse::Fuse;
 use crate::identity::{self, Identity};
@@ -36,6 +35,8 @@ use crate::{
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
 const SPACES: [&str; 2] = ["root", "default"];
+/// The authorities of this hub, for whoever has to be given them.
+const CA_FILE: &str = "ca.crt";
 const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
 /// How often the engine is asked whether it lives.
 const BEAT_EVERY: Duration = Duration::from_secs(10);
@@ -51,6 +52,8 @@ pub enum Error {
     Store(#[source] tideline_store::Error),
     #[error(transparent)]
     Identity(#[from] identity::Error),
+    #[error(transparent)]
+    Addresses(#[from] addresses::Error),
     #[error(transparent)]
     Certificate(#[from] certificates::Error),
     #[error(transparent)]
@@ -85,7 +88,8 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let listener = bind(options.listen, "agents and Kubernetes clients", "--listen").await?;
     let health_listener = health::bind(options.health_listen, "--health-listen").await?;
     let address = listener.local_addr().unwrap_or(options.listen);
-    let url = options.public_url.clone().unwrap_or_else(|| link_http::default_url(address));
+    let listening = addresses::listening_at(address);
+    let addresses = Addresses::new(&options.public_url, options.public_ca.as_ref(), &identity, listening)?;
 
     let poll = PollSettings { stale_after_seconds: options.stale_after.as_secs(), ..Config::default().poll };
     let config = Config { poll, memory: Uuid::new_v4().as_u64_pair().0 };
@@ -96,7 +100,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
         server.create_space(space, space_config(space, &shared)).await?;
     }
     let root = client(&server, "root");
-    token::publish(&root, &identity, &url).await.map_err(Error::Facts)?;
+    token::publish(&root, &identity, &addresses).await.map_err(Error::Facts)?;
     allow_default_space(&root).await.map_err(Error::DefaultSpace)?;
 
     let run = Shutdown::with_token(shutdown);
@@ -115,14 +119,18 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     run.spawn("health", health::serve(health_listener, health, metrics, run.token().clone()));
 
     let service = Arc::new(LinkService { shared: shared.clone(), hub: identity.hub, root });
-    let tls = identity.authority.server_config(&names(&url, address))?;
-    write_admin_kubeconfig(&options, &identity, &url)?;
+    let tls = identity.authority.server_config(&addresses.names(address))?;
+    write_client_files(&options, &identity, &addresses)?;
     let spaces = server.router(authenticator(&identity.admin_token));
-    let signer =
-        Arc::new(link_http::Signer { hub: identity.hub, key: identity.key, run: RunId::from_uuid(Uuid::new_v4()) });
+    let signer = Arc::new(link_http::Signer {
+        hub: identity.hub,
+        key: identity.key,
+        run: RunId::from_uuid(Uuid::new_v4()),
+        addresses: addresses.announcement(),
+    });
     let router = link_http::router(service, signer).merge(spaces);
     run.spawn("listener", listener::serve(listener, tls, router, run.token().clone()));
-    info!(url, data_dir = %dir.display(), "the hub serves");
+    info!(url = %addresses.first(), data_dir = %dir.display(), "the hub serves");
 
     run.token().cancelled().await;
     shared.read_mut(Engine::stop);
@@ -176,20 +184,13 @@ fn authenticator(token: &str) -> Arc<dyn tideline_apiserver::Authenticator> {
     })
 }
 
-/// What the listener's certificate is for: the public name, and this machine.
-fn names(url: &str, address: SocketAddr) -> BTreeSet<String> {
-    let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    if !address.ip().is_unspecified() {
-        names.insert(address.ip().to_string());
-    }
-    if let Some(host) = url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)) {
-        names.insert(host.trim_matches(['[', ']']).to_owned());
-    }
-    names
-}
-
-fn write_admin_kubeconfig(options: &Options, identity: &Identity, url: &str) -> Result<(), Error> {
-    let text = kubeconfig::text(url, identity.authority.certificate_pem(), &identity.admin_token, &SPACES);
-    let path = options.data_dir.join(ADMIN_KUBECONFIG);
-    identity::write_private(&path, text.as_bytes()).map_err(|source| Error::DataDir { path, source })
+fn write_client_files(options: &Options, identity: &Identity, addresses: &Addresses) -> Result<(), Error> {
+    let bundle = addresses.client_bundle.as_deref();
+    let kubeconfig = kubeconfig::text(addresses.first().as_str(), bundle, &identity.admin_token, &SPACES);
+    let write = |name: &str, text: &str| {
+        let path = options.data_dir.join(name);
+        identity::write_private(&path, text.as_bytes()).map_err(|source| Error::DataDir { path, source })
+    };
+    write(CA_FILE, bundle.unwrap_or(identity.authority.certificate_pem()))?;
+    write(ADMIN_KUBECONFIG, &kubeconfig)
 }

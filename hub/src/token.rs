@@ -13,8 +13,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use tideline_api::{EnrolmentToken, EnrolmentTokenSpec, Selector, SelectorError, SyncTarget};
 use tideline_common::signature::SigningKey;
-use tideline_common::{EnrolmentToken as Token, FIELD_MANAGER_HUB, HubId, SpaceName};
+use tideline_common::{Authority, EnrolmentToken as Token, FIELD_MANAGER_HUB, HubId, HubUrl, SpaceName};
 
+use crate::addresses::Addresses;
 use crate::enrol::AGENT_KEY_ANNOTATION;
 use crate::identity::{self, Identity};
 use crate::kubeconfig::{self, Access, RequestError};
@@ -117,17 +118,17 @@ pub(crate) async fn create_in(root: &Client, request: TokenRequest, now: Timesta
         Err(kube::Error::Api(status)) if status.code == 409 => return Err(Error::Exists(name)),
         Err(error) => return Err(Error::Request { operation: "make the token", source: error.into() }),
     }
-    let Facts { hub, hub_key, ca, url } = facts;
-    Ok(Token { name, url, hub, hub_key, ca, seed: key.seed().to_vec() })
+    let Facts { hub, hub_key, authorities, urls } = facts;
+    Ok(Token { name, urls, hub, hub_key, authorities, seed: key.seed().to_vec() })
 }
 
 /// Says in the root space how agents reach and recognise this hub.
-pub(crate) async fn publish(root: &Client, identity: &Identity, url: &str) -> Result<(), kube::Error> {
+pub(crate) async fn publish(root: &Client, identity: &Identity, addresses: &Addresses) -> Result<(), kube::Error> {
     let facts = Facts {
         hub: identity.hub,
         hub_key: identity.key.public().as_bytes().to_vec(),
-        ca: identity.authority.certificate_der().to_vec(),
-        url: url.to_owned(),
+        authorities: addresses.authorities.clone(),
+        urls: addresses.urls.clone(),
     };
     let api = Api::<ConfigMap>::namespaced(root.clone(), FACTS_NAMESPACE);
     let params = PatchParams::apply(FIELD_MANAGER_HUB).force();
@@ -148,8 +149,8 @@ async fn read_facts(root: &Client) -> Result<Facts, Error> {
 struct Facts {
     hub: HubId,
     hub_key: Vec<u8>,
-    ca: Vec<u8>,
-    url: String,
+    authorities: Vec<Authority>,
+    urls: Vec<HubUrl>,
 }
 
 impl Facts {
@@ -159,20 +160,21 @@ impl Facts {
         Some(Self {
             hub: data.get("hub")?.parse().ok()?,
             hub_key: bytes("hubKey")?,
-            ca: bytes("ca")?,
-            url: data.get("url")?.clone(),
+            authorities: serde_json::from_str(data.get("authorities")?).ok()?,
+            urls: serde_json::from_str(data.get("urls")?).ok().filter(|urls: &Vec<HubUrl>| !urls.is_empty())?,
         })
     }
 }
 
 impl From<&Facts> for ConfigMap {
     fn from(facts: &Facts) -> Self {
-        let Facts { hub, hub_key, ca, url } = facts;
+        let Facts { hub, hub_key, authorities, urls } = facts;
+        let json = |value: serde_json::Result<String>| value.expect("lists of strings are JSON");
         let data = [
             ("hub", hub.to_string()),
             ("hubKey", STANDARD.encode(hub_key)),
-            ("ca", STANDARD.encode(ca)),
-            ("url", url.clone()),
+            ("authorities", json(serde_json::to_string(authorities))),
+            ("urls", json(serde_json::to_string(urls))),
         ];
         Self {
             metadata: ObjectMeta {

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tideline_agent::{Home, Listen, NamespaceName};
-use tideline_common::EnrolmentToken;
+use tideline_common::{EnrolmentToken, HubUrl};
+use tideline_hub::PublicCa;
 use tideline_hub::token::{self, TokenRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,6 +25,9 @@ const START: Duration = Duration::from_secs(20);
 pub struct Hub {
     dir: Scratch,
     listen: SocketAddr,
+    /// Where it is reached from its next run on; where it listens, if none is given.
+    pub public_url: Vec<HubUrl>,
+    pub public_ca: Option<PublicCa>,
     run: Option<Running>,
 }
 
@@ -31,7 +35,9 @@ pub struct Hub {
 pub struct Agent {
     dir: Scratch,
     kubeconfig: PathBuf,
-    token_file: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
+    /// Where the hub is, if not where it was.
+    pub hub: tideline_agent::HubAddress,
     home: Home,
     /// Where it tells how it is, if anywhere.
     health: Option<SocketAddr>,
@@ -66,7 +72,7 @@ impl Hub {
     /// When it does not within 20 s, with the reason it gave.
     pub async fn start() -> Result<Self> {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let mut hub = Self { dir: Scratch::new("hub")?, listen, run: None };
+        let mut hub = Self { dir: Scratch::new("hub")?, listen, public_url: Vec::new(), public_ca: None, run: None };
         hub.resume().await?;
         Ok(hub)
     }
@@ -79,6 +85,8 @@ impl Hub {
     pub async fn resume(&mut self) -> Result<()> {
         let mut options = tideline_hub::Options::new(self.dir.path(), self.listen);
         options.health_listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        options.public_url.clone_from(&self.public_url);
+        options.public_ca.clone_from(&self.public_ca);
         options.settle = Duration::from_secs(1);
         options.stale_after = Duration::from_secs(6);
         let stop = CancellationToken::new();
@@ -113,6 +121,16 @@ impl Hub {
 
     pub fn address(&self) -> SocketAddr {
         self.listen
+    }
+
+    /// Where it listens from its next run on.
+    pub fn listen_at(&mut self, listen: SocketAddr) {
+        self.listen = listen;
+    }
+
+    /// Its data directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
@@ -175,7 +193,7 @@ impl Hub {
     ) -> Result<Agent> {
         let mut token = self.token(name, labels).await?;
         if let Some(reach) = reach {
-            token.url = format!("https://{reach}");
+            token.urls = vec![format!("https://{reach}").parse()?];
         }
         Agent::new(&token, kubeconfig)
     }
@@ -213,6 +231,7 @@ impl Agent {
             dir,
             kubeconfig: kubeconfig.to_owned(),
             token_file,
+            hub: tideline_agent::HubAddress::default(),
             home,
             health: None,
             only_namespaces: Vec::new(),
@@ -231,6 +250,7 @@ impl Agent {
             data_dir: self.data_dir(),
             kubeconfig: Some(self.kubeconfig.clone()),
             token_file: self.token_file.clone(),
+            hub: self.hub.clone(),
             listen: self.health.map_or(Listen::Off, Listen::At),
             patrol: tideline_agent::PATROL_EVERY,
             events: tideline_agent::Events::On,
@@ -279,6 +299,7 @@ impl Agent {
             dir,
             kubeconfig,
             token_file: None,
+            hub: tideline_agent::HubAddress::default(),
             home,
             health,
             only_namespaces: self.only_namespaces.clone(),

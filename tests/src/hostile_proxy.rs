@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tideline_common::EnrolmentToken;
+use tideline_common::{Authority as TokenAuthority, EnrolmentToken};
 use tideline_hub::certificates::Authority;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -53,14 +53,17 @@ impl HostileProxy {
     pub async fn start(hub: SocketAddr, token: &mut EnrolmentToken) -> Result<Self> {
         tideline_runtime::tls::install_provider();
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(token.ca.clone())).context("the hub's CA")?;
+        for authority in &token.authorities {
+            roots.add(CertificateDer::from(authority.der().to_vec())).context("the hub's CA")?;
+        }
         let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         let upstream = Upstream { address: hub, connector: TlsConnector::from(Arc::new(client)) };
         let authority = Authority::create(token.hub)?;
         let acceptor = TlsAcceptor::from(authority.server_config(&["127.0.0.1".to_owned()].into())?);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        (token.url, token.ca) = (format!("https://{address}"), authority.certificate_der().to_vec());
+        token.urls = vec![format!("https://{address}").parse()?];
+        token.authorities = TokenAuthority::from_der(authority.certificate_der()).into_iter().collect();
         let (stop, trick) = (CancellationToken::new(), Arc::default());
         let accepting = accept(listener, acceptor, upstream, Arc::clone(&trick), stop.clone());
         tokio::spawn(stop.clone().run_until_cancelled_owned(accepting));

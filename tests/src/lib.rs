@@ -6,6 +6,7 @@
 //! - [`fleet`]: a hub and its agents in this process.
 //! - [`Relay`]: a TCP relay between two parties that a test cuts, stalls, delays and mends.
 //! - [`HostileProxy`]: a peer in the middle that ends TLS and does what a test says.
+//! - [`TlsProxy`]: a proxy that ends TLS with a certificate of its own.
 //! - [`EmbeddedCluster`]: a workload cluster in this process, nothing to install.
 //! - [`Simulator`]: the controllers of a cluster that has none, so that Deployments there become ready.
 //! - [`eventually`], [`eventually_ok`]: bounded waiting on a value. Nothing else in the tests sleeps.
@@ -23,6 +24,7 @@ mod relay;
 mod requirement;
 mod scratch;
 mod simulator;
+mod tls_proxy;
 mod wait;
 
 pub use crate::binaries::Binaries;
@@ -34,4 +36,5 @@ pub use crate::relay::{Condition, Relay};
 pub use crate::requirement::{enclosing_function, met_or_skipped};
 pub use crate::scratch::Scratch;
 pub use crate::simulator::Simulator;
+pub use crate::tls_proxy::TlsProxy;
 pub use crate::wait::{eventually, eventually_ok};

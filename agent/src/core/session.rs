@@ -353,7 +353,7 @@ impl Core {
     }
 
     fn opened(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
-        let SessionAnswer { session, outdated, epoch, poll } = *answer;
+        let SessionAnswer { session, outdated, epoch, poll, addresses: _ } = *answer;
         self.session.newest = self.session.newest.max(session);
         if outdated {
             return self.open_session(out);

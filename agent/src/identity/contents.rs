@@ -8,6 +8,7 @@ use tideline_common::wire::v1::Accepted;
 use tideline_common::{Digest, EnrolmentToken, HubId, SessionNumber, TargetId, Uid};
 
 use super::Error;
+use crate::addresses::Addresses;
 
 /// The layout; an unknown one is refused.
 pub(super) const SCHEMA: u32 = 1;
@@ -19,9 +20,6 @@ pub(crate) struct HubPin {
     pub hub: HubId,
     /// Hexadecimal bytes of the Ed25519 public key.
     pub key: Digest,
-    pub url: String,
-    /// The CA of the hub's own certificate, as a JSON list of bytes; empty if a public one signs it.
-    pub ca: Vec<u8>,
 }
 
 /// The target this agent was enrolled as.
@@ -38,6 +36,8 @@ pub(super) struct Contents {
     /// The seed of the agent's Ed25519 key: a secret.
     pub(super) seed: Digest,
     pub(super) pin: HubPin,
+    /// Where that hub is asked.
+    pub(super) addresses: Addresses,
     #[serde(default)]
     pub(super) enrolled: Option<TargetName>,
     /// The cluster whose sessions the hub accepted.
@@ -69,12 +69,13 @@ pub(super) enum Unreadable {
 
 impl Contents {
     /// A new identity, with a key of its own.
-    pub(super) fn new(pin: HubPin) -> Result<Self, Error> {
+    pub(super) fn new(pin: HubPin, addresses: Addresses) -> Result<Self, Error> {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| Error::Random)?;
         Ok(Self {
             seed: Digest::from_bytes(seed),
             pin,
+            addresses,
             enrolled: None,
             cluster: None,
             session: SessionNumber::default(),
@@ -114,9 +115,9 @@ impl HubPin {
         VerifyingKey::from_bytes(self.key.as_bytes()).expect("a digest has the 32 bytes of an Ed25519 key")
     }
 
-    pub(super) fn of(token: &EnrolmentToken) -> Result<Self, Error> {
+    pub(crate) fn of(token: &EnrolmentToken) -> Result<Self, Error> {
         let key = <[u8; 32]>::try_from(token.hub_key.as_slice()).map_err(|_| Error::Token(token.hub_key.len()))?;
-        Ok(Self { hub: token.hub, key: Digest::from_bytes(key), url: token.url.clone(), ca: token.ca.clone() })
+        Ok(Self { hub: token.hub, key: Digest::from_bytes(key) })
     }
 }
 
@@ -125,6 +126,7 @@ impl std::fmt::Debug for Contents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Contents")
             .field("pin", &self.pin)
+            .field("addresses", &self.addresses)
             .field("enrolled", &self.enrolled)
             .field("cluster", &self.cluster)
             .field("session", &self.session)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::Accepted;
-use tideline_common::{EnrolmentToken, SessionNumber, Uid};
+use tideline_common::{EnrolmentToken, HubId, SessionNumber, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, watch};
@@ -17,6 +17,7 @@ use super::contents::{Contents, HubPin, TargetName, Unreadable};
 use super::merge::{self, Data, Merged};
 use super::secret::{Failure, SecretPlace, Stored};
 use super::{Error, file};
+use crate::addresses::{Addresses, Token};
 use crate::patience::{Disk, Patience};
 
 /// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
@@ -36,6 +37,35 @@ pub(crate) struct Found {
     merged: Merged,
     /// What the file holds.
     copy: Option<Contents>,
+    token: TokenUse,
+}
+
+/// What a token that the agent was given is to this identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenUse {
+    /// There was none.
+    None,
+    /// It says where the hub is.
+    Taken,
+    /// It was taken before: what it says has become old.
+    SeenBefore,
+    /// It is of another hub than the one that this agent enrolled with.
+    OtherHub(HubId),
+}
+
+/// Takes from a token what it has to say. Who is not enrolled yet goes where it says; who is follows no other hub's.
+fn offer(contents: &mut Contents, token: &EnrolmentToken, pin: HubPin) -> TokenUse {
+    if contents.pin != pin {
+        if contents.enrolled.is_some() {
+            return TokenUse::OtherHub(pin.hub);
+        }
+        (contents.pin, contents.addresses) = (pin, Addresses::of(token));
+        return TokenUse::Taken;
+    }
+    match contents.addresses.take(token) {
+        Token::New => TokenUse::Taken,
+        Token::SeenBefore => TokenUse::SeenBefore,
+    }
 }
 
 /// The Secret as this process knows it.
@@ -60,7 +90,8 @@ enum Reading {
 
 impl Found {
     /// Looks for the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given
-    /// to an agent that is not enrolled yet replaces what is pinned; an enrolled agent needs none.
+    /// to an agent that is not enrolled yet replaces what is pinned. An enrolled agent needs none; a new one of its hub says
+    /// where that is now.
     pub(crate) async fn look(
         directory: &Path,
         token: Option<&EnrolmentToken>,
@@ -139,20 +170,20 @@ impl Found {
             Error::TwoIdentities { place, file, secret: of_secret }
         })?;
         let pin = token.map(HubPin::of).transpose()?;
-        let merged = match (merged, pin) {
+        let (merged, token) = match (merged, token.zip(pin)) {
             (None, None) => return Err(Error::NoToken(directory.to_owned())),
             // A journal beside no identity is of one that was removed.
-            (None, Some(pin)) => Merged { contents: Contents::new(pin)?, data: Data::Outdated },
-            (Some(merged), None) => merged,
-            (Some(merged), Some(pin)) if merged.contents.enrolled.is_some() => {
-                if merged.contents.pin.hub != pin.hub {
-                    return Err(Error::OtherHub { pinned: merged.contents.pin.hub, token: pin.hub });
-                }
-                merged
+            (None, Some((token, pin))) => {
+                let contents = Contents::new(pin, Addresses::of(token))?;
+                (Merged { contents, data: Data::Outdated }, TokenUse::Taken)
             }
-            (Some(merged), Some(pin)) => Merged { contents: Contents { pin, ..merged.contents }, ..merged },
+            (Some(merged), None) => (merged, TokenUse::None),
+            (Some(mut merged), Some((token, pin))) => {
+                let used = offer(&mut merged.contents, token, pin);
+                (merged, used)
+            }
         };
-        Ok(Self { path, secret, merged, copy })
+        Ok(Self { path, secret, merged, copy, token })
     }
 
     /// Writes the Secret before anything is done under the identity. False if another was first.
@@ -180,9 +211,19 @@ impl Found {
         self.merged.data
     }
 
+    /// What became of the token that was given.
+    pub(crate) fn token(&self) -> TokenUse {
+        self.token
+    }
+
+    /// Whether the hub has let this agent in.
+    pub(crate) fn is_enrolled(&self) -> bool {
+        self.merged.contents.enrolled.is_some()
+    }
+
     /// Begins to use it.
     pub(crate) fn keep(self) -> Result<Keeper, Error> {
-        let Self { path, secret, merged: Merged { contents, data: _ }, copy } = self;
+        let Self { path, secret, merged: Merged { contents, data: _ }, copy, token: _ } = self;
         if copy.as_ref() != Some(&contents) {
             file::save(&path, &contents)?;
         }
@@ -218,6 +259,11 @@ impl Keeper {
 
     pub(crate) fn pin(&self) -> HubPin {
         self.contents().pin.clone()
+    }
+
+    /// Where the hub is asked.
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.contents().addresses.clone()
     }
 
     pub(crate) fn enrolled(&self) -> Option<TargetName> {
@@ -262,6 +308,16 @@ impl Keeper {
         match self.change(opened).await {
             Ok(()) => self.write_or_complain().await,
             // Not in the Secret either then: it must not be ahead of a file that this process could not write.
+            Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
+        }
+    }
+
+    /// Keeps where the hub is asked from now on.
+    pub(crate) async fn keep_addresses(&self, addresses: Addresses) {
+        let newer =
+            |contents: &mut Contents| contents.addresses = addresses.merge(std::mem::take(&mut contents.addresses));
+        match self.change(newer).await {
+            Ok(()) => self.write_or_complain().await,
             Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
         }
     }

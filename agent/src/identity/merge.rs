@@ -52,9 +52,10 @@ pub(super) fn merge(secret: Option<Contents>, file: Option<Contents>) -> Result<
     let session = secret.session.max(file.session);
     let floor = newest(secret.floor, file.floor);
     let cluster = secret.cluster.clone().or_else(|| file.cluster.clone());
+    let addresses = secret.addresses.clone().merge(file.addresses.clone());
     let truth = if secret.enrolled.is_none() && file.enrolled.is_some() { file } else { secret };
     let data = if behind { Data::Outdated } else { Data::Current };
-    Ok(Some(Merged { contents: Contents { cluster, session, floor, ..truth }, data }))
+    Ok(Some(Merged { contents: Contents { addresses, cluster, session, floor, ..truth }, data }))
 }
 
 pub(super) fn newest(a: Option<Accepted>, b: Option<Accepted>) -> Option<Accepted> {

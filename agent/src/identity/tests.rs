@@ -9,15 +9,16 @@ use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
 use super::merge::{Data, merge};
-use super::{Error, Found, Keeper, TargetName};
+use super::{Error, Found, Keeper, TargetName, TokenUse};
+use crate::addresses::Addresses;
 
 fn token(hub: u128) -> EnrolmentToken {
     EnrolmentToken {
         name: "store-1".to_owned(),
-        url: "https://hub.example/tideline".to_owned(),
+        urls: vec!["https://hub.example/tideline".parse().unwrap()],
         hub: tideline_common::HubId::from_uuid(Uuid::from_u128(hub)),
         hub_key: vec![7; 32],
-        ca: vec![1, 2, 3],
+        authorities: vec![tideline_common::Authority::from_der([1, 2, 3]).unwrap()],
         seed: vec![9; 32],
     }
 }
@@ -54,14 +55,43 @@ async fn without_token_and_identity_it_says_what_to_do() -> Result<(), anyhow::E
 }
 
 #[tokio::test]
-async fn another_hubs_token_is_taken_before_enrolment_and_refused_after() -> Result<(), anyhow::Error> {
+async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let first = open(directory.path(), Some(&token(1))).await?;
     let second = open(directory.path(), Some(&token(2))).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!(second.pin().hub, token(2).hub);
     second.enrol(target(5)).await?;
-    assert!(matches!(open(directory.path(), Some(&token(1))).await, Err(Error::OtherHub { .. })));
+    let found = Found::look(directory.path(), Some(&token(1)), None).await?;
+    assert_eq!(found.token(), TokenUse::OtherHub(token(1).hub));
+    assert_eq!(found.keep()?.pin(), second.pin(), "what runs is not stopped by it, and follows no other hub");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_token_of_the_pinned_hub_says_where_it_is_and_an_old_one_nothing() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let first = open(directory.path(), Some(&token(1))).await?;
+    first.enrol(target(5)).await?;
+    let moved = |seed: u8, url: &str| EnrolmentToken {
+        seed: vec![seed; 32],
+        urls: vec![url.parse().expect("a URL")],
+        ..token(1)
+    };
+    let other_key = EnrolmentToken { hub_key: vec![8; 32], ..moved(10, "https://else.example") };
+    for (given, used, url) in [
+        (token(1), TokenUse::SeenBefore, "https://hub.example/tideline"),
+        (moved(10, "https://new.example"), TokenUse::Taken, "https://new.example"),
+        (token(1), TokenUse::SeenBefore, "https://new.example"),
+        (moved(10, "https://changed.example"), TokenUse::SeenBefore, "https://new.example"),
+        (other_key, TokenUse::OtherHub(token(1).hub), "https://new.example"),
+    ] {
+        let found = Found::look(directory.path(), Some(&given), None).await?;
+        assert_eq!(found.token(), used);
+        let keeper = found.keep()?;
+        assert_eq!(keeper.addresses().first().map(ToString::to_string).as_deref(), Some(url));
+        assert_eq!((keeper.key().seed(), keeper.enrolled()), (first.key().seed(), Some(target(5))));
+    }
     Ok(())
 }
 
@@ -84,6 +114,7 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
     Contents {
         seed: Digest::from_bytes([seed; 32]),
         pin: HubPin::of(&token(1)).unwrap(),
+        addresses: Addresses::of(&token(1)),
         enrolled: enrolled.map(target),
         cluster: None,
         session: SessionNumber(session),

@@ -7,7 +7,8 @@ use tideline_common::replay::RunNumber;
 use tideline_common::signature::{self, Headers, Signed, VerifyingKey};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
-    BODIES_PATH, BodiesAnswer, Body, DESIRED_PATH, ENROL_PATH, REPORTED_PATH, Refusal, SESSION_PATH,
+    BODIES_PATH, BodiesAnswer, Body, DESIRED_PATH, ENROL_PATH, HubAddresses, NumberRefused, REPORTED_PATH, Refusal,
+    RefusalKind, SESSION_PATH,
 };
 use tideline_runtime::retry::parse_retry_after;
 
@@ -89,6 +90,8 @@ pub(super) struct Returned {
 pub(super) struct Said {
     pub(super) run: RunNumber,
     pub(super) answer: Result<Answer, LinkFailure>,
+    /// Where it is reached, if it said so.
+    pub(super) addresses: Option<HubAddresses>,
 }
 
 /// Believes an answer that the hub signed for this very sending of this request; says of anything else what it looks like.
@@ -99,7 +102,11 @@ pub(super) fn read_answer(
     returned: &Returned,
 ) -> Result<Said, LinkFailure> {
     match verify(hub, to, returned) {
-        Ok(run) => Ok(Said { run, answer: read_content(kind, returned) }),
+        Ok(run) => {
+            let answer = read_content(kind, returned);
+            let addresses = addresses(&answer, returned);
+            Ok(Said { run, answer, addresses })
+        }
         Err(error) => Err(LinkFailure::NotTheHub {
             message: describe(returned, &error),
             retry_after: returned.retry_after.as_deref().and_then(parse_retry_after),
@@ -141,6 +148,16 @@ fn read_content(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> 
                 Some(body) => Err(unreadable(&format!("the body {} is not what its SHA-256 says", body.input))),
             }
         }
+    }
+}
+
+fn addresses(answer: &Result<Answer, LinkFailure>, returned: &Returned) -> Option<HubAddresses> {
+    match answer {
+        Ok(Answer::Session(session)) => Some(session.addresses.clone()),
+        Err(LinkFailure::Refused(Refusal { refusal: RefusalKind::BadRequestNumber, .. })) => {
+            decode::<NumberRefused>(returned).ok().map(|refused| refused.addresses)
+        }
+        Ok(Answer::Enrolled(_) | Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) | Err(_) => None,
     }
 }
 

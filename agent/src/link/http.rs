@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER, USER_AGENT};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Method, Url};
+use reqwest::{Certificate, Client, Method};
 use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
 use tideline_common::signature::{CONTENT_DIGEST, RUN, SIGNATURE, SIGNATURE_INPUT};
+use tideline_common::{Authority, HubUrl};
 
 use super::exchange::{Outgoing, Returned, Sending};
-use crate::core::LinkFailure;
+use crate::addresses::Missed;
 
 /// Longest wait for a connection, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -21,57 +22,68 @@ const IDLE_CONNECTIONS_MAX: usize = 4;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the hub's URL {url:?} cannot be used: {why}; correct it in the token, or make another one")]
-    Url { url: String, why: String },
-    #[error("the hub's CA in the token cannot be read")]
-    Authority(#[source] reqwest::Error),
+    #[error("it holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
+    NoCertificate(#[source] Option<reqwest::Error>),
     #[error("cannot set up the client of the hub")]
     Setup(#[source] reqwest::Error),
 }
 
+/// The authorities of a PEM file, trusted for as long as it is given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GivenAuthorities(Vec<Certificate>);
+
+impl GivenAuthorities {
+    pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, Error> {
+        match Certificate::from_pem_bundle(pem) {
+            Ok(certificates) if certificates.is_empty() => Err(Error::NoCertificate(None)),
+            Ok(certificates) => Ok(Self(certificates)),
+            Err(error) => Err(Error::NoCertificate(Some(error))),
+        }
+    }
+}
+
+/// A client that trusts one set of authorities.
+#[derive(Clone, Debug)]
 pub(super) struct Http {
     client: Client,
-    /// Without a slash at the end.
-    base: String,
 }
 
 impl Http {
-    /// `authority` is the CA of the hub's own certificate, DER, trusted beside the system's; empty for none.
-    pub(super) fn new(url: &str, authority: &[u8]) -> Result<Self, Error> {
-        let wrong = |why: String| Error::Url { url: url.to_owned(), why };
-        let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
-        if parsed.scheme() != "https" {
-            return Err(wrong("it must begin with https://".to_owned()));
-        }
-        if parsed.query().is_some() || parsed.fragment().is_some() {
-            return Err(wrong("it must have no query and no fragment".to_owned()));
-        }
+    /// `authorities` are trusted beside the system's; one that cannot be read is left out by TLS.
+    pub(super) fn new<'a>(
+        authorities: impl Iterator<Item = &'a Authority>,
+        given: &GivenAuthorities,
+    ) -> Result<Self, Error> {
         let mut builder = Client::builder()
             .http1_only()
             .redirect(Policy::none())
             .connect_timeout(CONNECT_MAX)
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
-        if !authority.is_empty() {
-            builder = builder.tls_certs_merge([Certificate::from_der(authority).map_err(Error::Authority)?]);
+        let mut trusted = given.0.clone();
+        for authority in authorities {
+            trusted.push(Certificate::from_der(authority.der()).map_err(Error::Setup)?);
         }
-        let client = builder.build().map_err(Error::Setup)?;
-        Ok(Self { client, base: parsed.as_str().trim_end_matches('/').to_owned() })
+        if !trusted.is_empty() {
+            builder = builder.tls_certs_merge(trusted);
+        }
+        builder.build().map(|client| Self { client }).map_err(Error::Setup)
     }
 
     /// Sends a signed request and returns whatever came back, whole.
     pub(super) async fn exchange(
         &self,
+        url: &HubUrl,
         outgoing: &Outgoing,
         sending: &Sending,
         limit: Duration,
-    ) -> Result<Returned, LinkFailure> {
+    ) -> Result<Returned, Unanswered> {
         let Outgoing { kind: _, method, path, query, content, content_digest } = outgoing;
         let question = if query.is_empty() { "" } else { "?" };
         let method = Method::from_bytes(method.as_bytes()).expect("methods are constants");
         let mut request = self
             .client
-            .request(method, format!("{}{path}{question}{query}", self.base))
+            .request(method, format!("{url}{path}{question}{query}"))
             .timeout(limit)
             .header(USER_AGENT, concat!("tideline-agent/", env!("CARGO_PKG_VERSION")))
             .header(CONTENT_DIGEST, content_digest)
@@ -81,13 +93,13 @@ impl Http {
         if let Some((media_type, bytes)) = content {
             request = request.header(CONTENT_TYPE, *media_type).body(bytes.clone());
         }
-        let mut response = request.send().await.map_err(|error| unreachable(&error))?;
+        let mut response = request.send().await.map_err(|error| unanswered(url, &error))?;
         let mut returned = describe(response.status().as_u16(), response.headers());
-        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| unanswered(url, &error))? {
             if returned.content.len() + chunk.len() > LINK_MESSAGE_BYTES_MAX {
                 let message =
                     format!("the answer is larger than {LINK_MESSAGE_BYTES_MAX} bytes, so it is not the hub's");
-                return Err(LinkFailure::NotTheHub { message, retry_after: None });
+                return Err(Unanswered { missed: Missed::NotThere, message });
             }
             returned.content.extend_from_slice(&chunk);
         }
@@ -109,10 +121,22 @@ fn describe(status: u16, headers: &HeaderMap) -> Returned {
     }
 }
 
+/// Why nothing came back.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) missed: Missed,
+    pub(super) message: String,
+}
+
 /// The chain of causes: the outermost says only that a request failed.
-fn unreachable(error: &reqwest::Error) -> LinkFailure {
-    let mut message =
-        if error.is_timeout() { "the hub did not answer in time" } else { "cannot reach the hub" }.to_owned();
+fn unanswered(url: &HubUrl, error: &reqwest::Error) -> Unanswered {
+    // Neither a name that is not found nor TLS with somebody else is a connection; nor is a URL that cannot be dialled.
+    let missed = if error.is_connect() || error.is_builder() { Missed::NotThere } else { Missed::Cut };
+    let mut message = if error.is_timeout() {
+        format!("the hub did not answer in time at {url}")
+    } else {
+        format!("cannot reach the hub at {url}")
+    };
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
@@ -123,5 +147,5 @@ fn unreachable(error: &reqwest::Error) -> LinkFailure {
         }
         cause = error.source();
     }
-    LinkFailure::Unreachable { message, retry_after: None }
+    Unanswered { missed, message }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::address::Authority;
 use crate::associated::{AssociatedKind, Made};
 use crate::desired::{Entry, Tombstone};
 use crate::digest::Digest;
@@ -100,6 +101,29 @@ pub struct SessionAnswer {
     /// Higher than the agent's own after lost history.
     pub epoch: Epoch,
     pub poll: PollSettings,
+    /// Where the hub is reached, from now on too.
+    #[serde(default)]
+    pub addresses: HubAddresses,
+}
+
+/// Refuses a request whose number is not free in the present run of the hub. Every agent gets one at its first request to
+/// each run, so it says what an agent must know of a run: sessions go on over a restart, and say it only when they begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberRefused {
+    #[serde(flatten)]
+    pub refusal: Refusal,
+    #[serde(default)]
+    pub addresses: HubAddresses,
+}
+
+/// Where a hub is reached, and by whom it is certified there: all that is so now or will be so soon. An agent keeps what it
+/// knew besides, until it needs that no more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HubAddresses {
+    /// In the order in which they are to be tried. What is no [`crate::HubUrl`] to the reader is passed over.
+    pub urls: Vec<String>,
+    pub authorities: Vec<Authority>,
 }
 
 /// A desired set by name.

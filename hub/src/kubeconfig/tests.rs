@@ -39,12 +39,12 @@ fn there_is_a_context_for_each_space() {
           user:
             token: "secret"
     "#]]
-    .assert_eq(&text("https://hub:8443/", "PEM", "secret", &["root", "default"]));
+    .assert_eq(&text("https://hub:8443/", Some("PEM"), "secret", &["root", "default"]));
 }
 
 #[test]
 fn names_that_look_like_other_yaml_stay_names() {
-    let read = Kubeconfig::from_yaml(&text("https://hub", "PEM", "123", &["null", "1e3", "no"])).unwrap();
+    let read = Kubeconfig::from_yaml(&text("https://hub", Some("PEM"), "123", &["null", "1e3", "no"])).unwrap();
     let names: Vec<_> = read.contexts.iter().map(|context| context.name.as_str()).collect();
     assert_eq!(names, ["null", "1e3", "no"]);
     assert_eq!(read.current_context.as_deref(), Some("null"));
@@ -52,15 +52,18 @@ fn names_that_look_like_other_yaml_stay_names() {
 
 #[test]
 fn a_kubeconfig_of_one_space_is_made_from_that_of_the_administrator() {
-    let admin = text("https://hub.example.com/tideline", "PEM", "secret", &["root", "default"]);
+    let admin = text("https://hub.example.com/tideline", Some("PEM"), "secret", &["root", "default"]);
     let retail = access(&admin).unwrap().kubeconfig(&"retail".parse().unwrap()).unwrap();
-    assert_eq!(retail, text("https://hub.example.com/tideline", "PEM", "secret", &["retail"]));
+    assert_eq!(retail, text("https://hub.example.com/tideline", Some("PEM"), "secret", &["retail"]));
+    let admin = text("https://hub.example.com", None, "secret", &["root"]);
+    let retail = access(&admin).unwrap().kubeconfig(&"retail".parse().unwrap()).unwrap();
+    assert!(!retail.contains("certificate-authority-data"), "the system's are trusted: {retail}");
 }
 
 #[tokio::test]
 async fn any_space_is_found_beside_the_root_space() {
     // A context `default` that is somebody's cluster is never taken for the space.
-    let admin = text("https://hub", "", "secret", &["root"])
+    let admin = text("https://hub", None, "secret", &["root"])
         .replace("contexts:\n", "contexts:\n- name: default\n  context:\n    cluster: laptop\n    user: laptop\n");
     let access = access(&admin).unwrap();
     assert_eq!(access.url, "https://hub");
@@ -76,18 +79,18 @@ fn what_is_no_kubeconfig_of_a_hub_is_said() {
         ]],
     );
     refused(
-        &text("https://hub", "PEM", "secret", &["default", "retail"]),
+        &text("https://hub", Some("PEM"), "secret", &["default", "retail"]),
         &expect![[
             r#"the kubeconfig FILE is not a hub's: it has the contexts default, retail, and needs a context "root" whose server ends in /spaces/root; use admin.kubeconfig of the hub's data directory"#
         ]],
     );
     refused(
-        &text("https://hub", "PEM", "secret", &["root"]).replace("/spaces/root", "/k8s"),
+        &text("https://hub", Some("PEM"), "secret", &["root"]).replace("/spaces/root", "/k8s"),
         &expect![[
             r#"the kubeconfig FILE is not a hub's: it has the contexts root, and needs a context "root" whose server ends in /spaces/root; use admin.kubeconfig of the hub's data directory"#
         ]],
     );
-    let tokenless = text("https://hub", "PEM", "secret", &["root"]).replace("token:", "username:");
+    let tokenless = text("https://hub", Some("PEM"), "secret", &["root"]).replace("token:", "username:");
     let error = access(&tokenless).unwrap().kubeconfig(&SpaceName::root()).unwrap_err();
     expect![[r#"the context "root" of FILE lacks a token, which a kubeconfig of a space is made from"#]]
         .assert_eq(&error.to_string());

@@ -10,7 +10,6 @@
 //! the link is at fault.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +26,8 @@ use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
 use tideline_common::signature::{self, NONCE_BYTES, Parameters, Signed, SigningKey, VerifyingKey};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
-    BODIES_PATH, DESIRED_PATH, ENROL_PATH, EnrolAnswer, EnrolRequest, REPORTED_PATH, Refusal, RefusalKind, SESSION_PATH,
+    BODIES_PATH, DESIRED_PATH, ENROL_PATH, EnrolAnswer, EnrolRequest, HubAddresses, NumberRefused, REPORTED_PATH,
+    Refusal, RefusalKind, SESSION_PATH,
 };
 use tideline_common::{HubId, RunId, TargetId};
 use tokio::time::timeout;
@@ -96,6 +96,8 @@ pub struct Signer {
     pub key: SigningKey,
     /// Another for every run of the process.
     pub run: RunId,
+    /// Where agents find this hub from now on.
+    pub addresses: HubAddresses,
 }
 
 /// Whose key a request was signed with.
@@ -152,8 +154,10 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     let next = match link.take_number(&sender, signed) {
         Ok(next) => next,
         Err(next) => {
-            let used = refusal(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
-            return link.refuse(signed, Some(next), &used);
+            let refusal = refusal(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
+            let status = status(&refusal);
+            let refused = NumberRefused { refusal, addresses: link.signer.addresses.clone() };
+            return link.sign(signed, Some(next), status, &refused);
         }
     };
     let done = match read {
@@ -219,7 +223,13 @@ impl<S: Service> Link<S> {
                 }
                 self.service.enrol(request).await.map(Done::Enrolled)
             }
-            Sender::Target(target) => self.service.handle(target, head.request(content)?).await.map(Done::Replied),
+            Sender::Target(target) => {
+                let mut reply = self.service.handle(target, head.request(content)?).await?;
+                if let Reply::Core(core::Answer::Session(session)) = &mut reply {
+                    session.addresses = self.signer.addresses.clone();
+                }
+                Ok(Done::Replied(reply))
+            }
         }
     }
 
@@ -329,16 +339,6 @@ fn bare(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
-}
-
-/// The address that agents and clients use when no public one is given.
-pub fn default_url(listen: SocketAddr) -> String {
-    let host = if listen.ip().is_unspecified() { "127.0.0.1".to_owned() } else { listen.ip().to_string() };
-    if listen.is_ipv6() && !listen.ip().is_unspecified() {
-        format!("https://[{host}]:{}", listen.port())
-    } else {
-        format!("https://{host}:{}", listen.port())
-    }
 }
 
 #[cfg(test)]

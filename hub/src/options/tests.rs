@@ -28,7 +28,8 @@ fn the_defaults_of_the_command_line_are_those_of_new() {
             Options {
                 data_dir: "/d",
                 listen: 0.0.0.0:8443,
-                public_url: None,
+                public_url: [],
+                public_ca: None,
                 health_listen: 127.0.0.1:8444,
                 stale_after: 120s,
                 settle: 10s,
@@ -39,15 +40,29 @@ fn the_defaults_of_the_command_line_are_those_of_new() {
 }
 
 #[test]
-fn a_public_url_ends_without_a_slash() {
+fn public_urls_are_given_at_once_or_one_by_one_and_end_without_a_slash() {
     check(
-        "--data-dir /d --public-url https://hub.example.com/tideline/ --settle 0 --stale-after 5m",
+        "--data-dir /d --public-url https://hub.example.com/tideline/,https://hub --public-url https://[::1]:1 --public-ca ca.pem \
+         --settle 0 --stale-after 5m",
         &expect![[r#"
             Options {
                 data_dir: "/d",
                 listen: 0.0.0.0:8443,
-                public_url: Some(
-                    "https://hub.example.com/tideline",
+                public_url: [
+                    HubUrl(
+                        "https://hub.example.com/tideline",
+                    ),
+                    HubUrl(
+                        "https://hub",
+                    ),
+                    HubUrl(
+                        "https://[::1]:1",
+                    ),
+                ],
+                public_ca: Some(
+                    File(
+                        "ca.pem",
+                    ),
                 ),
                 health_listen: 127.0.0.1:8444,
                 stale_after: 300s,
@@ -64,13 +79,13 @@ fn what_cannot_be_meant_is_refused() {
     check(
         "--data-dir /d --public-url http://hub",
         &expect![
-            "error: invalid value 'http://hub' for '--public-url <URL>': it must be https://HOST, https://HOST:PORT or https://HOST/PATH"
+            "error: invalid value 'http://hub' for '--public-url <URL,…>': it must be https://HOST, https://HOST:PORT or https://HOST/PATH, of at most 2048 bytes"
         ],
     );
     check(
         "--data-dir /d --public-url hub:8443",
         &expect![
-            "error: invalid value 'hub:8443' for '--public-url <URL>': it must be https://HOST, https://HOST:PORT or https://HOST/PATH"
+            "error: invalid value 'hub:8443' for '--public-url <URL,…>': it must be https://HOST, https://HOST:PORT or https://HOST/PATH, of at most 2048 bytes"
         ],
     );
     check(

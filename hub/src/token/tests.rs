@@ -21,8 +21,8 @@ impl Root {
         let facts = Facts {
             hub: HUB.parse().unwrap(),
             hub_key: vec![1; 32],
-            ca: vec![2; 8],
-            url: "https://hub.example.com".to_owned(),
+            authorities: vec![Authority::from_der([2; 8]).unwrap()],
+            urls: vec!["https://hub.example.com".parse().unwrap(), "https://hub2.example.com".parse().unwrap()],
         };
         let api = Api::<ConfigMap>::namespaced(root.client.clone(), FACTS_NAMESPACE);
         api.create(&PostParams::default(), &ConfigMap::from(&facts)).await.unwrap();
@@ -63,8 +63,10 @@ async fn a_token_holds_the_private_half_of_the_key_that_the_hub_keeps() {
     assert_eq!(kept.labels, labels);
     assert_eq!(kept.target_name, "store-0042");
     assert_eq!(kept.expires.0.to_string(), "2026-03-01T11:00:01Z");
-    assert_eq!((token.url.as_str(), token.hub.to_string().as_str()), ("https://hub.example.com", HUB));
-    assert_eq!((token.hub_key.as_slice(), token.ca.as_slice()), ([1; 32].as_slice(), [2; 8].as_slice()));
+    let urls: Vec<&str> = token.urls.iter().map(HubUrl::as_str).collect();
+    assert_eq!(urls, ["https://hub.example.com", "https://hub2.example.com"]);
+    assert_eq!((token.hub.to_string().as_str(), token.authorities[0].der()), (HUB, [2; 8].as_slice()));
+    assert_eq!(token.hub_key.as_slice(), [1; 32].as_slice());
 }
 
 #[tokio::test]

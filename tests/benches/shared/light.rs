@@ -107,6 +107,7 @@ async fn options(
         data_dir: directory.join(name),
         kubeconfig: Some(kubeconfig),
         token_file: Some(token_file),
+        hub: tideline_agent::HubAddress::default(),
         listen: Listen::Off,
         patrol: tideline_agent::PATROL_EVERY,
         events: tideline_agent::Events::On,

@@ -87,7 +87,7 @@ impl Platform {
         };
         let mut token = token::create(request).await?;
         if let Some(address) = through {
-            token.url = format!("https://{address}");
+            token.urls = vec![format!("https://{address}").parse()?];
         }
         let path = self.directory.join(format!("{name}.token"));
         fs::write(&path, token.to_string()).with_context(|| format!("writing {}", path.display()))?;
@@ -101,6 +101,7 @@ impl Platform {
             data_dir: self.agent_directory(&cluster.name),
             kubeconfig: Some(cluster.kubeconfig.clone()),
             token_file: token.map(Path::to_owned),
+            hub: tideline_agent::HubAddress::default(),
             listen: Listen::Off,
             patrol: tideline_agent::PATROL_EVERY,
             events: tideline_agent::Events::On,

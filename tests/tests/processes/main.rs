@@ -7,6 +7,7 @@ mod faulty_disk;
 mod harness;
 mod image;
 mod life;
+mod moving;
 mod replicas;
 mod usage;
 mod views;

@@ -1,6 +1,8 @@
 use tideline_common::associated::Phase;
 use tideline_common::health::Health;
-use tideline_common::wire::v1::{Accepted, ClusterFacts, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer};
+use tideline_common::wire::v1::{
+    Accepted, ClusterFacts, HubAddresses, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
+};
 use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, GroupKind, Mark, Origin, SessionNumber, Version};
 
 use super::super::effect::{Request, RequestId};
@@ -88,7 +90,8 @@ impl Scene {
                 Effect::Send { id, request: Request::Session(_) } => {
                     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 3600 };
                     let session = SessionNumber(7);
-                    let answer = SessionAnswer { session, outdated: false, epoch: Epoch::default(), poll };
+                    let (epoch, addresses) = (Epoch::default(), HubAddresses::default());
+                    let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses };
                     self.step(Event::Answered { id, result: Ok(Answer::Session(answer)) });
                 }
                 Effect::Send { id, request: Request::Reported(request) } => self.reported(id, request),

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, ReportedAnswer};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, HubAddresses, ReportedAnswer};
 use tideline_common::{Digest, Epoch, Revision, Version};
 
 use super::super::tests::hub::Hub;
@@ -114,7 +114,8 @@ impl Script {
 
 fn session() -> Answer {
     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 90 };
-    Answer::Session(SessionAnswer { session: SessionNumber(3), outdated: false, epoch: Epoch(1), poll })
+    let (session, epoch, addresses) = (SessionNumber(3), Epoch(1), HubAddresses::default());
+    Answer::Session(SessionAnswer { session, outdated: false, epoch, poll, addresses })
 }
 
 fn held() -> Loaded {

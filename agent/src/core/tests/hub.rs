@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{
     ApprovedPage, BodiesAnswer, BodiesRequest, Body, Decommission, DesiredAnswer, DesiredPage, DesiredRequest,
-    EnrolAnswer, ObjectReport, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer,
-    TargetCondition,
+    EnrolAnswer, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest,
+    SessionAnswer, TargetCondition,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version,
@@ -146,6 +146,7 @@ impl Hub {
                     outdated: false,
                     epoch: Epoch(self.epoch),
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
+                    addresses: HubAddresses::default(),
                 })
             }
             Request::Desired(request) => Answer::Desired(self.desired(&request)),

@@ -62,7 +62,8 @@ fn signed<T: serde::Serialize>(key: &SigningKey, status: u16, message: &T, nonce
 /// What the sender of [`sent`] under "nonce" makes of it.
 fn read(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
     let (outgoing, sending) = sent("nonce");
-    let Said { run: said, answer } = read_answer(kind, &hub().public(), outgoing.signed(&sending), returned)?;
+    let Said { run: said, answer, addresses: _ } =
+        read_answer(kind, &hub().public(), outgoing.signed(&sending), returned)?;
     assert_eq!(said, run());
     answer
 }

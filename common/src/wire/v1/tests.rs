@@ -85,7 +85,25 @@ fn session_is_stable() {
         &SessionRequest { facts: facts(), accepted: Some(accepted()), last: SessionNumber::default(), yields: false },
     );
     let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
-    golden("session-answer", &SessionAnswer { session: SessionNumber(7), outdated: false, epoch: Epoch(1), poll });
+    let addresses = HubAddresses {
+        urls: vec!["https://hub.example.com:8443".to_owned()],
+        authorities: vec![Authority::from_der([2; 8]).unwrap()],
+    };
+    golden(
+        "session-answer",
+        &SessionAnswer { session: SessionNumber(7), outdated: false, epoch: Epoch(1), poll, addresses },
+    );
+}
+
+#[test]
+fn refused_number_is_stable() {
+    let refusal = Refusal {
+        refusal: RefusalKind::BadRequestNumber,
+        message: "no number that is free in this run of the hub".to_owned(),
+        retry_after_seconds: None,
+    };
+    let addresses = HubAddresses { urls: vec!["https://hub.example.com".to_owned()], ..HubAddresses::default() };
+    golden("number-refused", &NumberRefused { refusal, addresses });
 }
 
 #[test]

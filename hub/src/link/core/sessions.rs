@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tideline_common::wire::v1::{RefusalKind, SessionAnswer, SessionRequest};
+use tideline_common::wire::v1::{HubAddresses, RefusalKind, SessionAnswer, SessionRequest};
 use tideline_common::{Epoch, Monotonic, SessionNumber, TargetId};
 
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, proves_lost_history, refuse};
@@ -83,7 +83,8 @@ impl Core {
         };
         if request.last < last {
             let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
-            let answer = SessionAnswer { session: last, outdated: true, epoch, poll: self.config.poll };
+            let (poll, addresses) = (self.config.poll, HubAddresses::default());
+            let answer = SessionAnswer { session: last, outdated: true, epoch, poll, addresses };
             out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
             return;
         }
@@ -129,9 +130,9 @@ impl Core {
         target.heard_at = now;
         target.seq = 0;
         let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
-        out.push(Effect::Respond {
-            id: request,
-            answer: Ok(Answer::Session(SessionAnswer { session, outdated: false, epoch, poll: self.config.poll })),
-        });
+        // The edge knows where the hub is reached.
+        let (poll, addresses) = (self.config.poll, HubAddresses::default());
+        let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses };
+        out.push(Effect::Respond { id: request, answer: Ok(Answer::Session(answer)) });
     }
 }

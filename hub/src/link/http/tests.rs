@@ -59,7 +59,8 @@ struct Hub {
 
 fn start(run: u128) -> Hub {
     let run = RunId::from_uuid(uuid::Uuid::from_u128(run));
-    let signer = Signer { hub: OTHER_TARGET.parse().unwrap(), key: hub(), run };
+    let addresses = HubAddresses { urls: vec!["https://hub".to_owned()], ..HubAddresses::default() };
+    let signer = Signer { hub: OTHER_TARGET.parse().unwrap(), key: hub(), run, addresses };
     let service = Arc::new(Known::default());
     Hub { router: router(Arc::clone(&service), Arc::new(signer)), service }
 }
@@ -156,6 +157,12 @@ async fn told(hub: &Hub) -> RunNumbers {
     let mut numbers = RunNumbers::default();
     let got = hub.send(&Sent::new(&agent(), TARGET, numbers.take())).await;
     assert_eq!((got.status, got.refusal()), (409, RefusalKind::BadRequestNumber));
+    let refused: NumberRefused = serde_json::from_slice(&got.content).unwrap();
+    assert_eq!(
+        refused.addresses.urls,
+        ["https://hub"],
+        "sessions go on over a restart, so this is the first that it hears"
+    );
     numbers.answered(got.run);
     numbers
 }

@@ -1,0 +1,331 @@
+//! Where the hub is asked, and whose certificates are trusted on the way there. Pure.
+//!
+//! The hub is its key; an address says only where to ask, and nothing unsigned is believed from there. So addresses are
+//! gathered from whoever has some, and go when they are not needed:
+//!
+//! ```text
+//!  token, new ─┐
+//!  --hub-url ──┼─▶ [`Addresses`], the one that answered last in front ─▶ [`Locator`]: one at a time, the next when it fails
+//!  the hub ────┘                             ▲                              │
+//!                                            └── dropped, once another has answered for a day
+//! ```
+//!
+//! One that the hub does not announce any more may still be the only one that leads there: the announcement may be wrong,
+//! or not true yet. Which authority a connection relied on is not known, so those that are not announced any more are left
+//! out on trial, for one new connection, and go when that is answered.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tideline_common::limits::{HUB_ADDRESSES_KNOWN_MAX, HUB_ADDRESSES_MAX, TOKENS_SEEN_MAX};
+use tideline_common::wire::v1::HubAddresses;
+use tideline_common::{Authority, Digest, EnrolmentToken, HubUrl, Monotonic};
+
+/// How long another address must have answered before one that is not announced any more is dropped.
+const ANSWERS_FOR: Duration = Duration::from_hours(24);
+/// A longer pause between two answers begins the day anew: several of the longest waits between two tries.
+const PAUSE_MAX: Duration = Duration::from_hours(1);
+/// Exchanges in a row that break off, from an address that takes connections, before the next one is tried. A middlebox
+/// that cuts long polls is no reason to go elsewhere: shorter ones are answered in between.
+const CUTS_MAX: u32 = 3;
+
+/// What is kept of the hub's addresses, with the identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Addresses {
+    /// Rises with every change: of two copies the newer is known by it.
+    changes: u64,
+    /// In the order in which they are tried; the first is the one that answered last.
+    urls: Vec<Known<HubUrl>>,
+    authorities: Vec<Known<Authority>>,
+    /// Tokens that were made use of. They stay where they are mounted, and what they say becomes old.
+    #[serde(default)]
+    tokens: Vec<Digest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Known<T> {
+    is: T,
+    /// The hub named it when it last said where it is reached.
+    #[serde(default)]
+    announced: bool,
+}
+
+/// Whether a token says anything new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    New,
+    SeenBefore,
+}
+
+impl Addresses {
+    /// Those of a token, for an identity that has none.
+    pub(crate) fn of(token: &EnrolmentToken) -> Self {
+        let mut addresses = Self::default();
+        addresses.take(token);
+        addresses
+    }
+
+    /// Takes what a token says, if it was not seen before: it comes first.
+    pub(crate) fn take(&mut self, token: &EnrolmentToken) -> Token {
+        let id = token.id();
+        if self.tokens.contains(&id) {
+            return Token::SeenBefore;
+        }
+        self.tokens.push(id);
+        let surplus = self.tokens.len().saturating_sub(TOKENS_SEEN_MAX);
+        self.tokens.drain(..surplus);
+        put_first(&mut self.urls, &token.urls);
+        put_first(&mut self.authorities, &token.authorities);
+        self.changes += 1;
+        Token::New
+    }
+
+    /// Joins two copies: the newer one, and the tokens that either has seen.
+    pub(crate) fn merge(self, other: Self) -> Self {
+        let (mut newer, older) = if other.changes > self.changes { (other, self) } else { (self, other) };
+        for token in older.tokens {
+            if newer.tokens.len() < TOKENS_SEEN_MAX && !newer.tokens.contains(&token) {
+                newer.tokens.insert(0, token);
+            }
+        }
+        newer
+    }
+
+    /// The one that is tried first.
+    pub(crate) fn first(&self) -> Option<&HubUrl> {
+        self.urls.first().map(|known| &known.is)
+    }
+}
+
+/// Puts `values` before all others, in their order. What is announced stays so.
+fn put_first<T: Clone + PartialEq>(known: &mut Vec<Known<T>>, values: &[T]) {
+    let mut rest = std::mem::take(known);
+    for value in values.iter().take(HUB_ADDRESSES_MAX) {
+        let announced = rest.iter().any(|known| known.is == *value && known.announced);
+        if !known.iter().any(|known| known.is == *value) {
+            known.push(Known { is: value.clone(), announced });
+        }
+    }
+    rest.retain(|old| !known.iter().any(|known| known.is == old.is));
+    known.append(&mut rest);
+    known.truncate(HUB_ADDRESSES_KNOWN_MAX);
+}
+
+/// Marks as announced what is in `values`, and takes in what is new, behind the first `kept` ones and before those that are
+/// announced no more. Returns whether anything is announced that was not, or the other way round.
+fn announce<T: Clone + PartialEq>(known: &mut Vec<Known<T>>, kept: usize, values: &[T]) -> bool {
+    let is_announced = |value: &T| values.contains(value);
+    let same = known.iter().all(|known| known.announced == is_announced(&known.is))
+        && values.iter().all(|value| known.iter().any(|known| known.is == *value));
+    let former = std::mem::take(known);
+    let (front, rest) = former.split_at(kept.min(former.len()));
+    known.extend(front.iter().map(|front| Known { is: front.is.clone(), announced: is_announced(&front.is) }));
+    for value in values {
+        if !known.iter().any(|known| known.is == *value) {
+            known.push(Known { is: value.clone(), announced: true });
+        }
+    }
+    for old in rest {
+        if !known.iter().any(|known| known.is == old.is) {
+            known.push(Known { is: old.is.clone(), announced: false });
+        }
+    }
+    known.truncate(HUB_ADDRESSES_KNOWN_MAX);
+    !same
+}
+
+/// Which address is asked, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Locator {
+    known: Addresses,
+    /// What the command line says stays known while it does.
+    given: Option<HubUrl>,
+    /// Which of the known URLs is asked.
+    at: usize,
+    /// Exchanges that broke off there since it last answered.
+    cuts: u32,
+    /// Since when the first URL has answered without a long pause.
+    answering: Option<Answering>,
+    /// Authorities that are announced no more are left out, for as long as nobody has answered.
+    trial: bool,
+    trust: TrustRevision,
+    unsaved: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answering {
+    since: Monotonic,
+    last: Monotonic,
+}
+
+/// Rises whenever other authorities are trusted than before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TrustRevision(u64);
+
+/// Where one request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    pub(crate) url: HubUrl,
+    pub(crate) trust: TrustRevision,
+}
+
+/// How a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// Nobody is there, or somebody who is not the hub.
+    NotThere,
+    /// It broke off, or took too long.
+    Cut,
+}
+
+impl Locator {
+    /// None if there is no address at all.
+    pub(crate) fn new(mut known: Addresses, given: Option<HubUrl>) -> Option<Self> {
+        if let Some(url) = &given {
+            put_first(&mut known.urls, std::slice::from_ref(url));
+        }
+        known.first()?;
+        Some(Self {
+            known,
+            given,
+            at: 0,
+            cuts: 0,
+            answering: None,
+            trial: false,
+            trust: TrustRevision::default(),
+            unsaved: false,
+        })
+    }
+
+    /// Where the next request goes.
+    pub(crate) fn destination(&self) -> Destination {
+        Destination { url: self.known.urls[self.at].is.clone(), trust: self.trust }
+    }
+
+    /// Whose certificates are taken, at the present revision.
+    pub(crate) fn trusted(&self) -> (TrustRevision, impl Iterator<Item = &Authority>) {
+        let trusted = self.known.authorities.iter().filter(|known| known.announced || !self.trial);
+        (self.trust, trusted.map(|known| &known.is))
+    }
+
+    fn trusted_set(&self) -> BTreeSet<Authority> {
+        self.trusted().1.cloned().collect()
+    }
+
+    /// The hub answered there: it is asked there first from now on. Returns whether it was found elsewhere before.
+    pub(crate) fn answered(&mut self, now: Monotonic, from: &Destination) -> bool {
+        let Some(at) = self.known.urls.iter().position(|known| known.is == from.url) else { return false };
+        let moved = at > 0;
+        if moved {
+            let known = self.known.urls.remove(at);
+            self.known.urls.insert(0, known);
+            self.answering = None;
+            self.changed();
+        }
+        (self.at, self.cuts) = (0, 0);
+        let since = match self.answering {
+            Some(Answering { since, last }) if now.since(last) <= PAUSE_MAX => since,
+            Some(_) | None => now,
+        };
+        self.answering = Some(Answering { since, last: now });
+        if self.trial && from.trust == self.trust {
+            self.trial = false;
+            self.known.authorities.retain(|known| known.announced);
+            self.changed();
+        }
+        if now.since(since) >= ANSWERS_FOR {
+            self.drop_what_is_not_needed();
+        }
+        moved
+    }
+
+    /// It was not the hub that answered there, or nobody: the next one is tried, at once or after some times.
+    pub(crate) fn missed(&mut self, from: &Destination, how: Missed) {
+        let url = &self.known.urls[self.at].is;
+        if *url != from.url || self.trust != from.trust {
+            return;
+        }
+        if self.trial {
+            self.trial = false;
+            self.answering = None;
+            self.trust.0 += 1;
+            return;
+        }
+        self.cuts += 1;
+        if how == Missed::NotThere || self.cuts >= CUTS_MAX {
+            self.cuts = 0;
+            self.at = (self.at + 1) % self.known.urls.len();
+        }
+    }
+
+    /// Takes in where the hub says it is reached. Returns whether that is news.
+    pub(crate) fn announced(&mut self, addresses: &HubAddresses) -> bool {
+        let HubAddresses { urls, authorities } = addresses;
+        let urls: Vec<HubUrl> = urls.iter().filter_map(|url| url.parse().ok()).take(HUB_ADDRESSES_MAX).collect();
+        let authorities: Vec<Authority> =
+            authorities.iter().filter(|authority| authority.is_bounded()).take(HUB_ADDRESSES_MAX).cloned().collect();
+        let asked = self.known.urls[self.at].is.clone();
+        let (former, trusted) = (self.known.clone(), self.trusted_set());
+        // A hub that names none is none that can be found elsewhere.
+        let mut news = false;
+        if !urls.is_empty() {
+            news |= announce(&mut self.known.urls, 1, &urls);
+            if let Some(given) = &self.given
+                && !self.known.urls.iter().any(|known| known.is == *given)
+            {
+                self.known.urls.truncate(HUB_ADDRESSES_KNOWN_MAX - 1);
+                self.known.urls.push(Known { is: given.clone(), announced: false });
+            }
+        }
+        if !authorities.is_empty() {
+            news |= announce(&mut self.known.authorities, 0, &authorities);
+        }
+        self.at = self.known.urls.iter().position(|known| known.is == asked).unwrap_or(0);
+        if news {
+            // What was announced until now has a day from now on.
+            (self.answering, self.trial) = (None, false);
+        }
+        if trusted != self.trusted_set() {
+            self.trust.0 += 1;
+        }
+        if former != self.known {
+            self.changed();
+        }
+        news
+    }
+
+    /// What has to be kept, if it changed since this was asked last.
+    pub(crate) fn take_unsaved(&mut self) -> Option<Addresses> {
+        std::mem::take(&mut self.unsaved).then(|| self.known.clone())
+    }
+
+    fn drop_what_is_not_needed(&mut self) {
+        let is_announced = |known: &Known<HubUrl>| known.announced;
+        if self.known.urls.iter().any(is_announced) {
+            let (first, given) = (self.known.urls[0].is.clone(), self.given.clone());
+            let before = self.known.urls.len();
+            self.known.urls.retain(|known| {
+                known.announced || known.is == first || given.as_ref().is_some_and(|given| known.is == *given)
+            });
+            if self.known.urls.len() != before {
+                self.changed();
+            }
+        }
+        let announced = self.known.authorities.iter().filter(|known| known.announced).count();
+        if !self.trial && announced > 0 && announced < self.known.authorities.len() {
+            self.trial = true;
+            self.trust.0 += 1;
+        }
+    }
+
+    fn changed(&mut self) {
+        self.known.changes += 1;
+        self.unsaved = true;
+    }
+}
+
+#[cfg(test)]
+mod tests;

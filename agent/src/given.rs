@@ -1,0 +1,116 @@
+//! What the agent is given of its hub: a token, an address, authorities.
+//!
+//! An agent that is enrolled keeps its cluster without any of it: what cannot be read is said and passed over. Who is not
+//! enrolled has nothing else, and ends.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tideline_common::{EnrolmentToken, HubUrl, TokenError};
+use tracing::{info, warn};
+
+use crate::identity::{self, Found, HubPin, TokenUse};
+use crate::link::{self, GivenAuthorities};
+
+/// Where the hub is reached, if not where it was at enrolment.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct HubAddress {
+    /// Where the hub is reached, tried before the addresses that the token and the hub itself have named. It must be the
+    /// hub that this agent enrolled with: that is known by its key
+    #[arg(long, env = "TIDELINE_HUB_URL", value_name = "URL")]
+    pub hub_url: Option<HubUrl>,
+    /// A file with certificates, PEM, of authorities that may certify whoever ends TLS at the hub's address, such as a proxy
+    /// with a private CA; the system's and the hub's own are trusted beside them
+    #[arg(long, env = "TIDELINE_HUB_CA", value_name = "FILE")]
+    pub hub_ca: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "cannot read the token file {path:?}; write the output of `tideline-hub token create` into it, or leave out \
+         --token-file if this agent is enrolled"
+    )]
+    TokenFile { path: PathBuf, source: io::Error },
+    #[error("the token file {path:?} holds no token")]
+    Token { path: PathBuf, source: TokenError },
+    #[error("the token file {path:?} holds a damaged token")]
+    TokenKey { path: PathBuf, source: identity::Error },
+    #[error("cannot read the file {path:?} of --hub-ca")]
+    Authorities { path: PathBuf, source: io::Error },
+    #[error("the file {path:?} of --hub-ca cannot be used")]
+    NoAuthorities { path: PathBuf, source: link::Error },
+}
+
+/// What was given, as far as it can be read.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) token: Option<EnrolmentToken>,
+    pub(crate) url: Option<HubUrl>,
+    pub(crate) authorities: GivenAuthorities,
+    unreadable: Vec<Error>,
+}
+
+impl Given {
+    pub(crate) fn read(token_file: Option<&Path>, address: HubAddress) -> Self {
+        let HubAddress { hub_url, hub_ca } = address;
+        let mut given = Self { url: hub_url, ..Self::default() };
+        match token_file.map(read_token).transpose() {
+            Ok(token) => given.token = token,
+            Err(error) => given.unreadable.push(error),
+        }
+        match hub_ca.as_deref().map(read_authorities).transpose() {
+            Ok(authorities) => given.authorities = authorities.unwrap_or_default(),
+            Err(error) => given.unreadable.push(error),
+        }
+        given
+    }
+
+    /// What an agent without an identity ends with.
+    pub(crate) fn instead_of(&mut self, error: identity::Error) -> crate::run::Error {
+        match error {
+            identity::Error::NoToken(_) if !self.unreadable.is_empty() => self.unreadable.swap_remove(0).into(),
+            error => error.into(),
+        }
+    }
+
+    /// Says what is not made use of. A token of another hub is none for this identity.
+    pub(crate) fn judge(&mut self, found: &Found) -> Result<(), Error> {
+        for error in std::mem::take(&mut self.unreadable) {
+            if !found.is_enrolled() {
+                return Err(error);
+            }
+            warn!("{}; this agent is enrolled, and goes on without it", tideline_runtime::exit::chain(&error));
+        }
+        match found.token() {
+            TokenUse::OtherHub(hub) => {
+                warn!(
+                    %hub,
+                    "the token is of another hub than the one that this agent is enrolled with, and is passed over. To join \
+                     that hub, give it another data directory and no identity Secret"
+                );
+                self.token = None;
+            }
+            TokenUse::Taken if found.is_enrolled() => {
+                info!("the token is new: the hub is asked where that says, first");
+            }
+            TokenUse::None | TokenUse::Taken | TokenUse::SeenBefore => {}
+        }
+        Ok(())
+    }
+}
+
+fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
+    let token = text.parse().map_err(|source| Error::Token { path: path.to_owned(), source })?;
+    match HubPin::of(&token) {
+        Ok(_) => Ok(token),
+        Err(source) => Err(Error::TokenKey { path: path.to_owned(), source }),
+    }
+}
+
+fn read_authorities(path: &Path) -> Result<GivenAuthorities, Error> {
+    let pem = std::fs::read(path).map_err(|source| Error::Authorities { path: path.to_owned(), source })?;
+    GivenAuthorities::from_pem(&pem).map_err(|source| Error::NoAuthorities { path: path.to_owned(), source })
+}
