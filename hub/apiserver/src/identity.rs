@@ -43,6 +43,29 @@ pub struct Credentials<'a> {
 #[derive(Clone, Debug)]
 pub struct PeerCertificate(pub bytes::Bytes);
 
+/// Hears who a request is from as soon as that is known, and before its body is read. A listener puts it into the request's
+/// extensions.
+#[derive(Clone)]
+pub struct OnAuthenticated(Arc<Hears>);
+
+type Hears = dyn Fn(&Identity) -> Result<(), Crowded> + Send + Sync;
+
+/// The client has too much in use already: the request is answered with 429, and nothing of it is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crowded {
+    pub message: String,
+}
+
+impl OnAuthenticated {
+    pub fn new(hears: impl Fn(&Identity) -> Result<(), Crowded> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hears))
+    }
+
+    pub(crate) fn tell(&self, identity: &Identity) -> Result<(), Crowded> {
+        (self.0)(identity)
+    }
+}
+
 /// No valid credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Unauthorized")]

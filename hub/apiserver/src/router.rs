@@ -11,10 +11,12 @@ use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{Request, Response, Uri};
 
-use crate::identity::{Authenticator, Credentials, Identity, PeerCertificate};
+use crate::identity::{Authenticator, Credentials, Identity, OnAuthenticated, PeerCertificate};
 use crate::server::{ApiServer, Inner, failure};
 use crate::status::ApiError;
 
+/// When a client that has too much in use is to try again.
+const RETRY_SECONDS: u64 = 1;
 /// Where the spaces are in the paths of [`ApiServer::router`].
 const SPACES: &str = "/spaces/";
 
@@ -75,6 +77,11 @@ impl Door {
         let Ok(identity) = self.authenticator.authenticate(Credentials { space, bearer, certificate }) else {
             return failure(&ApiError::unauthorized());
         };
+        if let Some(on_authenticated) = request.extensions().get::<OnAuthenticated>()
+            && let Err(crowded) = on_authenticated.tell(&identity)
+        {
+            return failure(&ApiError::too_many_requests(crowded.message).retry_after(RETRY_SECONDS));
+        }
         let target = match request.uri().query() {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
