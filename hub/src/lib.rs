@@ -15,6 +15,7 @@ pub mod identity;
 mod ingest;
 pub mod kubeconfig;
 pub mod ledger;
+mod limits;
 pub mod link;
 mod listener;
 mod metrics;

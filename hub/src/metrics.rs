@@ -2,18 +2,23 @@
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tideline_common::rollup::Freshness;
 use tideline_runtime::health;
 
+use crate::listener::{Closed, Peers};
 use crate::shared::Shared;
 
 /// The hub's registry.
-pub(crate) fn registry(shared: &Shared) -> Registry {
+pub(crate) fn registry(shared: &Shared, peers: &Peers) -> Registry {
     let mut registry = Registry::default();
     health::register_process(&mut registry, "hub", env!("CARGO_PKG_VERSION"));
-    registry.sub_registry_with_prefix("tideline_hub").register_collector(Box::new(State(shared.clone())));
+    let own = registry.sub_registry_with_prefix("tideline_hub");
+    own.register_collector(Box::new(State(shared.clone())));
+    own.register_collector(Box::new(Connections(peers.clone())));
     registry
 }
 
@@ -44,7 +49,7 @@ impl Collector for State {
             "targets",
             "Targets by whether they were heard from within their deadline",
             None,
-            prometheus_client::metrics::MetricType::Gauge,
+            MetricType::Gauge,
         )?;
         for (freshness, count) in [("fresh", fresh), ("stale", stale), ("unheard", unheard)] {
             ConstGauge::new(count).encode(family.encode_family(&FreshnessLabel { freshness })?)?;
@@ -61,13 +66,65 @@ impl Collector for State {
             ("ledger_revision", "The last commit of the ledger", i64::try_from(revision.0).unwrap_or(i64::MAX)),
         ] {
             let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(
-                name,
-                help,
-                None,
-                prometheus_client::metrics::MetricType::Gauge,
-            )?)?;
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Connections(Peers);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+const fn reason(closed: Closed) -> &'static str {
+    match closed {
+        Closed::Unverified => "unverified",
+        Closed::Network => "network",
+        Closed::Key => "key",
+        Closed::Idle => "idle",
+        Closed::Late => "late",
+    }
+}
+
+impl Collector for Connections {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let census = self.0.census();
+        let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut family = encoder.encode_descriptor(
+            "connections",
+            "Open connections by who was verified on them",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (state, count) in [
+            ("unverified", census.counts.unverified),
+            ("agent", census.counts.agents),
+            ("administrator", census.counts.administrators),
+        ] {
+            ConstGauge::new(signed(count)).encode(family.encode_family(&StateLabel { state })?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "connections_gave_way",
+            "Connections that the hub closed: unverified or of a network that had its share, for newer ones; idle ones of a \
+             key that had its share, or of all, for others; late to show whose they are",
+            None,
+            MetricType::Counter,
+        )?;
+        for closed in [Closed::Unverified, Closed::Network, Closed::Key, Closed::Idle, Closed::Late] {
+            let count = census.closed.get(&closed).copied().unwrap_or_default();
+            ConstCounter::new(count).encode(family.encode_family(&ReasonLabel { reason: reason(closed) })?)?;
+        }
+        let gauge = ConstGauge::new(signed(census.body_bytes));
+        let help = "Bytes of requests that are being received";
+        gauge.encode(encoder.encode_descriptor("receiving_bytes", help, None, MetricType::Gauge)?)
     }
 }

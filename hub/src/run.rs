@@ -4,11 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use ring::digest::{SHA256, digest};
 use tideline_api::{Allow, EmbeddedSpace, Space, SpaceSpec};
-use tideline_apiserver::{ApiServer, Credentials, Identity as User, MASTERS, SpaceConfig, Unauthenticated};
+use tideline_apiserver::{
+    ApiServer, Credentials, Crowded, Identity as User, MASTERS, OnAuthenticated, SpaceConfig, Unauthenticated,
+};
 use tideline_common::wire::v1::PollSettings;
 use tideline_common::{RunId, SpaceName};
 use tideline_runtime::health::{self, Health};
@@ -24,6 +29,7 @@ use crate::fuse::Fuse;
 use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
+use crate::listener::{Caller, Listener, Peer, Peers, Places};
 use crate::options::Options;
 use crate::service::LinkService;
 use crate::shared::{self, Shared};
@@ -75,6 +81,7 @@ pub enum Error {
 /// It serves when `admin.kubeconfig` is in its data directory with the present address.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     tls::install_provider();
+    let places = Places::within(listener::raise_descriptors());
     let dir = &options.data_dir;
     // It will hold Secrets of every space.
     fs::DirBuilder::new()
@@ -105,7 +112,8 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
 
     let run = Shutdown::with_token(shutdown);
     let health = Health::new();
-    let metrics = metrics::registry(&shared);
+    let peers = Peers::new(places);
+    let metrics = metrics::registry(&shared, &peers);
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
     let heartbeat = health.heartbeat("engine", BEAT_MAX);
     run.spawn("heartbeat", shared::beat(shared.clone(), heartbeat, BEAT_EVERY, run.token().clone()));
@@ -121,7 +129,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let service = Arc::new(LinkService { shared: shared.clone(), hub: identity.hub, root });
     let tls = identity.authority.server_config(&addresses.names(address))?;
     write_client_files(&options, &identity, &addresses)?;
-    let spaces = server.router(authenticator(&identity.admin_token));
+    let spaces = server.router(authenticator(&identity.admin_token)).layer(from_fn(tell_peer));
     let signer = Arc::new(link_http::Signer {
         hub: identity.hub,
         key: identity.key,
@@ -129,7 +137,8 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
         addresses: addresses.announcement(),
     });
     let router = link_http::router(service, signer).merge(spaces);
-    run.spawn("listener", listener::serve(listener, tls, router, run.token().clone()));
+    let serving = Listener::new(tls, router, peers, places).serve(listener, run.token().clone());
+    run.spawn("listener", serving);
     info!(url = %addresses.first(), data_dir = %dir.display(), "the hub serves");
 
     run.token().cancelled().await;
@@ -182,6 +191,16 @@ fn authenticator(token: &str) -> Arc<dyn tideline_apiserver::Authenticator> {
             Err(Unauthenticated)
         }
     })
+}
+
+/// Who authenticates with the API server may be read, and has a place with the listener.
+async fn tell_peer(mut request: Request, next: Next) -> Response {
+    if let Some(peer) = request.extensions_mut().remove::<Peer>() {
+        request.extensions_mut().insert(OnAuthenticated::new(move |_| {
+            peer.verified(Caller::Administrator).map_err(|crowded| Crowded { message: crowded.to_string() })
+        }));
+    }
+    next.run(request).await
 }
 
 fn write_client_files(options: &Options, identity: &Identity, addresses: &Addresses) -> Result<(), Error> {

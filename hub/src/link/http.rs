@@ -19,6 +19,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use axum::routing::any;
+use bytes::Bytes;
+use http_body_util::LengthLimitError;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
 use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
@@ -33,11 +35,15 @@ use tideline_common::{HubId, RunId, TargetId};
 use tokio::time::timeout;
 
 use super::core;
+use crate::listener::{Caller, Peer};
 
 /// Where a link's path begins, whatever prefix a proxy put before it.
 const LOGICAL_ROOT: &str = "/link/v1/";
 /// How long the content of a verified request may take: a full report over a link of 10 KiB/s, twice over.
 const CONTENT_WAIT: Duration = Duration::from_mins(4);
+
+/// When an agent is to come back that has too much under way, or comes while others have.
+const CROWDED_RETRY_SECONDS: u64 = 5;
 
 /// What stands behind the listener.
 pub trait Service: Send + Sync + 'static {
@@ -107,6 +113,15 @@ enum Sender {
     Token(String),
 }
 
+impl From<&Sender> for Caller {
+    fn from(sender: &Sender) -> Self {
+        match sender {
+            Sender::Target(target) => Self::Agent(target.to_string()),
+            Sender::Token(token) => Self::Agent(token.clone()),
+        }
+    }
+}
+
 struct Link<S> {
     service: Arc<S>,
     signer: Arc<Signer>,
@@ -134,11 +149,14 @@ struct Head {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
+    /// The connection it came over, unless it came over none of the listener's.
+    peer: Option<Peer>,
 }
 
 async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.remove();
+    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers, peer };
     let Some(signed) = head.signed() else {
         // There is nothing that an answer could be bound to.
         return unsigned(&Unverified::Unauthenticated(
@@ -149,7 +167,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         Ok(sender) => sender,
         Err(unverified) => return link.refuse(signed, None, &unverified.into()),
     };
-    let read = timeout(CONTENT_WAIT, to_bytes(body, LINK_MESSAGE_BYTES_MAX)).await;
+    let read = head.read(body, &sender).await;
     // Whole or not, it is read by now, so that the answer is not lost with a connection that breaks while it is written.
     let next = match link.take_number(&sender, signed) {
         Ok(next) => next,
@@ -161,15 +179,11 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         }
     };
     let done = match read {
-        Err(_elapsed) => Err(refusal(RefusalKind::Busy, "the content of the request did not come in time")),
-        Ok(Err(_)) => {
-            let message = format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes, and must come whole");
-            Err(refusal(RefusalKind::TooLarge, message))
-        }
-        Ok(Ok(content)) if signature::content_digest(&content) != signed.request.content_digest => {
+        Err(refused) => Err(refused),
+        Ok(content) if signature::content_digest(&content) != signed.request.content_digest => {
             Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
         }
-        Ok(Ok(content)) => link.handle(&head, sender, &content).await,
+        Ok(content) => link.handle(&head, sender, &content).await,
     };
     match done {
         Ok(Done::Enrolled(answer)) => link.sign(signed, Some(next), StatusCode::OK, &answer),
@@ -301,6 +315,18 @@ impl Head {
         path.find(LOGICAL_ROOT).map_or(path, |at| &path[at..])
     }
 
+    /// Reads the content of a request that was verified, as far as its sender has a share of what is received.
+    async fn read(&self, body: Body, sender: &Sender) -> Result<Bytes, Refusal> {
+        if let Some(peer) = &self.peer {
+            peer.verified(sender.into()).map_err(|crowded| busy(crowded.to_string()))?;
+        }
+        match timeout(CONTENT_WAIT, to_bytes(body, LINK_MESSAGE_BYTES_MAX)).await {
+            Err(_elapsed) => Err(busy("the content of the request did not come in time")),
+            Ok(Err(error)) => Err(unreadable(&error)),
+            Ok(Ok(content)) => Ok(content),
+        }
+    }
+
     fn message<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, Refusal> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         codec::decode(media_type, content).map_err(|error| refusal(RefusalKind::Malformed, error.to_string()))
@@ -321,6 +347,22 @@ impl Head {
 
 fn refusal(refusal: RefusalKind, message: impl Into<String>) -> Refusal {
     Refusal { refusal, message: message.into(), retry_after_seconds: None }
+}
+
+fn busy(message: impl Into<String>) -> Refusal {
+    Refusal { retry_after_seconds: Some(CROWDED_RETRY_SECONDS), ..refusal(RefusalKind::Busy, message) }
+}
+
+/// Why the content of a request that was verified could not be read.
+fn unreadable(error: &axum::Error) -> Refusal {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return refusal(RefusalKind::TooLarge, format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes"));
+        }
+        cause = error.source();
+    }
+    busy(format!("the content of the request was not received: {error}"))
 }
 
 fn status(refusal: &Refusal) -> StatusCode {

@@ -39,6 +39,7 @@ const PURE: &[&str] = &[
     "hub/src/placement",
     "hub/src/ledger",
     "hub/src/rollup",
+    "hub/src/listener/connections",
     "hub/src/link/core",
 ];
 

@@ -72,6 +72,7 @@ pub(crate) struct Hub {
     pub(crate) health: u16,
     binaries: Binaries,
     listen: SocketAddr,
+    descriptors: Option<u32>,
     /// Last, so that the log is there when the process shows it.
     dir: Scratch,
 }
@@ -79,17 +80,36 @@ pub(crate) struct Hub {
 impl Hub {
     /// Starts a hub with an empty data directory and waits until it serves.
     pub(crate) async fn start(binaries: &Binaries) -> Result<Self> {
+        Self::start_within(binaries, None).await
+    }
+
+    /// As [`Hub::start`], as a process that may have no more files open than this.
+    pub(crate) async fn start_within(binaries: &Binaries, descriptors: Option<u32>) -> Result<Self> {
         let dir = Scratch::new("hub")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let health = free_port()?;
-        let process = Self::spawn(binaries, &dir, listen, health)?;
-        let mut hub = Self { binaries: binaries.clone(), dir, listen, health, process };
+        let process = Self::spawn(binaries, &dir, listen, health, descriptors)?;
+        let mut hub = Self { binaries: binaries.clone(), dir, listen, health, descriptors, process };
         hub.serves().await?;
         Ok(hub)
     }
 
-    fn spawn(binaries: &Binaries, dir: &Scratch, listen: SocketAddr, health: u16) -> Result<Process> {
-        let mut command = command(binaries.hub(), &["serve", "--settle", "1s", "--log-format", "text"]);
+    fn spawn(
+        binaries: &Binaries,
+        dir: &Scratch,
+        listen: SocketAddr,
+        health: u16,
+        descriptors: Option<u32>,
+    ) -> Result<Process> {
+        const SERVE: [&str; 5] = ["serve", "--settle", "1s", "--log-format", "text"];
+        let mut command = match descriptors {
+            None => command(binaries.hub(), &SERVE),
+            Some(most) => {
+                let mut command = command("/bin/sh".into(), &["-c", &format!("ulimit -n {most}; exec \"$@\""), "sh"]);
+                command.arg(binaries.hub()).args(SERVE);
+                command
+            }
+        };
         command.arg("--data-dir").arg(dir.join("data")).args(["--listen", &listen.to_string()]);
         command.args(["--health-listen", &format!("127.0.0.1:{health}")]);
         Ok(Process::spawn("hub", &mut command, &dir.join("log"))?.with_log_shown())
@@ -97,7 +117,7 @@ impl Hub {
 
     /// Begins another run on the same data directory and the same ports.
     pub(crate) async fn resume(&mut self) -> Result<()> {
-        self.process = Self::spawn(&self.binaries, &self.dir, self.listen, self.health)?;
+        self.process = Self::spawn(&self.binaries, &self.dir, self.listen, self.health, self.descriptors)?;
         self.serves().await
     }
 
@@ -258,9 +278,14 @@ pub(crate) struct Site {
 impl Site {
     /// Starts all of it, and waits until the agent is ready.
     pub(crate) async fn start(binaries: &Binaries) -> Result<Self> {
+        Self::start_within(binaries, None).await
+    }
+
+    /// As [`Site::start`], with a hub that may have no more files open than this.
+    pub(crate) async fn start_within(binaries: &Binaries, descriptors: Option<u32>) -> Result<Self> {
         let dir = Scratch::new("cluster")?;
         let cluster = EmbeddedCluster::start(dir.path(), "cluster").await?;
-        let hub = Hub::start(binaries).await?;
+        let hub = Hub::start_within(binaries, descriptors).await?;
         let agent = hub.agent("store", &cluster).await?;
         Ok(Self { agent, hub, cluster, _dir: dir })
     }

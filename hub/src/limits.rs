@@ -1,0 +1,85 @@
+//! Every bound of the hub alone, with its arithmetic. Those that agents must know too are in `tideline_common::limits`.
+
+use std::time::Duration;
+
+use tideline_apiserver::BODY_BYTES_MAX;
+use tideline_common::limits::{LINK_MESSAGE_BYTES_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_BYTES_MAX};
+
+/// Connections of agents: 10,000 with a long poll and a report each, at HTTP/1.1.
+pub(crate) const AGENT_CONNECTIONS_MAX: usize = 20_000;
+/// Connections of administrators. A client of client-go has one for each server, a tool that knows 1,000 spaces as 1,000
+/// servers one for each of them.
+pub(crate) const ADMINISTRATOR_CONNECTIONS_MAX: usize = 1_024;
+/// Connections over which nobody has shown yet who they are. 2,000 handshakes a second, which is what two cores do, at two
+/// seconds each over a bad line.
+pub(crate) const UNVERIFIED_CONNECTIONS_MAX: usize = 4_096;
+/// As many of those may come from one network: half, so that no single one keeps all others from being heard. Hundreds of
+/// sites share the address of a load balancer, so this bounds nobody who has shown who they are.
+pub(crate) const UNVERIFIED_SHARE_OF_ONE_NETWORK: usize = 2;
+/// Descriptors for all but connections: the store (a database, its log and its index, for each of eight readers),
+/// directories, logs, the health port with its 16 connections, and listeners; twice over.
+pub(crate) const DESCRIPTORS_RESERVED: usize = 128;
+/// Connections that have given way and are not closed yet. Nothing is accepted while there are more.
+pub(crate) const CONNECTIONS_CLOSING_MAX: usize = 64;
+/// What all of it takes, if the system gives as much.
+pub(crate) const DESCRIPTORS_WANTED: usize = AGENT_CONNECTIONS_MAX
+    + ADMINISTRATOR_CONNECTIONS_MAX
+    + UNVERIFIED_CONNECTIONS_MAX
+    + CONNECTIONS_CLOSING_MAX
+    + DESCRIPTORS_RESERVED;
+// What `deploy/` asks for.
+const _: () = assert!(DESCRIPTORS_WANTED <= 65_536);
+
+/// Connections that one key was the first to be verified on. An agent has six at most; behind a load balancer that keeps
+/// connections open it is the first on some that serve others.
+pub(crate) const CONNECTIONS_PER_KEY_MAX: usize = 32;
+/// Requests of one key at once: a poll, a report, four for bodies, and those that a cut wire left behind. What is answered
+/// counts until the answer is written, so that who does not read makes the hub hold no more than so many answers.
+pub(crate) const REQUESTS_PER_KEY_MAX: usize = 32;
+
+/// How long a TLS handshake may take.
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(15);
+/// How long after it was accepted a connection must have shown whose it is. Over the worst line that works at all a
+/// handshake takes ten seconds.
+pub(crate) const UNVERIFIED_MAX: Duration = Duration::from_secs(30);
+/// How long a connection is kept that is verified and without a request, or waits for the rest of a request's head. Longer
+/// than agents (50 s) and most load balancers (60 s) keep one, so that they close it, and no request meets a closed door.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
+/// How long a connection may finish what is under way when it is to end; watches would take for ever.
+pub(crate) const DRAIN: Duration = Duration::from_secs(3);
+/// When an HTTP/2 connection, or the TCP beneath any, is asked whether anybody is there, and how long for.
+pub(crate) const PING_EVERY: Duration = Duration::from_secs(30);
+pub(crate) const PING_MAX: Duration = Duration::from_secs(20);
+/// Questions of TCP without an answer after which nobody is there.
+pub(crate) const TCP_PINGS_MAX: u32 = 3;
+// A poll is silent for its whole wait: what idles between requests must outlive none of it.
+const _: () = assert!(IDLE_MAX.as_secs() > POLL_WAIT_SECONDS_MAX);
+
+/// Streams of one HTTP/2 connection at once, as kube-apiserver has it. A load balancer opens further connections.
+pub(crate) const STREAMS_MAX: u32 = 100;
+/// Bytes of one stream that may be on the way unread, and of a whole connection: 256 KiB in each round trip of 100 ms are
+/// 2.5 MiB a second. What is refused is never read, and let go of with the refusal.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
+/// Bytes of all headers of a request. Signed ones have 2 KiB; bearer tokens of identity providers up to 8.
+pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
+/// Bytes that an HTTP/1.1 connection buffers, each way: a head, and what came with it.
+pub(crate) const HTTP1_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of agents' messages being received, in all: 640 of 100 KiB, which is a page of 1,000 reports as it travels.
+pub(crate) const AGENT_BODY_BYTES_MAX: usize = 64 << 20;
+/// The same of administrators' requests.
+pub(crate) const ADMINISTRATOR_BODY_BYTES_MAX: usize = 32 << 20;
+/// Bytes of one agent's messages being received: two of the largest.
+pub(crate) const BODY_BYTES_PER_KEY_MAX: usize = 2 * LINK_MESSAGE_BYTES_MAX;
+const _: () = assert!(BODY_BYTES_PER_KEY_MAX * 4 <= AGENT_BODY_BYTES_MAX);
+const _: () = assert!(REPORT_PAGE_BYTES_MAX * 64 <= AGENT_BODY_BYTES_MAX);
+const _: () = assert!(BODY_BYTES_MAX * 10 <= ADMINISTRATOR_BODY_BYTES_MAX);
+/// How long a body that came waits until there is room for it.
+pub(crate) const BODY_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a body may take, whatever its size.
+pub(crate) const BODY_GRACE: Duration = Duration::from_secs(15);
+/// Bytes a second, on average, beyond that: half of what a bad mobile connection gives.
+pub(crate) const BODY_BYTES_PER_SECOND_MIN: usize = 1 << 10;
+/// The same while less than half of the room for bodies is left: who is slow gives way.
+pub(crate) const BODY_BYTES_PER_SECOND_MIN_CROWDED: usize = 64 << 10;

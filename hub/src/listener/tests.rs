@@ -1,0 +1,229 @@
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::net::Ipv4Addr;
+
+use axum::body::to_bytes;
+use axum::routing::{get, post};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tideline_common::HubId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{TlsConnector, client};
+use tokio_util::sync::DropGuard;
+use uuid::Uuid;
+
+use super::*;
+use crate::certificates::Authority;
+
+/// Long for everything that these tests wait for.
+const SOON: Duration = Duration::from_secs(20);
+const SHORT: Patience = Patience {
+    handshake: Duration::from_millis(400),
+    unverified: Duration::from_millis(800),
+    idle: Duration::from_millis(1_200),
+};
+const LONG: Patience = Patience { handshake: HANDSHAKE_MAX, unverified: UNVERIFIED_MAX, idle: IDLE_MAX };
+const FEW: Places =
+    Places { unverified: 8, unverified_per_network: 8, agents: 4, administrators: 2, per_key: 4, requests_per_key: 4 };
+
+/// A listener on a port of its own.
+struct Served {
+    address: SocketAddr,
+    authority: Vec<u8>,
+    peers: Peers,
+    _stop: DropGuard,
+}
+
+type Tls = client::TlsStream<TcpStream>;
+
+impl Served {
+    async fn new(patience: Patience, places: Places) -> Self {
+        tideline_runtime::tls::install_provider();
+        let authority =
+            Authority::create(Uuid::new_v4().to_string().parse::<HubId>().expect("a UUID")).expect("an authority");
+        let tls = authority.server_config(&BTreeSet::from(["localhost".to_owned()])).expect("a certificate");
+        let router = Router::new()
+            .route("/read", post(read))
+            .route("/poll", get(poll))
+            .route("/ask", get(|request: axum::extract::Request| async move { verified(&request) }));
+        let (peers, stop) = (Peers::new(places), CancellationToken::new());
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let address = socket.local_addr().expect("an address");
+        let listener = Listener { patience, ..Listener::new(tls, router, peers.clone(), places) };
+        tokio::spawn(listener.serve(socket, stop.clone()));
+        Self { address, authority: authority.certificate_der().to_vec(), peers, _stop: stop.drop_guard() }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("it accepts")
+    }
+
+    async fn connect_tls(&self) -> Tls {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(self.authority.clone())).expect("a certificate");
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connecting = TlsConnector::from(Arc::new(config)).connect(name, self.connect().await);
+        timeout(SOON, connecting).await.expect("in time").expect("TLS")
+    }
+
+    /// Sends this and reads until the listener closes the connection.
+    async fn ends(&self, sent: &[u8]) -> String {
+        let mut stream = self.connect_tls().await;
+        stream.write_all(sent).await.expect("it is open");
+        end_of(&mut stream).await
+    }
+}
+
+async fn end_of(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut said = Vec::new();
+    // That it ends without a word of TLS is as good an end as any.
+    let _ended = timeout(SOON, stream.read_to_end(&mut said)).await.expect("the listener closes it");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Reads one answer of which the end is known.
+async fn answer(stream: &mut Tls, end: &str) -> String {
+    let (mut said, mut bytes) = (String::new(), [0; 1024]);
+    while !said.ends_with(end) {
+        let read = timeout(SOON, stream.read(&mut bytes)).await.expect("an answer in time").expect("an answer");
+        assert!(read > 0, "it ended with {said:?}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    said
+}
+
+fn verified(request: &axum::extract::Request) -> String {
+    let caller = request.headers().get("caller").and_then(|value| value.to_str().ok());
+    let peer = request.extensions().get::<Peer>().expect("every request has one");
+    match caller {
+        None => "nobody.".to_owned(),
+        Some(name) => {
+            let caller = if name == "administrator" { Caller::Administrator } else { Caller::Agent(name.to_owned()) };
+            peer.verified(caller).map_or_else(|crowded| format!("{crowded}."), |()| "verified.".to_owned())
+        }
+    }
+}
+
+async fn read(request: axum::extract::Request) -> String {
+    let verified = verified(&request);
+    match to_bytes(request.into_body(), usize::MAX).await {
+        Ok(bytes) => format!("{verified} read {}.", bytes.len()),
+        Err(error) => format!("{verified} {error}."),
+    }
+}
+
+async fn poll(request: axum::extract::Request) -> String {
+    verified(&request);
+    pending().await
+}
+
+fn ask(caller: &str) -> Vec<u8> {
+    format!("GET /ask HTTP/1.1\r\nhost: localhost\r\ncaller: {caller}\r\n\r\n").into_bytes()
+}
+
+#[tokio::test]
+async fn who_does_not_show_who_they_are_is_closed_in_time() {
+    let served = Served::new(SHORT, FEW).await;
+    end_of(&mut served.connect().await).await;
+    let (mut cut, mut hello) = (served.connect().await, [0; 64]);
+    // The beginning of a handshake: a record of 512 bytes that are not there.
+    hello[..5].copy_from_slice(&[22, 3, 1, 2, 0]);
+    cut.write_all(&hello).await.expect("it is open");
+    end_of(&mut cut).await;
+    for said in [
+        &b""[..],
+        b"P",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        b"POST /read HTTP/1.1\r\nhost: localhost\r\n",
+        b"GET /poll HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ] {
+        served.ends(said).await;
+    }
+    assert_eq!(served.peers.census().closed[&Closed::Late], 8);
+}
+
+#[tokio::test]
+async fn a_body_of_nobody_is_not_read() {
+    let served = Served::new(SHORT, FEW).await;
+    let head = "POST /read HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8388608\r\nexpect: 100-continue\r\n\r\n";
+    let said = served.ends(head.as_bytes()).await;
+    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("nobody. the request was not verified."), "{said}");
+    let mut known = served.connect_tls().await;
+    let head =
+        "POST /read HTTP/1.1\r\nhost: localhost\r\ncaller: a\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n";
+    known.write_all(head.as_bytes()).await.expect("it is open");
+    answer(&mut known, "HTTP/1.1 100 Continue\r\n\r\n").await;
+    known.write_all(b"12345").await.expect("it is open");
+    answer(&mut known, "verified. read 5.").await;
+}
+
+#[tokio::test]
+async fn a_verified_connection_is_kept_while_in_use_and_a_while_longer() {
+    let served = Served::new(SHORT, FEW).await;
+    let mut idle = served.connect_tls().await;
+    idle.write_all(&ask("a")).await.expect("it is open");
+    let mut used = served.connect_tls().await;
+    used.write_all(b"GET /poll HTTP/1.1\r\nhost: localhost\r\ncaller: b\r\n\r\n").await.expect("it is open");
+    assert!(end_of(&mut idle).await.ends_with("verified."));
+    let longer = timeout(SHORT.unverified * 2, used.read_u8()).await;
+    assert!(longer.is_err(), "a poll waits for as long as it wants: {longer:?}");
+    assert_eq!(served.peers.census().closed, BTreeSet::new().into_iter().collect());
+}
+
+#[tokio::test]
+async fn a_crowd_of_silent_connections_keeps_nobody_out() {
+    let served = Served::new(LONG, FEW).await;
+    let mut agent = served.connect_tls().await;
+    agent.write_all(&ask("a")).await.expect("it is open");
+    answer(&mut agent, "verified.").await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(served.connect().await);
+    }
+    let mut administrator = served.connect_tls().await;
+    administrator.write_all(&ask("administrator")).await.expect("it is open");
+    answer(&mut administrator, "verified.").await;
+    agent.write_all(&ask("a")).await.expect("it is open");
+    answer(&mut agent, "verified.").await;
+    let census = served.peers.census();
+    assert_eq!((census.counts.agents, census.counts.administrators), (1, 1));
+    assert!(census.counts.unverified <= FEW.unverified, "{census:?}");
+    // The oldest gave way, and are closed.
+    for stream in &mut silent[..150] {
+        end_of(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn one_key_takes_no_place_of_others() {
+    let served = Served::new(LONG, FEW).await;
+    let mut polls = Vec::new();
+    for _ in 0..FEW.requests_per_key {
+        let mut stream = served.connect_tls().await;
+        stream.write_all(b"GET /poll HTTP/1.1\r\nhost: localhost\r\ncaller: a\r\n\r\n").await.expect("it is open");
+        polls.push(stream);
+    }
+    let counted = async {
+        while served.peers.census().counts.agents < FEW.requests_per_key {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, counted).await.expect("all of them are served");
+    let mut more = served.connect_tls().await;
+    more.write_all(&ask("a")).await.expect("it is open");
+    answer(&mut more, "too many requests of this key are under way.").await;
+    drop(polls.pop());
+    let mut other = served.connect_tls().await;
+    let served_in_the_end = async {
+        loop {
+            other.write_all(&ask("b")).await.expect("it is open");
+            if answer(&mut other, ".").await.ends_with("verified.") {
+                return;
+            }
+            other = served.connect_tls().await;
+        }
+    };
+    timeout(SOON, served_in_the_end).await.expect("there is a place");
+}

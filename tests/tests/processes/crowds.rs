@@ -1,0 +1,171 @@
+//! Crowds of strangers at the hub's port: whatever they do, agents and administrators are served, and memory is bounded.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::config::Kubeconfig;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tideline_tests::require_binaries;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::harness::{Hub, SOON, Site, get};
+
+/// Files that this process needs besides the connections of a crowd.
+const OWN_DESCRIPTORS: u64 = 1_000;
+/// What one of them says before it falls silent.
+const SAYINGS: [&[u8]; 3] = [
+    b"",
+    // The beginning of a TLS handshake.
+    &[22],
+    &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3],
+];
+
+/// Opens connections from eight addresses, as many as this process may have, and keeps them.
+async fn crowd(hub: SocketAddr, wanted: u64) -> Result<Vec<TcpStream>> {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit })?;
+    let count = wanted.min(most.saturating_sub(OWN_DESCRIPTORS));
+    if count < wanted {
+        eprintln!("{count} connections instead of {wanted}: this process may have no more than {most} files open");
+    }
+    let mut crowd = Vec::new();
+    for number in 0..count {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2 + u8::try_from(number % 8)?), 0)))?;
+        let mut stream = timeout(SOON, socket.connect(hub)).await.context("the hub accepts in time")??;
+        // It may be closed by now.
+        let _sent = stream.write_all(SAYINGS[usize::try_from(number)? % SAYINGS.len()]).await;
+        crowd.push(stream);
+    }
+    Ok(crowd)
+}
+
+/// Everybody that the hub is for is served.
+async fn everybody_is_served(site: &mut Site, name: &str) -> Result<()> {
+    site.delivers(name).await?;
+    site.agent.process.kill()?;
+    site.agent.resume()?;
+    site.agent.is_ready().await?;
+    site.delivers(&format!("{name}-again")).await
+}
+
+/// The value of one of the hub's metrics, such as `connections{state="agent"}`.
+async fn metric(hub: &Hub, name: &str) -> Result<u64> {
+    let (_, metrics) = get(hub.health, "/metrics").await?;
+    let prefix = format!("tideline_hub_{name} ");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&prefix)).with_context(|| metrics.clone())?;
+    Ok(value.parse()?)
+}
+
+#[tokio::test]
+async fn silent_connections_at_the_usual_limit_of_files_keep_nobody_out() -> Result<()> {
+    let binaries = require_binaries!();
+    let mut site = Site::start_within(&binaries, Some(1_024)).await?;
+    site.hub.place_config_maps().await?;
+    let crowd = crowd(site.hub.address(), 3_000).await?;
+    everybody_is_served(&mut site, "web").await?;
+    ensure!(metric(&site.hub, r#"connections{state="unverified"}"#).await? <= 208, "no more than have a place");
+    ensure!(metric(&site.hub, r#"connections_gave_way_total{reason="unverified"}"#).await? > 1_000, "they gave way");
+    drop(crowd);
+    Ok(())
+}
+
+#[tokio::test]
+async fn twenty_thousand_silent_connections_keep_nobody_out_and_cost_little() -> Result<()> {
+    let binaries = require_binaries!();
+    let mut site = Site::start(&binaries).await?;
+    site.hub.place_config_maps().await?;
+    site.delivers("before").await?;
+    let before = site.hub.process.resident_bytes()?;
+    let crowd = crowd(site.hub.address(), 20_000).await?;
+    everybody_is_served(&mut site, "web").await?;
+    let cost = site.hub.process.peak_bytes()?.saturating_sub(before);
+    // 4,096 connections that said nothing whole, of some 20 KiB.
+    ensure!(cost < 128 << 20, "{cost} bytes");
+    drop(crowd);
+    Ok(())
+}
+
+async fn tls(hub: &Hub) -> Result<TlsStream<TcpStream>> {
+    let kubeconfig = Kubeconfig::read_from(hub.kubeconfig())?;
+    let cluster = kubeconfig.clusters[0].cluster.clone().context("a cluster")?;
+    let authority = cluster.certificate_authority_data.context("its authority")?;
+    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, authority)?;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&pem)?)?;
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(hub.address()).await?;
+    Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
+}
+
+#[tokio::test]
+async fn a_hundred_streams_of_8_mib_that_nobody_signed_cost_no_memory() -> Result<()> {
+    let binaries = require_binaries!();
+    let mut site = Site::start(&binaries).await?;
+    site.hub.place_config_maps().await?;
+    site.delivers("before").await?;
+    let before = site.hub.process.resident_bytes()?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tls(&site.hub).await?)).await?;
+    let driven = tokio::spawn(connection);
+    let body = Bytes::from(vec![b'x'; 8 << 20]);
+    let streams = (0..100).map(|number| {
+        let (mut sender, body) = (sender.clone(), body.clone());
+        let path = if number % 2 == 0 { "link/v1/reported" } else { "spaces/root/api/v1/namespaces" };
+        async move {
+            let mut request = Request::put(format!("https://localhost/{path}"));
+            // Well formed, by a key that nobody has.
+            for (name, value) in [
+                ("content-digest", "sha-256=:AAAA:"),
+                ("tideline-run", "11111111-1111-4111-8111-111111111111=1"),
+                (
+                    "signature-input",
+                    r#"tideline=("@method" "@path" "@query" "content-digest" "tideline-run");created=1;keyid="11111111-1111-4111-8111-111111111111";alg="ed25519";nonce="AAAA";tag="tideline-link-v1""#,
+                ),
+                ("signature", "tideline=:AAAA:"),
+            ] {
+                request = request.header(name, value);
+            }
+            let answer = sender.send_request(request.body(Full::new(body))?).await?;
+            anyhow::Ok(answer.status())
+        }
+    });
+    let answers = timeout(SOON, join_all(streams)).await.context("all are answered")?;
+    // What is refused before it was sent to the end is broken off, or answered first.
+    for status in answers.into_iter().flatten() {
+        ensure!(matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND), "{status}");
+    }
+    let cost = site.hub.process.peak_bytes()?.saturating_sub(before);
+    ensure!(cost < 32 << 20, "{cost} bytes");
+    everybody_is_served(&mut site, "web").await?;
+    driven.abort();
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_http2_preface_alone_is_closed() -> Result<()> {
+    let binaries = require_binaries!();
+    let hub = Hub::start(&binaries).await?;
+    let mut stream = tls(&hub).await?;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
+    let mut rest = Vec::new();
+    let ended = timeout(Duration::from_mins(1), tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut rest)).await;
+    ensure!(ended.is_ok(), "the hub closes it");
+    Ok(())
+}
