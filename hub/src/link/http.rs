@@ -1,8 +1,8 @@
 //! The link over HTTP: verifies requests before it reads them, takes each once, signs every answer. Decides nothing.
 //!
 //! ```text
-//!  head ─▶ headers? ─▶ key known? ─▶ signature? ─▶ content ─▶ number free? ─▶ digest? ─▶ service
-//!          no: unsigned  no: Unverified                        no: BadRequestNumber  no: Malformed
+//!  head ─▶ headers? ─▶ key known? ─▶ signature? ─▶ number free? ─▶ content ─▶ digest? ─▶ service
+//!          no: unsigned  no: Unverified             no: BadRequestNumber      no: Malformed
 //! ```
 //!
 //! An agent acts upon what a hub says of its standing. So that is said only behind the signature: whoever can send bytes can
@@ -167,8 +167,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         Ok(sender) => sender,
         Err(unverified) => return link.refuse(signed, None, &unverified.into()),
     };
-    let read = head.read(body, &sender).await;
-    // Whole or not, it is read by now, so that the answer is not lost with a connection that breaks while it is written.
+    // Before anything is read: what was recorded verifies for ever, and is not to cost more than this.
     let next = match link.take_number(&sender, signed) {
         Ok(next) => next,
         Err(next) => {
@@ -178,7 +177,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
             return link.sign(signed, Some(next), status, &refused);
         }
     };
-    let done = match read {
+    let done = match head.read(body, &sender).await {
         Err(refused) => Err(refused),
         Ok(content) if signature::content_digest(&content) != signed.request.content_digest => {
             Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))

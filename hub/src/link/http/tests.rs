@@ -226,7 +226,7 @@ async fn who_is_not_known_is_not_judged() {
 }
 
 #[tokio::test]
-async fn no_content_is_read_of_who_is_not_known() {
+async fn no_content_is_read_of_who_is_not_known_or_was_heard_before() {
     let hub = start(1);
     let unread = || Body::from_stream(stream::once(async { panic!("it is read") as Result<Bytes, std::io::Error> }));
     let report = ("PUT", REPORTED_PATH, "");
@@ -236,6 +236,9 @@ async fn no_content_is_read_of_who_is_not_known() {
     ] {
         assert!(matches!(hub.send_with(&sent, unread()).await.status, 401 | 404));
     }
+    // What was recorded verifies for ever.
+    let recorded = Sent::of(&agent(), TARGET, told(&start(2)).await.take(), report, b"{}");
+    assert_eq!(hub.send_with(&recorded, unread()).await.refusal(), RefusalKind::BadRequestNumber);
 }
 
 #[tokio::test]
