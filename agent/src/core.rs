@@ -88,6 +88,7 @@ use notice::Notices;
 use objects::Objects;
 use patrol::Patrol;
 use place::Place;
+pub use remove::RemovalPolicy;
 use remove::{Cause, Removal};
 use report::Reports;
 use session::Session;
@@ -143,7 +144,7 @@ pub struct Loaded {
     /// The inputs whose bodies are there.
     pub bodies: BTreeSet<Digest>,
     pub applied: Vec<(ObjectKey, AppliedRecord)>,
-    pub removing: Vec<Tombstone>,
+    pub removing: Vec<(Tombstone, RemovalPolicy)>,
     /// The deletions of the last hour before this run, or of longer ago: those of [`Write::Passed`].
     pub passed: Vec<(u64, Tombstone)>,
     pub decommission: Decommission,
@@ -270,8 +271,8 @@ impl Core {
             core.tell_gates(&report.key);
             core.fold_if_many();
         }
-        for tombstone in removing {
-            core.put_removal(tombstone, None, Cause::Told);
+        for (tombstone, policy) in removing {
+            core.put_removal(tombstone, policy, None, Cause::Told);
         }
         core.pack();
         core.fuse.resume(passed, |tombstone| core.removals.contains_key(tombstone));

@@ -504,7 +504,7 @@ impl Driver {
             | Write::Body { .. }
             | Write::Applied { .. }
             | Write::Forgotten { .. }
-            | Write::Removing(_)
+            | Write::Removing { .. }
             | Write::Removed(_)
             | Write::Passed { .. }
             | Write::Lapsed { .. }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{Digest, Hasher, ItemHash, SetDigest};
 use crate::ids::Uid;
 use crate::object::{ObjectKey, SourceRef};
+use crate::policy::{ApplyPolicy, PrunePolicy};
 use crate::reason::Reason;
 
 /// What is to be done with an assigned object. None of these is a removal: an entry in the set is assigned.
@@ -95,6 +96,11 @@ impl Entry {
         ItemHash::new(key, hasher.finish())
     }
 
+    /// What becomes of its object when it goes. An implied namespace is nobody's to delete.
+    pub fn prune_policy(&self, policy: &ApplyPolicy) -> PrunePolicy {
+        if self.implied { PrunePolicy::LEAST } else { PrunePolicy::of(policy) }
+    }
+
     /// The trace id of everything that is done about this input: one per (source, input), the same on both sides.
     pub fn trace_id(&self) -> String {
         let mut hasher = Hasher::new("tideline/trace/v1");
@@ -114,6 +120,25 @@ pub struct Tombstone {
     /// The source that was assigned; the same key may be assigned to another.
     #[serde(rename = "sourceUid")]
     pub source: Uid,
+}
+
+impl Tombstone {
+    pub fn under(self, policy: PrunePolicy) -> Unassignment {
+        Unassignment { tombstone: self, policy }
+    }
+}
+
+/// A tombstone with the prune policy that was last in force. It speaks for its place: whichever source had it there before
+/// goes by this policy too, for agents may not have seen every source that came and went.
+///
+/// Where the place is assigned again it says that what stands there was to be let go of meanwhile, so that it counts as
+/// adopted, as it would at an agent that saw both.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unassignment {
+    #[serde(flatten)]
+    pub tombstone: Tombstone,
+    #[serde(flatten)]
+    pub policy: PrunePolicy,
 }
 
 /// All that one target should hold, with its digest kept up to date.

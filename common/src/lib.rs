@@ -31,7 +31,7 @@ pub mod wire;
 
 pub use address::{Authority, HubUrl, InvalidHubUrl};
 pub use associated::AssociatedKind;
-pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone};
+pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone, Unassignment};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
 pub use history::{Point, Shown, Word};
 pub use ids::{
@@ -41,7 +41,7 @@ pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,
-    FieldPathError, FieldPolicy, Gate, Place, Prune, PruneAdopted, Recreate, Takeover, Way,
+    FieldPathError, FieldPolicy, Gate, Place, Prune, PruneAdopted, PrunePolicy, Recreate, Takeover, Way,
 };
 pub use reason::Reason;
 pub use time::Monotonic;

@@ -8,9 +8,11 @@ use crate::digest::{Digest, Hasher};
 
 mod gate;
 mod path;
+mod prune;
 
 pub use gate::Gate;
 pub use path::{FieldPath, FieldPathError, Place, Way};
+pub use prune::PrunePolicy;
 
 /// Declares a closed enum of the wire, written in CamelCase, least destructive value first: the derived order is
 /// the order in which [`ApplyPolicy::merge`] prefers, and a value that this build does not know is read as the first.

@@ -405,8 +405,8 @@ impl Engine {
         for key in &taken.changed {
             self.dirty.sources.extend(self.sources_at(target, key));
         }
-        self.confirming.0 |= !taken.confirmed.is_empty();
-        self.changes.extend(taken.confirmed.into_iter().map(|tombstone| Change::Confirm(target, tombstone)));
+        self.confirming.0 |= taken.confirms();
+        self.changes.extend(taken.confirmations(target));
         self.version += 1;
     }
 

@@ -30,12 +30,17 @@
 //! recreated in its place inherits. An implied namespace gives way to any explicit one. No tombstone is made where another
 //! source holds the destination: the agent marks its object anew.
 //!
+//! **Tombstones** carry the prune policy that was last in force, for the agent may have been away by then, and speak for
+//! their destination: a target has one for each at most. What is assigned again there ends it, unless what stood there was to
+//! be let go of: then it stays until the target has said that it knows, and what stands there counts as adopted.
+//!
 //! **What is kept.** Where one change unassigns more than goes without asking, claims keep their targets as they were. What
 //! is kept is in the set, and belongs to nobody: whatever wants its place gets it, and what wants it again has it.
 
 mod batch;
 mod claim;
 mod commit;
+mod grave;
 mod happened;
 mod history;
 mod log;
@@ -48,9 +53,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{
-    Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, SourceRef, SpaceName, TargetId, Tombstone, Uid,
-};
+use tideline_common::{Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, SourceRef, SpaceName, TargetId, Uid};
 
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
@@ -63,6 +66,7 @@ pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
 
 use claim::{Claim, ClaimId};
 use commit::TargetState;
+use grave::Grave;
 use happened::Happened;
 use history::History;
 use log::Log;
@@ -107,15 +111,6 @@ pub struct Ledger {
 struct BodyUse {
     variants: usize,
     parts: usize,
-}
-
-/// Targets that have not confirmed the removal of one source from one destination.
-#[derive(Clone, Debug, PartialEq)]
-struct Grave {
-    targets: RoaringBitmap,
-    at: Revision,
-    /// Whose removal it is. Records of older hubs do not say.
-    origin: Option<SourceRef>,
 }
 
 /// Destination keys with their claims, under dense numbers.
@@ -226,13 +221,14 @@ impl<'a> SourceView<'a> {
 }
 
 /// A removal that some target has not confirmed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RemovalView<'a> {
     pub key: &'a ObjectKey,
     pub source: &'a Uid,
     /// The source as it was when it left; none for a removal that an older hub wrote.
     pub origin: Option<&'a SourceRef>,
-    pub targets: &'a RoaringBitmap,
+    /// Those that have nothing in its place again.
+    pub targets: RoaringBitmap,
 }
 
 impl Ledger {
@@ -377,42 +373,32 @@ impl Ledger {
     }
 
     /// Every removal that some target has not confirmed.
-    pub fn removals(&self) -> impl Iterator<Item = (Tombstone, &RoaringBitmap)> {
-        self.graves.iter().flat_map(|(key, by_source)| {
-            by_source
-                .iter()
-                .map(|(source, grave)| (Tombstone { key: key.clone(), source: source.clone() }, &grave.targets))
-        })
-    }
-
-    /// The same, with what is known of each.
-    pub fn open_removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
-        self.graves.iter().flat_map(removals)
+    pub fn removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
+        self.graves.iter().flat_map(|graves| self.removals_at(graves))
     }
 
     /// Those of one kind.
-    pub fn open_removals_of<'a>(&'a self, kind: &GroupKind) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
+    pub fn removals_of<'a>(&'a self, kind: &GroupKind) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
         let (graves, kind) = (self.graves.range(ObjectKey::new(kind.clone(), "", "")..), kind.clone());
-        graves.take_while(move |(key, _)| key.kind == kind).flat_map(removals)
+        graves.take_while(move |(key, _)| key.kind == kind).flat_map(|graves| self.removals_at(graves))
     }
 
-    /// The targets that have not confirmed the removal of a source from a destination.
-    pub fn removing(&self, key: &ObjectKey, source: &Uid) -> Option<&RoaringBitmap> {
-        Some(&self.graves.get(key)?.get(source)?.targets)
+    fn removals_at<'a>(
+        &'a self,
+        (key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Grave>),
+    ) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
+        let held = slot::all_held(self.slots.claims(key));
+        let view = move |(source, grave): (&'a Uid, &'a Grave)| {
+            let targets = grave.targets() - &held;
+            (!targets.is_empty()).then_some(RemovalView { key, source, origin: grave.origin.as_ref(), targets })
+        };
+        by_source.iter().filter_map(view)
     }
 
     /// What Placements with `numberOfTargets` have chosen.
     pub fn choices(&self) -> impl Iterator<Item = (&PlacementId, &RoaringBitmap)> {
         self.choices.iter()
     }
-}
-
-fn removals<'a>((key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Grave>)) -> impl Iterator<Item = RemovalView<'a>> {
-    let view = move |(source, grave): (&'a Uid, &'a Grave)| {
-        let Grave { targets, at: _, origin } = grave;
-        RemovalView { key, source, origin: origin.as_ref(), targets }
-    };
-    by_source.iter().map(view)
 }
 
 /// What sorts before every source of a resource.

@@ -18,6 +18,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{Digest, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid, Version};
 
+use crate::placement::Change;
 use held::is_held;
 
 pub use exact::exact_status;
@@ -57,6 +58,21 @@ pub struct Taken {
     pub changed: Vec<ObjectKey>,
     /// Removals that the target says are done.
     pub confirmed: Vec<Tombstone>,
+    /// Those that came to nothing, because their places were assigned again.
+    pub overtaken: Vec<Tombstone>,
+}
+
+impl Taken {
+    /// Whether the ledger is to be told of removals before the report is acknowledged.
+    pub fn confirms(&self) -> bool {
+        !self.confirmed.is_empty() || !self.overtaken.is_empty()
+    }
+
+    /// What the ledger is to be told of them.
+    pub fn confirmations(self, target: TargetId) -> impl Iterator<Item = Change> {
+        let confirmed = self.confirmed.into_iter().map(move |tombstone| Change::Confirm(target, tombstone));
+        confirmed.chain(self.overtaken.into_iter().map(move |tombstone| Change::Overtaken(target, tombstone)))
+    }
 }
 
 impl Summary {
@@ -67,7 +83,7 @@ impl Summary {
         known.applied = report.applied;
         known.conditions = report.conditions;
         known.decommission = report.decommission;
-        let mut taken = Taken::default();
+        let mut taken = Taken { overtaken: report.overtaken, ..Taken::default() };
         if known.session != report.session {
             known.session = report.session;
             known.made.clear();

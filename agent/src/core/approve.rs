@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
-use tideline_common::{ApproveDeletions, Digest, Monotonic, ObjectKey, Ownership, Tombstone, Uid};
+use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
 
 use super::Core;
 use super::effect::Write;
 use super::fuse::Leave;
-use super::remove::Cause;
+use super::remove::{Cause, RemovalPolicy};
 
 /// The list in force, as far as it came. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: more than that a
 /// target cannot hold.
@@ -88,7 +88,7 @@ impl Core {
         if retired {
             self.retire(removal);
         } else if self.approvals.open.contains_key(&removal) {
-            self.put_removal(removal, None, Cause::Approved);
+            self.put_removal(removal, RemovalPolicy::default(), None, Cause::Approved);
         }
     }
 
@@ -119,7 +119,7 @@ impl Core {
             && state.cause == Cause::Approved
         {
             state.cause = Cause::Told;
-            self.disk.write(Write::Removing(removal.clone()));
+            self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
         }
     }
 
@@ -134,17 +134,19 @@ impl Core {
         }
     }
 
-    /// Whether the policy that the object was last written under says so; and the one that the set had last, if that is
-    /// still known.
+    /// Whether the tombstone says so. Without one, the policy that the object was last written under and the one that the set
+    /// had last, if that is known.
     pub(super) fn is_approved_in_advance(&self, removal: &Tombstone) -> bool {
-        let in_advance = |policy: &Digest| {
-            self.policies.get(policy).is_some_and(|policy| policy.approve_deletions == ApproveDeletions::InAdvance)
+        let in_advance = |policy: PrunePolicy| policy.approve_deletions == ApproveDeletions::InAdvance;
+        let last = match self.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
+            RemovalPolicy::Tombstone(policy) => return in_advance(policy),
+            RemovalPolicy::Absence(last) => last,
         };
         let object = self.objects.get(&removal.key);
         let record = object.as_ref().and_then(|object| object.record.as_ref());
-        let last = self.removals.get(removal).and_then(|state| state.policy.as_ref());
-        record.is_some_and(|record| record.source == removal.source && in_advance(&record.policy))
-            && last.is_none_or(in_advance)
+        let applied = record.filter(|record| record.source == removal.source);
+        let applied = applied.and_then(|record| self.policies.get(&record.policy));
+        applied.is_some_and(|policy| in_advance(PrunePolicy::of(policy))) && last.is_none_or(in_advance)
     }
 }
 

@@ -16,7 +16,7 @@ use tideline_common::wire::v1::{Decommission, DecommissionReport};
 
 use super::Core;
 use super::effect::{Effect, Effects, Write};
-use super::remove::Cause;
+use super::remove::{Cause, RemovalPolicy};
 
 impl Core {
     /// A set was accepted that says so.
@@ -40,8 +40,9 @@ impl Core {
     }
 
     pub(super) fn retire(&mut self, removal: Tombstone) {
-        self.disk.write(Write::Removing(removal.clone()));
-        self.put_removal(removal, None, Cause::Told);
+        let policy = RemovalPolicy::default();
+        self.disk.write(Write::Removing { tombstone: removal.clone(), policy });
+        self.put_removal(removal, policy, None, Cause::Told);
     }
 
     /// How far that is; none for a cluster in service.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::event::LocalField;
 use super::notice::Notice;
 use super::patrol::PatrolTally;
+use super::remove::RemovalPolicy;
 use tideline_common::wire::v1::{
     Accepted, BodiesRequest, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
     ReportedRequest, SessionRequest,
@@ -143,7 +144,10 @@ pub enum Write {
         key: ObjectKey,
     },
     /// A removal that is authorised and under way; survives restarts until it is done.
-    Removing(Tombstone),
+    Removing {
+        tombstone: Tombstone,
+        policy: RemovalPolicy,
+    },
     Removed(Tombstone),
     /// The fuse has let a deletion through, which counts for an hour. On disk before it is made use of.
     Passed {

@@ -244,7 +244,7 @@ impl Core {
             return false;
         }
         let recorded = self.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
-        let last = self.removals.get(tombstone).and_then(|removal| removal.policy);
+        let last = self.removals.get(tombstone).and_then(|removal| removal.last);
         let Some(policy) = last.or(recorded).and_then(|policy| self.policies.get(&policy)) else { return false };
         self.gates.hold_removal(&policy.gates, tombstone)
     }

@@ -2,14 +2,15 @@
 //!
 //! What is gathered is kept as changes onto the accepted set, so that a small change costs little however large the set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{Accepted, Decommission, DesiredPage, TerminalFact};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Version};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Unassignment, Version};
 
 use super::name::Name;
+use super::remove::RemovalPolicy;
 
 /// A set that is complete and whose digest was verified, as the difference from the accepted one.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Change {
     pub(super) remove: Vec<ObjectKey>,
     pub(super) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     /// Every removal that is authorised: told by a tombstone, or by absence within one epoch.
-    pub(super) tombstones: BTreeSet<Tombstone>,
+    pub(super) tombstones: BTreeMap<Tombstone, RemovalPolicy>,
     pub(super) terminal: Vec<TerminalFact>,
     pub(super) decommission: Decommission,
 }
@@ -73,7 +74,8 @@ pub(super) struct Gather {
     digest: SetDigest,
     len: usize,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
-    tombstones: BTreeSet<Tombstone>,
+    /// The latest of each place.
+    tombstones: BTreeMap<ObjectKey, Unassignment>,
     terminal: Vec<TerminalFact>,
     /// As the last page has it.
     decommission: Decommission,
@@ -136,7 +138,7 @@ impl Gather {
             digest,
             len,
             policies: BTreeMap::new(),
-            tombstones: BTreeSet::new(),
+            tombstones: BTreeMap::new(),
             terminal: Vec::new(),
             decommission: Decommission::No,
             walk: Walk { since, whole: true, after: None, first: None, latest: None },
@@ -231,16 +233,18 @@ impl Gather {
         if !snapshot {
             // Nothing is assigned there any more, whichever source this set still has there: one between the two may
             // have come and gone unseen.
-            for Tombstone { key, .. } in &tombstones {
+            for Unassignment { tombstone: Tombstone { key, .. }, .. } in &tombstones {
                 if self.present(key, held).is_some() {
                     self.change(key.into(), None, held);
                 }
             }
         }
         for entry in entries {
+            // Assigned again since an earlier page told of it; what is still to be known of that comes with the entry.
+            self.tombstones.remove(&entry.key);
             self.change(Name::Of(Arc::clone(&entry)), Some(entry), held);
         }
-        self.tombstones.extend(tombstones);
+        self.tombstones.extend(tombstones.into_iter().map(|gone| (gone.tombstone.key.clone(), gone)));
         self.policies.extend(policies);
         self.terminal.extend(terminal);
     }
@@ -296,7 +300,7 @@ impl Gather {
         if !put.iter().all(named) {
             return Step::Again(Flaw::PolicyMissing);
         }
-        let mut tombstones = std::mem::take(&mut self.tombstones);
+        let mut tombstones: BTreeMap<Tombstone, RemovalPolicy> = BTreeMap::new();
         let same_epoch = held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);
         if same_epoch && self.absence == Absence::Removal {
             let absent = remove.iter().filter_map(|key| held.desired.get(key));
@@ -306,8 +310,20 @@ impl Gather {
                 let former = held.desired.get(&entry.key)?;
                 (former.source.uid != entry.source.uid).then_some(former)
             });
-            let removal = |entry: &Arc<Entry>| Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
-            tombstones.extend(absent.chain(replaced).map(removal));
+            let last = |entry: &Entry| held.policies.get(&entry.policy).map(|policy| entry.prune_policy(policy));
+            tombstones.extend(absent.chain(replaced).map(|entry| {
+                let removal = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
+                (removal, RemovalPolicy::Absence(last(entry)))
+            }));
+        }
+        for (key, Unassignment { tombstone, policy }) in std::mem::take(&mut self.tombstones) {
+            // It speaks for its place: also for what this set had there last.
+            let absent = held.desired.get(&key).map(|entry| entry.source.uid.clone());
+            let absent =
+                absent.map(|source| Tombstone { key, source }).filter(|absent| tombstones.contains_key(absent));
+            for removal in absent.into_iter().chain([tombstone]) {
+                tombstones.insert(removal, RemovalPolicy::Tombstone(policy));
+            }
         }
         let terminal = std::mem::take(&mut self.terminal);
         Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal, decommission }))

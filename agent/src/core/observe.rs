@@ -263,6 +263,17 @@ impl Core {
         news
     }
 
+    /// The same of an object that was read, whatever its labels. What is not ours any more is not kept: no watch would tell of
+    /// its end.
+    pub(super) fn look_at(&mut self, key: &ObjectKey, observed: Observed) {
+        let known = self.objects.get(key).is_some_and(|object| object.record.is_some());
+        if observed.labelled || known {
+            self.see(key, observed);
+        } else if let Some(object) = self.objects.get_mut(key) {
+            object.unsee();
+        }
+    }
+
     pub(super) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
         self.copies.vanished(key, uid);
         let Some(object) = self.objects.get_mut(key) else { return };

@@ -35,6 +35,15 @@ pub(super) struct Situation<'a> {
     /// A fact of this very source.
     pub(super) terminal: Option<Terminal>,
     pub(super) marks: Marks,
+    pub(super) found: Found,
+}
+
+/// What stands in the place of an entry, besides what journal and mark know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    AsKnown,
+    /// It was to be let go of before this was assigned, and was not: so it counts as adopted.
+    LetGo,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,23 +165,25 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
 /// Nothing is seen in its place.
 fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     let Situation { entry, record, view, .. } = situation;
+    // What was let go of is there without its label, or is gone.
+    let record = record.filter(|record| !record.letting_go);
     match (record, view) {
         (Some(record), _) if is_made_once(entry, policy) && record.source == entry.source.uid => {
             Decision::Nothing(Settled::Terminal)
         }
         // While the view is not current nothing follows from not seeing it; it is written to where it was.
         (Some(record), View::Lost) if is_left_alone(entry, policy) => {
-            if is_known(entry, record) {
+            if is_known(situation, record) {
                 Decision::Nothing(Settled::Unchanged)
             } else {
-                Decision::ReMark { uid: record.uid.clone(), origin: record.origin }
+                Decision::ReMark { uid: record.uid.clone(), origin: origin_of(situation, record) }
             }
         }
         (Some(record), View::Lost) => {
-            if is_as_recorded(entry, record) {
+            if is_as_recorded(entry, record) && origin_of(situation, record) == record.origin {
                 Decision::Nothing(Settled::Unchanged)
             } else {
-                apply_onto(record)
+                apply_onto(situation, record)
             }
         }
         // A creation is safe without a look: where something is, it is refused and told what is there.
@@ -188,7 +199,9 @@ fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
 /// Something is in its place.
 fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     let Situation { me, entry, record, .. } = situation;
-    let record = record.filter(|record| record.uid == seen.uid);
+    // Without its mark, what was let go of is not ours any more.
+    let let_go = |record: &AppliedRecord| record.letting_go && seen.mark.is_none();
+    let record = record.filter(|record| record.uid == seen.uid && !let_go(record));
     let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, &entry.key));
     match (ownership, record) {
         // It is there, whoever's it is, and that is all that is asked for.
@@ -210,10 +223,17 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     if seen.deleting {
         return Decision::Wait(Reason::Finalizing);
     }
+    let adopted = record.is_some_and(|record| record.origin == Origin::Adopted);
+    if situation.found == Found::LetGo
+        && !adopted
+        && let Some(why) = refuses(entry, policy, seen)
+    {
+        return Decision::Spare(Reason::Unmanaged, why);
+    }
     let origin = match (record, &seen.mark) {
-        (Some(record), _) => record.origin,
-        (None, Some(mark)) => mark.origin,
-        (None, None) => Origin::Adopted,
+        (Some(record), _) => origin_of(situation, record),
+        (None, Some(mark)) if situation.found == Found::AsKnown => mark.origin,
+        (None, _) => Origin::Adopted,
     };
     match record {
         None => {
@@ -230,16 +250,23 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     }
 }
 
+fn origin_of(situation: Situation<'_>, record: &AppliedRecord) -> Origin {
+    match situation.found {
+        Found::AsKnown => record.origin,
+        Found::LetGo => Origin::Adopted,
+    }
+}
+
 /// It is ours, and the journal knows it.
 fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &AppliedRecord) -> Decision {
     let Situation { me, entry, .. } = situation;
     if is_left_alone(entry, policy) {
-        let known = is_known(entry, record);
+        let known = is_known(situation, record);
         // Whoever handed it over may not have written its mark: an older build did not. That of a namespace which is only
         // implied may be nobody's to write.
         let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
         return if !known || (another && !entry.implied) {
-            take_up(situation, seen, record.origin)
+            take_up(situation, seen, origin_of(situation, record))
         } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
         } else {
@@ -251,11 +278,11 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     let touched = seen.managed != record.managed
         || seen.generation != record.generation
         || (record.telltale == Telltale::Version && seen.resource_version != record.resource_version);
-    if !is_as_recorded(entry, record) {
+    if !is_as_recorded(entry, record) || origin_of(situation, record) != record.origin {
         // Which fields are to be left as they are has to be known before others are written.
         let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
         let look = unknown && record.input == entry.input && record.source == entry.source.uid && !record.letting_go;
-        return if look { Decision::Nothing(Settled::Drifted) } else { apply_onto(record) };
+        return if look { Decision::Nothing(Settled::Drifted) } else { apply_onto(situation, record) };
     }
     let drifted = touched
         || record.drifted.is_some()
@@ -264,11 +291,11 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     // Somebody has taken fields, or let go of some: perhaps of those that were left to them.
     let released = record.left.as_ref().is_some_and(|left| left.others != seen.others);
     match (drifted, policy.drift) {
-        (false, _) if released => apply_onto(record),
+        (false, _) if released => apply_onto(situation, record),
         (false, _) if !is_same_account(entry, record) => Decision::Note,
         (false, _) => Decision::Nothing(Settled::Unchanged),
         (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
-        (true, DriftPolicy::Correct) => apply_onto(record),
+        (true, DriftPolicy::Correct) => apply_onto(situation, record),
     }
 }
 
@@ -278,8 +305,11 @@ fn is_left_alone(entry: &Entry, policy: &ApplyPolicy) -> bool {
 }
 
 /// Whether the journal knows what is left alone as this source's.
-fn is_known(entry: &Entry, record: &AppliedRecord) -> bool {
-    record.source == entry.source.uid && record.implied == entry.implied
+fn is_known(situation: Situation<'_>, record: &AppliedRecord) -> bool {
+    let entry = situation.entry;
+    record.source == entry.source.uid
+        && record.implied == entry.implied
+        && record.origin == origin_of(situation, record)
 }
 
 /// Whose it is by its own mark, if that is ours and belongs there.
@@ -293,7 +323,8 @@ fn marked_source<'a>(me: Me, entry: &Entry, seen: &'a Seen) -> Option<&'a Uid> {
 fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
     let Situation { me, entry, .. } = situation;
     let uid = seen.uid.clone();
-    if marked_source(me, entry, seen) == Some(&entry.source.uid) {
+    let says_so = situation.found == Found::AsKnown || seen.mark.as_ref().is_some_and(|mark| mark.origin == origin);
+    if marked_source(me, entry, seen) == Some(&entry.source.uid) && says_so {
         Decision::Record { uid, origin }
     } else {
         Decision::ReMark { uid, origin }
@@ -308,22 +339,25 @@ fn adopt(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     } else {
         Decision::Apply { uid, takeover: ApplyTakeover::Adopt, origin }
     };
+    refuses(entry, policy, seen).map_or(adopted, |why| Decision::Spare(Reason::Unmanaged, why))
+}
+
+/// Why something that is not ours may not be adopted, if so.
+pub(super) fn refuses(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Option<&'static str> {
     match policy.takeover {
-        Takeover::Always => adopted,
-        Takeover::IfUnmanaged if !seen.managed_elsewhere => adopted,
-        Takeover::IfUnmanaged => Decision::Spare(
-            Reason::Unmanaged,
-            "an object is there that something else manages; only apply.takeover Always would take it over",
-        ),
-        Takeover::Never => {
-            Decision::Spare(Reason::Unmanaged, "an object is there, and apply.takeover is Never in its Placement")
+        _ if entry.implied => None,
+        Takeover::Always => None,
+        Takeover::IfUnmanaged if !seen.managed_elsewhere => None,
+        Takeover::IfUnmanaged => {
+            Some("an object is there that something else manages; only apply.takeover Always would take it over")
         }
+        Takeover::Never => Some("an object is there, and apply.takeover is Never in its Placement"),
     }
 }
 
-fn apply_onto(record: &AppliedRecord) -> Decision {
+fn apply_onto(situation: Situation<'_>, record: &AppliedRecord) -> Decision {
     let takeover = if record.posted { ApplyTakeover::Posted } else { ApplyTakeover::None };
-    Decision::Apply { uid: record.uid.clone(), takeover, origin: record.origin }
+    Decision::Apply { uid: record.uid.clone(), takeover, origin: origin_of(situation, record) }
 }
 
 /// What an apply leaves as somebody made it, where such changes are only reported.

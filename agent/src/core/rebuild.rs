@@ -31,7 +31,7 @@ impl Core {
         match result {
             OpResult::Compared { observed, total, differences: _, local: _, at: _ } => {
                 let seen = Seen::from(&*observed);
-                self.see(key, *observed);
+                self.look_at(key, *observed);
                 // Whether it was posted or applied last is not known, so that the next apply looks.
                 let record = record_of(entry, &seen, origin, true);
                 let managed = record.managed.filter(|_| total == 0);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{
-    ApplyMode, ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Monotonic, ObjectKey, Origin, Ownership, Prune,
-    PruneAdopted, Reason, Recreate, Uid,
+    ApplyMode, ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, Origin, Ownership,
+    PrunePolicy, Reason, Recreate, Uid,
 };
 
 use super::effect::{AppliedRecord, Op};
 use super::kinds::View;
 use super::observe::Seen;
-use super::plan::Me;
+use super::plan::{Me, refuses};
 
 /// A removal under way.
 #[derive(Debug, Default)]
@@ -20,11 +20,38 @@ pub(super) struct Removal {
     pub(super) cause: Cause,
     pub(super) wave: i32,
     pub(super) version: Option<Arc<str>>,
-    /// Names the policy that the set had last for it, if that is still known.
-    pub(super) policy: Option<Digest>,
+    /// Names the policy that the set had last for it, if that is still known: whose gates it waits for.
+    pub(super) last: Option<Digest>,
+    pub(super) policy: RemovalPolicy,
     pub(super) failures: u32,
     pub(super) retry_at: Option<Monotonic>,
     pub(super) state: RemovalState,
+}
+
+/// By what it is decided whether an object is deleted or let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum RemovalPolicy {
+    /// A tombstone said it, and that stands for all that goes from its place, whatever journal and mark say: they know what
+    /// was said when something was written there last.
+    Tombstone(PrunePolicy),
+    /// Nobody said anything. The least destructive of what the set had last, if that is known, journal and mark.
+    Absence(Option<PrunePolicy>),
+}
+
+impl Default for RemovalPolicy {
+    fn default() -> Self {
+        Self::Absence(None)
+    }
+}
+
+impl RemovalPolicy {
+    /// Whether what stands there counts as adopted by what is assigned there again.
+    pub(super) fn lets_go(self) -> bool {
+        match self {
+            Self::Tombstone(policy) => policy.lets_go(),
+            Self::Absence(_) => false,
+        }
+    }
 }
 
 /// Why something is to be removed.
@@ -60,7 +87,10 @@ pub(super) struct Evidence<'a> {
     pub(super) entry: Option<&'a Entry>,
     pub(super) record: Option<&'a AppliedRecord>,
     /// The policy it was applied under, if still known.
-    pub(super) policy: Option<&'a ApplyPolicy>,
+    pub(super) applied: Option<&'a ApplyPolicy>,
+    /// That of `entry`, if it is known.
+    pub(super) assigned: Option<&'a ApplyPolicy>,
+    pub(super) policy: RemovalPolicy,
     pub(super) seen: Option<&'a Seen>,
     pub(super) view: View,
     pub(super) inspection: Option<Inspection>,
@@ -92,7 +122,8 @@ pub(super) enum Verdict {
     Inspect,
     /// A live look at itself is needed first.
     Look,
-    /// The place has a new source: what is there is handed over when that is applied, or its mark is written.
+    /// The place has a new source: what is there is handed over when that is applied, or its mark is written. Or it has
+    /// the same again, and is adopted by it.
     ReMark,
     /// Nothing of this source stands there: the removal is done.
     Forget,
@@ -167,8 +198,16 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
     };
     let recorded = record.is_some_and(|record| record.uid == seen.uid);
     let record = record.filter(|_| recorded);
+    let behind = record.is_some_and(|record| seen.is_before(&record.resource_version));
     match seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key)) {
-        Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => Verdict::Forget,
+        // A list from before it was handed over shows whose it was then.
+        Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => {
+            if behind {
+                Verdict::Look
+            } else {
+                Verdict::Forget
+            }
+        }
         Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
         Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
         None if recorded => dispose(evidence, seen.uid.clone(), record),
@@ -177,7 +216,10 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
 }
 
 fn handover(evidence: Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
-    let Evidence { record, seen, view, .. } = evidence;
+    let Evidence { record, policy, seen, view, .. } = evidence;
+    if policy.lets_go() {
+        return overtaken(evidence, entry);
+    }
     if entry.source.uid == *source {
         // It is assigned again: the removal is void.
         return Verdict::Forget;
@@ -189,25 +231,53 @@ fn handover(evidence: Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     }
 }
 
-/// It is ours and of the source that is gone. What becomes of it is what was said while it was assigned: by its mark and
-/// by the journal, whichever is less destructive.
+/// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
+/// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
+fn overtaken(evidence: Evidence<'_>, entry: &Entry) -> Verdict {
+    let Evidence { me, key, record, assigned, seen, view, .. } = evidence;
+    let ours = |seen: &Seen| {
+        let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
+        let mark = seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key));
+        mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
+    };
+    match (record, seen) {
+        (Some(record), _) if record.origin == Origin::Adopted && record.source == entry.source.uid => Verdict::Forget,
+        (_, Some(seen)) if !ours(seen) => Verdict::Forget,
+        (_, Some(seen)) if seen.deleting => Verdict::Wait,
+        (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {
+            Verdict::Orphan(Authorised { key: key.clone(), uid: seen.uid.clone(), how: How::Orphan })
+        }
+        // Perhaps it was let go of just before a restart: without its label nothing shows it.
+        (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
+        (None, None) if view == View::Current => Verdict::Forget,
+        (_, Some(_) | None) => Verdict::ReMark,
+    }
+}
+
+/// It is ours, and its source is gone. What becomes of it is what was said last: by the tombstone. Where there is none, by the
+/// set that had it, by the journal and by its mark, whichever is least destructive.
 fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
-    let Evidence { key, policy, seen, inspection, decommission, .. } = evidence;
+    let Evidence { me, key, applied, policy, seen, inspection, decommission, .. } = evidence;
     if seen.is_some_and(|seen| seen.deleting) {
         return Verdict::Hold(Reason::Finalizing);
     }
     let mark = seen.and_then(|seen| seen.mark.as_deref());
-    let prune = policy.map(|policy| policy.prune).into_iter().chain(mark.map(|mark| mark.prune)).min();
-    let prune_adopted =
-        policy.map(|policy| policy.prune_adopted).into_iter().chain(mark.map(|mark| mark.prune_adopted)).min();
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
-    let spared = record.is_some_and(|record| record.implied || record.letting_go);
-    let keeps = matches!(decommission, Decommission::Keep | Decommission::Unknown);
-    let delete = !keeps
-        && !spared
-        && prune == Some(Prune::Delete)
-        && (!adopted || prune_adopted == Some(PruneAdopted::AsCreated));
+    let letting_go = record.is_some_and(|record| record.letting_go);
+    let deletes = match policy {
+        // It may have been let go of already, and be another's. With our mark on it it is not.
+        RemovalPolicy::Tombstone(policy) => {
+            let ours = mark.is_some_and(|mark| mark.ownership(me.hub, me.target, key) == Ownership::Ours);
+            policy.deletes(adopted) && (ours || !letting_go)
+        }
+        RemovalPolicy::Absence(last) => {
+            let said = last.into_iter().chain(applied.map(PrunePolicy::of)).chain(mark.map(prune_policy));
+            let spared = letting_go || record.is_some_and(|record| record.implied);
+            !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted))
+        }
+    };
+    let delete = deletes && !matches!(decommission, Decommission::Keep | Decommission::Unknown);
     let key = key.clone();
     if !delete {
         return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });
@@ -223,6 +293,10 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
         }
     }
     Verdict::Delete(Authorised { key, uid, how: How::Delete })
+}
+
+fn prune_policy(mark: &Mark) -> PrunePolicy {
+    PrunePolicy { prune: mark.prune, prune_adopted: mark.prune_adopted, ..PrunePolicy::LEAST }
 }
 
 /// Whether an object may be deleted to be created again at once, because a field of it cannot be changed.

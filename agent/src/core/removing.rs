@@ -19,7 +19,7 @@ use super::work::Doing;
 
 /// What a live look for the sake of a removal found just now.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Looked {
     /// Nobody looked.
     Nothing,
     Inside(Inspection),
@@ -88,14 +88,14 @@ impl Core {
         now: Monotonic,
         me: Me,
         tombstone: &Tombstone,
-        found: Found,
+        found: Looked,
         out: &mut Effects,
     ) {
         let key = &tombstone.key;
         let (inspection, live) = match found {
-            Found::Nothing => (None, None),
-            Found::Inside(inspection) => (Some(inspection), None),
-            Found::There(seen) => (None, Some(seen)),
+            Looked::Nothing => (None, None),
+            Looked::Inside(inspection) => (Some(inspection), None),
+            Looked::There(seen) => (None, Some(seen)),
         };
         if self.lapses(now, tombstone) {
             return;
@@ -106,13 +106,16 @@ impl Core {
             return;
         }
         let record = object.record.as_ref();
+        let entry = self.desired.get(key).map(|entry| &**entry);
         let verdict = may_delete(Evidence {
             me,
             key,
             ground: Ground::Unassigned(&tombstone.source),
-            entry: self.desired.get(key).map(|entry| &**entry),
+            entry,
             record,
-            policy: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
+            assigned: entry.and_then(|entry| self.policies.get(&entry.policy)).map(|policy| &**policy),
+            policy: removal.policy,
+            applied: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
             seen: live.as_deref().or(object.seen.as_ref()),
             view: self.kinds.view(key),
             inspection,
@@ -121,6 +124,7 @@ impl Core {
         let version = self.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
+        let void = entry.is_some_and(|entry| entry.source.uid == tombstone.source) && !removal.policy.lets_go();
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
@@ -131,8 +135,11 @@ impl Core {
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
             Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
             Verdict::Forget => {
-                let void = self.desired.get(key).is_some_and(|entry| entry.source.uid == tombstone.source);
-                if void { self.forget_removal(tombstone) } else { self.removal_done(now, tombstone) }
+                if void {
+                    self.forget_removal(tombstone);
+                } else {
+                    self.removal_done(now, tombstone);
+                }
             }
             Verdict::Hold(Reason::Finalizing) => {
                 self.removal_state(now, tombstone, RemovalState::Finalizing);

@@ -19,7 +19,7 @@ use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::name::Name;
 use super::observe::{Object, Status, Told};
-use super::remove::{Evidence, Ground, RemovalState, Verdict, may_delete};
+use super::remove::{Evidence, Ground, RemovalPolicy, RemovalState, Verdict, may_delete};
 use super::{Core, Phase};
 
 /// Changes gather this long before they are sent.
@@ -31,6 +31,8 @@ const HEARTBEATS: u32 = 3;
 pub(super) struct Reports {
     dirty: BTreeSet<Name>,
     removed: BTreeSet<Tombstone>,
+    /// Removals that came to nothing, because the same source is assigned there again.
+    overtaken: BTreeSet<Tombstone>,
     /// Of these there is news of what was made of them.
     associated: BTreeSet<ObjectKey>,
     /// Since when something waits to be sent.
@@ -55,6 +57,7 @@ struct Flight {
     objects: Vec<(ObjectKey, Told)>,
     associated: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
+    overtaken: Vec<Tombstone>,
     facts: Facts,
 }
 
@@ -88,6 +91,12 @@ impl Reports {
         self.removed.insert(tombstone);
     }
 
+    /// What was to be let go of is this source's again.
+    pub(super) fn overtaken(&mut self, tombstone: Tombstone, now: Monotonic) {
+        self.since.get_or_insert(now);
+        self.overtaken.insert(tombstone);
+    }
+
     /// Nothing stands there any more of what the hub was told of, and nobody removed it.
     pub(super) fn vanished(&mut self, what: Tombstone) {
         self.removed.insert(what);
@@ -95,6 +104,10 @@ impl Reports {
 
     pub(super) fn forget_removed(&mut self, tombstone: &Tombstone) {
         self.removed.remove(tombstone);
+    }
+
+    pub(super) fn forget_overtaken(&mut self, tombstone: &Tombstone) {
+        self.overtaken.remove(tombstone);
     }
 
     /// The status could not be read; the report goes without.
@@ -109,7 +122,7 @@ impl Reports {
     }
 
     fn is_empty(&self) -> bool {
-        self.dirty.is_empty() && self.removed.is_empty() && self.associated.is_empty()
+        self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty() && self.associated.is_empty()
     }
 
     pub(super) fn due(&mut self, now: Monotonic) {
@@ -128,7 +141,7 @@ impl Reports {
 
     /// Whether nothing is left to say, or nobody listens.
     pub(super) fn is_quiet(&self) -> bool {
-        let idle = self.dirty.is_empty() && self.removed.is_empty();
+        let idle = self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty();
         self.flight.is_none() && (idle || self.failures > 0 || self.last_sent.is_none())
     }
 
@@ -169,7 +182,8 @@ impl Core {
         }
         let page = self.report_page();
         let beat_due = heartbeat.is_none_or(|at| at <= now);
-        let silent = page.objects.is_empty() && page.associated.is_empty() && page.removed.is_empty();
+        let silent = page.objects.is_empty() && page.associated.is_empty();
+        let silent = silent && page.removed.is_empty() && page.overtaken.is_empty();
         let news = !silent || self.reports.told.as_ref() != Some(&facts);
         self.reports.since = (!self.reports.is_empty()).then_some(now);
         if !news && !beat_due {
@@ -189,6 +203,7 @@ impl Core {
             objects: page.told,
             associated: page.associated_told,
             removed: page.removed.clone(),
+            overtaken: page.overtaken.clone(),
             facts: facts.clone(),
         });
         let Facts { applied, in_sync, conditions, decommission } = facts;
@@ -202,15 +217,15 @@ impl Core {
             objects: page.objects,
             associated: page.associated,
             removed: page.removed,
+            overtaken: page.overtaken,
             decommission,
         };
         out.push(Effect::Send { id, request: Request::Reported(request) });
     }
 
     pub(super) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
-        let Some(Flight { id: _, session: _, objects, associated, removed, facts }) = self.reports.flight.take() else {
-            return;
-        };
+        let Some(flight) = self.reports.flight.take() else { return };
+        let Flight { id: _, session: _, objects, associated, removed, overtaken, facts } = flight;
         match result {
             Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
                 self.reports.failures = 0;
@@ -222,8 +237,8 @@ impl Core {
                 for (key, source, digest) in associated {
                     self.associated_told(key, source, Some(digest));
                 }
-                for tombstone in removed {
-                    self.removal_acknowledged(now, &tombstone);
+                for tombstone in removed.iter().chain(&overtaken) {
+                    self.removal_acknowledged(now, tombstone);
                 }
                 let former = self.reports.memory.replace(memory);
                 if former.is_some_and(|former| former != memory) {
@@ -251,6 +266,8 @@ impl Core {
                         self.reports.removed.insert(tombstone);
                     }
                 }
+                let open = overtaken.into_iter().filter(|tombstone| self.removals.contains_key(tombstone));
+                self.reports.overtaken.extend(open);
             }
         }
     }
@@ -290,7 +307,11 @@ impl Core {
         self.reports.everything(names.iter(), now);
         self.repeat_associated(now);
         let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
-        self.reports.removed.extend(done.map(|(tombstone, _)| tombstone.clone()));
+        let done: Vec<_> = done.map(|(tombstone, _)| tombstone.clone()).collect();
+        let (overtaken, removed): (Vec<_>, Vec<_>) =
+            done.into_iter().partition(|tombstone| self.is_assigned_again(tombstone));
+        self.reports.removed.extend(removed);
+        self.reports.overtaken.extend(overtaken);
         let kinds = self.kinds.with_status();
         if !kinds.is_empty() {
             out.push(Effect::Relist(kinds));
@@ -327,6 +348,12 @@ impl Core {
         {
             page.bytes += REMOVED_BYTES;
             page.removed.push(tombstone);
+        }
+        while page.removed.len() + page.overtaken.len() < REPORT_PAGE_OBJECTS_MAX
+            && let Some(tombstone) = self.reports.overtaken.pop_first()
+        {
+            page.bytes += REMOVED_BYTES;
+            page.overtaken.push(tombstone);
         }
         while page.objects.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
@@ -485,7 +512,9 @@ impl Core {
             ground: Ground::Unexplained,
             entry: None,
             record: object.record.as_ref(),
-            policy: None,
+            policy: RemovalPolicy::default(),
+            applied: None,
+            assigned: None,
             seen,
             view: self.kinds.view(key),
             inspection: None,
@@ -515,6 +544,7 @@ struct Page {
     associated: Vec<AssociatedReport>,
     associated_told: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
+    overtaken: Vec<Tombstone>,
     bytes: usize,
 }
 

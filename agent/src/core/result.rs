@@ -12,7 +12,7 @@ use super::event::{FieldConflict, LocalField, Observed, OpResult};
 use super::observe::{Seen, Status};
 use super::plan::record_of;
 use super::remove::{Inspection, RemovalState, may_replace};
-use super::removing::Found;
+use super::removing::Looked;
 use super::work::{Doing, Flight};
 
 impl Core {
@@ -68,6 +68,10 @@ impl Core {
         }
         match result {
             OpResult::Written { observed, conflicts } => {
+                if onto.is_none() {
+                    // Nothing stood there that could have been let go of.
+                    self.nothing_overtaken(now, key);
+                }
                 self.stands(now, entry, policy, write, *observed, &conflicts);
                 if current {
                     self.succeeded(now, key);
@@ -238,7 +242,7 @@ impl Core {
                     self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
                     self.retry_removal(now, tombstone, None);
                 } else if let Some(me) = self.me() {
-                    let found = Found::Inside(Inspection { foreign, ours });
+                    let found = Looked::Inside(Inspection { foreign, ours });
                     self.begin_removal(now, me, tombstone, found, out);
                 }
             }
@@ -258,8 +262,12 @@ impl Core {
     fn looked(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
         match (result, self.me()) {
             (OpResult::Written { observed, .. }, Some(me)) => {
-                let found = Found::There(Box::new(Seen::from(&*observed)));
+                let found = Looked::There(Box::new(Seen::from(&*observed)));
                 self.begin_removal(now, me, tombstone, found, out);
+                if self.desired.get(&tombstone.key).is_some() {
+                    // What was assigned meanwhile has waited for this.
+                    self.enqueue(&tombstone.key);
+                }
             }
             (result, _) => self.removed(now, tombstone, result, out),
         }
@@ -272,7 +280,7 @@ impl Core {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.probe = Some(Seen::from(&*observed));
                 }
-                self.see(key, *observed);
+                self.look_at(key, *observed);
             }
             OpResult::Failed { retry_after, .. } => {
                 // A report without it would make the hub forget the status that it has.

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
-use tideline_common::{Digest, Entry, Monotonic, ObjectKey, Tombstone, Uid};
+use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Tombstone, Uid};
 
 use super::Core;
 use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Write};
 use super::gather::Change;
-use super::remove::{Cause, Removal, RemovalState, wave_of};
+use super::remove::{Cause, Removal, RemovalPolicy, RemovalState, wave_of};
 
 /// Entries that came at once for which what is kept by key is packed: a thousand leave some 70 KB of gaps.
 const PACK_MIN: usize = 1_000;
 
 impl Core {
     /// Writes the new set and everything that must survive with it, all or nothing.
-    pub(super) fn begin_switch(&mut self, change: Box<Change>) {
+    pub(super) fn begin_switch(&mut self, mut change: Box<Change>) {
+        self.settle_policies(&mut change);
         let Change { accepted, put, remove, policies, tombstones, terminal, decommission } = &*change;
         self.disk.write(Write::Accept {
             accepted: *accepted,
@@ -25,9 +26,10 @@ impl Core {
             remove: remove.clone(),
             policies: policies.values().cloned().collect(),
         });
-        for tombstone in tombstones {
-            if self.removals.get(tombstone).is_none_or(|removal| removal.cause == Cause::Approved) {
-                self.disk.write(Write::Removing(tombstone.clone()));
+        for (tombstone, policy) in tombstones {
+            let known = self.removals.get(tombstone);
+            if known.is_none_or(|removal| removal.cause == Cause::Approved || removal.policy != *policy) {
+                self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
         }
         if *decommission != self.decommission {
@@ -37,6 +39,59 @@ impl Core {
             self.note_terminal(key, source_uid.clone(), *fact);
         }
         self.disk.then(Then::Switched(change));
+    }
+
+    /// What was said last stands for its place, and so for each removal that is under way there. What was said before
+    /// something was assigned there again speaks for its own source alone.
+    fn settle_policies(&self, change: &mut Change) {
+        let mut settled = Vec::new();
+        for (Tombstone { key, .. }, policy) in &change.tombstones {
+            if let RemovalPolicy::Tombstone(_) = policy {
+                settled.extend(self.open_removals_of(key).map(|(tombstone, _)| (tombstone.clone(), *policy)));
+            }
+        }
+        for entry in &change.put {
+            for (tombstone, removal) in self.open_removals_of(&entry.key) {
+                if let RemovalPolicy::Tombstone(policy) = removal.policy
+                    && !policy.lets_go()
+                    && tombstone.source != entry.source.uid
+                    && !change.tombstones.contains_key(tombstone)
+                {
+                    settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(policy))));
+                }
+            }
+        }
+        for (tombstone, policy) in &change.tombstones {
+            // It was to be let go of, and then was assigned and taken out again.
+            if let RemovalPolicy::Absence(last) = policy
+                && self.removals.get(tombstone).is_some_and(|removal| removal.policy.lets_go())
+            {
+                let last = PrunePolicy { adopted: true, ..last.unwrap_or(PrunePolicy::LEAST) };
+                settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(last))));
+            }
+        }
+        change.tombstones.extend(settled);
+    }
+
+    fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        let any = (!self.removals.is_empty()).then(|| self.removals_of(key));
+        any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
+    }
+
+    /// Whether what stands there was to be let go of before it was assigned again, and was not.
+    pub(super) fn is_overtaken(&self, key: &ObjectKey) -> bool {
+        self.open_removals_of(key).any(|(_, removal)| removal.policy.lets_go())
+    }
+
+    pub(super) fn nothing_overtaken(&mut self, now: Monotonic, key: &ObjectKey) {
+        let overtaken = self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go());
+        for tombstone in overtaken.map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
+            self.removal_done(now, &tombstone);
+        }
+    }
+
+    pub(super) fn is_assigned_again(&self, tombstone: &Tombstone) -> bool {
+        self.desired.get(&tombstone.key).is_some_and(|entry| entry.source.uid == tombstone.source)
     }
 
     /// A tree that grew in the order of its keys is half empty: what was put there at once is put together again.
@@ -53,7 +108,7 @@ impl Core {
         self.accepted = Some(accepted);
         let many = put.len() >= PACK_MIN;
         let mut waves = Vec::with_capacity(tombstones.len());
-        for Tombstone { key, .. } in &tombstones {
+        for Tombstone { key, .. } in tombstones.keys() {
             waves.push(self.desired.get(key).cloned());
         }
         let mut unnamed = Vec::new();
@@ -62,14 +117,19 @@ impl Core {
             self.dirty(&key, now);
         }
         for entry in put {
-            let key = entry.key.clone();
+            let again = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
             unnamed.extend(self.put_entry(entry));
+            if self.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
+                // It was let go of while this was fetched.
+                self.reports.overtaken(again.clone(), now);
+            }
+            let key = again.key;
             self.enqueue(&key);
             self.dirty(&key, now);
         }
-        for (tombstone, former) in tombstones.into_iter().zip(waves) {
+        for ((tombstone, policy), former) in tombstones.into_iter().zip(waves) {
             let key = tombstone.key.clone();
-            self.put_removal(tombstone, former.as_deref(), Cause::Told);
+            self.put_removal(tombstone, policy, former.as_deref(), Cause::Told);
             self.enqueue(&key);
             self.dirty(&key, now);
         }
@@ -91,7 +151,8 @@ impl Core {
         let key = entry.key.clone();
         let unnamed = self.drop_entry_before(&key);
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        if self.removals.contains_key(&again) {
+        // Unless it was to be let go of: that is remembered until the entry has adopted what stands there.
+        if self.removals.get(&again).is_some_and(|removal| !removal.policy.lets_go()) {
             self.void_removal(&again);
         }
         self.approvals.strike(&again);
@@ -133,16 +194,23 @@ impl Core {
         self.inputs.unname(&input).then_some(input)
     }
 
-    pub(super) fn put_removal(&mut self, tombstone: Tombstone, former: Option<&Entry>, cause: Cause) {
+    pub(super) fn put_removal(
+        &mut self,
+        tombstone: Tombstone,
+        policy: RemovalPolicy,
+        former: Option<&Entry>,
+        cause: Cause,
+    ) {
         let key = &tombstone.key;
         let assigned = self.desired.get(key);
-        if assigned.is_some_and(|entry| entry.source.uid == tombstone.source) {
+        if self.is_assigned_again(&tombstone) && !policy.lets_go() {
             self.disk.write(Write::Removed(tombstone));
             return;
         }
         if let Some(removal) = self.removals.get_mut(&tombstone) {
             if cause == Cause::Told {
                 removal.cause = cause;
+                removal.policy = policy;
             }
             return;
         }
@@ -153,7 +221,8 @@ impl Core {
         let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
         let removal = Removal {
             cause,
-            policy: former.map(|entry| entry.policy),
+            policy,
+            last: former.map(|entry| entry.policy),
             wave: former.map(|entry| entry.wave).or(recorded).unwrap_or_else(|| wave_of(&key.kind)),
             version,
             ..Removal::default()
@@ -182,6 +251,7 @@ impl Core {
         }
         self.fuse.withdraw(tombstone);
         self.reports.forget_removed(tombstone);
+        self.reports.forget_overtaken(tombstone);
         self.forget_if_empty(&tombstone.key);
     }
 
@@ -194,11 +264,14 @@ impl Core {
         removal.retry_at = None;
         self.fuse.withdraw(tombstone);
         let key = &tombstone.key;
-        if self.desired.get(key).is_none() {
-            let object = self.objects.at(key);
-            if object.record.as_ref().is_some_and(|record| record.source == tombstone.source) {
-                self.clear_record(key);
-            }
+        let assigned = self.desired.get(key).is_some();
+        // What was let go of is not what the journal knows any more, whatever is assigned there.
+        let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.letting_go);
+        if self.objects.at(key).record.as_ref().is_some_and(forgotten) {
+            self.clear_record(key);
+        }
+        if self.is_assigned_again(tombstone) {
+            return self.reports.overtaken(tombstone.clone(), now);
         }
         if let Some(object) = self.objects.get_mut(key)
             && object.terminal.as_ref().is_some_and(|(source, _)| *source == tombstone.source)

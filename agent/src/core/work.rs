@@ -16,9 +16,9 @@ use super::event::LocalField;
 use super::kinds::View;
 use super::name::Name;
 use super::observe::{Object, Outcome, Seen};
-use super::plan::{self, Body, Decision, Marks, Me, Settled, Situation};
+use super::plan::{self, Body, Decision, Found, Marks, Me, Settled, Situation};
 use super::remove::Removal;
-use super::removing::Found;
+use super::removing::Looked;
 use super::slots::{Admission, Does, Slots};
 use super::{Core, Phase};
 
@@ -347,7 +347,7 @@ impl Core {
             } else if self.may_remove()
                 && let Some(tombstone) = self.next_removal(now)
             {
-                self.begin_removal(now, me, &tombstone, Found::Nothing, out);
+                self.begin_removal(now, me, &tombstone, Looked::Nothing, out);
             } else {
                 return;
             }
@@ -409,8 +409,15 @@ impl Core {
                 .as_ref()
                 .zip(object.record.as_ref())
                 .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
+        // A list may show the mark of what was let go of since: taken for ours, it would be deleted one day.
+        let unproven = !live
+            && object.record.as_ref().is_none_or(|record| record.letting_go)
+            && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
         drop(object);
+        if unproven && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. } | Decision::Record { .. }) {
+            return self.work.read(key.clone());
+        }
         if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. }) {
             // A list or a watch shows how it was before our last write. What there is by now is read before anything is
             // written again: where the cluster was set back, it may be just that.
@@ -447,6 +454,7 @@ impl Core {
             view,
             terminal: terminal.map(|(_, fact)| *fact),
             marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
+            found: if self.is_overtaken(&entry.key) { Found::LetGo } else { Found::AsKnown },
         }
     }
 

@@ -40,7 +40,9 @@ pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Chang
         }
         Write::Applied { key, record } => out.push(put(Table::Applied, object_key(key), &(key, record))),
         Write::Forgotten { key } => out.push(take(Table::Applied, object_key(key))),
-        Write::Removing(tombstone) => out.push(put(Table::Removing, tombstone_key(tombstone), tombstone)),
+        Write::Removing { tombstone, policy } => {
+            out.push(put(Table::Removing, tombstone_key(tombstone), &(tombstone, policy)));
+        }
         Write::Removed(tombstone) => out.push(take(Table::Removing, tombstone_key(tombstone))),
         Write::Passed { number, tombstone } => out.push(put(Table::Passed, number.to_be_bytes().to_vec(), tombstone)),
         Write::Lapsed { number } => out.push(take(Table::Passed, number.to_be_bytes().to_vec())),

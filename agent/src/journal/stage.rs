@@ -141,7 +141,7 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
-        | Write::Removing(_)
+        | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
         | Write::Decommission(_)

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::Accepted;
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Revision, SourceRef,
-    SpaceName, TargetId, Tombstone, Version,
+    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, PrunePolicy, Revision,
+    SourceRef, SpaceName, TargetId, Tombstone, Version,
 };
 use uuid::Uuid;
 
 use super::{Error, Journal, record, writer};
-use crate::core::{AppliedRecord, Enrolled, Loaded, Telltale, Write};
+use crate::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Telltale, Write};
 
 mod crash;
 mod faults;
@@ -85,6 +85,12 @@ fn applied(n: u32) -> Write {
     Write::Applied { key: entry(n).key.clone(), record }
 }
 
+const POLICY: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy { adopted: true, ..PrunePolicy::LEAST });
+
+fn removing(n: u32) -> Write {
+    Write::Removing { tombstone: tombstone(n), policy: POLICY }
+}
+
 fn tombstone(n: u32) -> Tombstone {
     Tombstone { key: entry(n).key.clone(), source: entry(n).source.uid.clone() }
 }
@@ -119,8 +125,8 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
             applied(1),
             applied(2),
             Write::Forgotten { key: entry(2).key.clone() },
-            Write::Removing(tombstone(3)),
-            Write::Removing(tombstone(4)),
+            removing(3),
+            removing(4),
             Write::Removed(tombstone(4)),
             Write::DropBodies(vec![entry(9).input]),
         ];
@@ -134,7 +140,7 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
     assert_eq!(loaded.entries, entries);
     assert_eq!(loaded.policies.keys().copied().collect::<Vec<_>>(), [policy().digest()]);
     assert_eq!(loaded.applied.iter().map(|(key, _)| key).collect::<Vec<_>>(), [&entry(1).key]);
-    assert_eq!(loaded.removing, [tombstone(3)]);
+    assert_eq!(loaded.removing, [(tombstone(3), POLICY)]);
     assert_eq!(loaded.bodies.len(), 49);
     Ok(())
 }
@@ -159,7 +165,7 @@ async fn batches_are_written_in_the_order_of_the_calls() -> Result<(), anyhow::E
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let (journal, _) = Journal::open(&path)?;
-    let first = journal.write(vec![Write::Removing(tombstone(1))]);
+    let first = journal.write(vec![removing(1)]);
     let second = journal.write(vec![Write::Removed(tombstone(1))]);
     second.await?;
     first.await?;
@@ -255,7 +261,7 @@ fn records_of_a_sync_wait_for_more_and_nothing_that_work_waits_for_does() {
     assert!(writer::may_gather(&[applied(1), applied(2)]));
     assert!(!writer::may_gather(&[applied(1)]), "of one object, as when it drifted");
     assert!(!writer::may_gather(&[applied(1), one]));
-    assert!(!writer::may_gather(&[applied(1), Write::Removing(tombstone(2))]));
+    assert!(!writer::may_gather(&[applied(1), removing(2)]));
 }
 
 fn overwrite(path: &Path, byte: u8) -> std::io::Result<()> {

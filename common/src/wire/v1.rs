@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::address::Authority;
 use crate::associated::{AssociatedKind, Made};
-use crate::desired::{Entry, Tombstone};
+use crate::desired::{Entry, Tombstone, Unassignment};
 use crate::digest::Digest;
 use crate::health::Health;
 use crate::ids::{Epoch, HubId, SessionNumber, TargetId, Uid, Version};
@@ -147,8 +147,8 @@ pub struct PollSettings {
 /// `wait` in seconds, `approved` (what is held of the removals that a person approved),
 /// `decommission` (whether the agent was told to go out of service).
 ///
-/// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set (snapshot) or
-/// changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
+/// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set or have a
+/// tombstone (snapshot) or changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
 /// delta since the *first* page's version, onto what it has gathered, until a delta fits one page: then what it has
 /// gathered has that page's digest, or it starts again with a snapshot. So the hub keeps nothing between pages and
 /// a set that changes all the time is still delivered.
@@ -272,9 +272,10 @@ pub struct DesiredPage {
     /// True for a page of everything, false for one of changes.
     pub snapshot: bool,
     pub entries: Vec<Arc<Entry>>,
-    /// Of deltas: what is not assigned any more. Of snapshots, on the last page: every removal not confirmed yet.
+    /// Of deltas: what is not assigned any more. Of snapshots: every removal not confirmed yet. At most one for each key, the
+    /// latest; for a key with an entry only if what stood there was to be let go of before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tombstones: Vec<Tombstone>,
+    pub tombstones: Vec<Unassignment>,
     /// The policies that the entries of this page name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -380,6 +381,10 @@ pub struct ReportedRequest {
     /// Removals done: the local object is gone, or is no longer ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<Tombstone>,
+    /// Removals that came to nothing, for their places were assigned again: what stands there counts as adopted where it was
+    /// to be let go of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overtaken: Vec<Tombstone>,
     /// Of a cluster that goes out of service, or has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decommission: Option<DecommissionReport>,

@@ -98,13 +98,13 @@ impl Engine {
     fn wholes(&self, space: &str) -> Vec<Whole<'_>> {
         let Ok(space) = space.parse::<SpaceName>() else { return Vec::new() };
         let views = self.ledger.sources_of(&space);
-        self.joined(&space, self.ledger.open_removals().collect(), views)
+        self.joined(&space, self.ledger.removals().collect(), views)
     }
 
     /// The same of one place.
     fn wholes_at(&self, space: &SpaceName, key: &ObjectKey) -> Vec<Whole<'_>> {
         let views = self.ledger.sources_from(space, key);
-        let mut wholes = self.joined(space, self.ledger.open_removals_of(&key.kind).collect(), views);
+        let mut wholes = self.joined(space, self.ledger.removals_of(&key.kind).collect(), views);
         wholes.retain(|whole| whole.place().as_ref() == Some(key));
         wholes
     }

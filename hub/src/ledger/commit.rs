@@ -6,7 +6,8 @@ use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId, U
 
 use super::batch::{Batch, Committed, StaleBatch};
 use super::claim::{Claim, ClaimId};
-use super::log::LogEntry;
+use super::grave::Grave;
+use super::log::{Left, LogEntry};
 use super::slot::Difference;
 use super::{Ledger, Slot, Slots};
 
@@ -82,7 +83,7 @@ impl Ledger {
         }
         for (key, claims, difference) in slots {
             self.put_slot(&key, claims, &difference, &mut affected);
-            self.log_difference(revision, &key, difference);
+            self.log_difference(revision, &key, difference, &graves);
         }
         for (key, targets) in news {
             self.each(&targets, |_| ());
@@ -97,7 +98,7 @@ impl Ledger {
             affected.insert(index);
         }
         for (place, grave) in graves {
-            let grave = Some(grave).filter(|grave| !grave.targets.is_empty());
+            let grave = Some(grave).filter(|grave| !grave.is_empty());
             put_or_remove(&mut self.graves, place, grave);
         }
         for (place, happened) in happened {
@@ -181,13 +182,27 @@ impl Ledger {
         *affected |= &difference.updated;
     }
 
-    fn log_difference(&mut self, revision: Revision, key: &ObjectKey, difference: Difference) {
-        let Difference { lost: _, gained: _, joined: _, left, handed_over, updated } = difference;
-        let left = left.into_iter().chain(handed_over).map(|(source, targets)| (Some(source), targets));
-        for (left, targets) in left.chain([(None, updated)]) {
-            if !targets.is_empty() {
-                self.log.push(LogEntry { revision, key: key.clone(), left, targets });
+    fn log_difference(
+        &mut self,
+        revision: Revision,
+        key: &ObjectKey,
+        difference: Difference,
+        graves: &BTreeMap<(ObjectKey, Uid), Grave>,
+    ) {
+        let Difference { left, updated, .. } = difference;
+        for (source, targets) in left {
+            let policies = graves.get(&(key.clone(), source.clone())).into_iter().flat_map(Grave::policies);
+            for (policy, of) in policies {
+                let left = Some(Left { source: source.clone(), policy });
+                self.log_change(LogEntry { revision, key: key.clone(), left, targets: &targets & of });
             }
+        }
+        self.log_change(LogEntry { revision, key: key.clone(), left: None, targets: updated });
+    }
+
+    fn log_change(&mut self, change: LogEntry) {
+        if !change.targets.is_empty() {
+            self.log.push(change);
         }
     }
 

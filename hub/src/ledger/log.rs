@@ -1,8 +1,8 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use roaring::RoaringBitmap;
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
-use tideline_common::{ObjectKey, Revision, Uid};
+use tideline_common::{ObjectKey, PrunePolicy, Revision, Uid};
 
 use super::TargetIndex;
 
@@ -18,9 +18,16 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub(super) struct LogEntry {
     pub(super) revision: Revision,
     pub(super) key: ObjectKey,
-    /// The source that these targets had at the key and have no more; none where what they have is new or another form.
-    pub(super) left: Option<Uid>,
+    /// What these targets had at the key, where they have nothing there any more.
+    pub(super) left: Option<Left>,
     pub(super) targets: RoaringBitmap,
+}
+
+/// What left a place, and what becomes of what stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) source: Uid,
+    pub(super) policy: PrunePolicy,
 }
 
 /// The last changes of all desired sets, in order. In memory only; after a load it holds the last change of each thing
@@ -45,23 +52,24 @@ impl Log {
         }
     }
 
-    /// The keys after `after` that changed for `target` since `since`, each with every source that left it: the agent may
-    /// hold any of them. None where the log does not reach back that far.
+    /// The keys after `after` that changed for `target` since `since`, each with what left it last, if anything did: its
+    /// tombstone speaks for whichever source the agent still has there, where it is to have nothing. None where the log does not reach back that far.
     pub(super) fn changes(
         &self,
         target: TargetIndex,
         since: Revision,
         after: Option<&ObjectKey>,
-    ) -> Option<BTreeMap<&ObjectKey, BTreeSet<&Uid>>> {
+    ) -> Option<BTreeMap<&ObjectKey, Option<&Left>>> {
         if since < self.floor {
             return None;
         }
         let first = self.entries.partition_point(|entry| entry.revision <= since);
         let concerns =
             |entry: &&LogEntry| entry.targets.contains(target) && after.is_none_or(|after| entry.key > *after);
-        let mut changes: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        let mut changes: BTreeMap<_, Option<&Left>> = BTreeMap::new();
         for entry in self.entries.range(first..).filter(concerns) {
-            changes.entry(&entry.key).or_default().extend(&entry.left);
+            let left = changes.entry(&entry.key).or_default();
+            *left = entry.left.as_ref().or(*left);
         }
         Some(changes)
     }

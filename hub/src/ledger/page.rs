@@ -1,13 +1,15 @@
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{ObjectReport, Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Version,
+    ApplyPolicy, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Unassignment, Version,
 };
 
 use super::claim::{Body, Claim, Form};
 use super::commit::TargetState;
+use super::log::Left;
 use super::{Ledger, SourceView, TargetIndex};
 
 /// Part of a target's desired set, or of what changed in it: see [`DesiredRequest`](tideline_common::wire::v1::DesiredRequest).
@@ -23,7 +25,7 @@ pub struct PageData {
     pub total: usize,
     pub snapshot: bool,
     pub entries: Vec<Arc<Entry>>,
-    pub tombstones: Vec<Tombstone>,
+    pub tombstones: Vec<Unassignment>,
     /// Those that `entries` name.
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     /// The cursor of the next page; none on the last.
@@ -115,14 +117,28 @@ impl<'a> TargetView<'a> {
 
     /// Every entry, in no particular order.
     pub fn entries(&self) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
-        let Self { ledger, index, state } = *self;
-        state.slots.iter().filter_map(move |slot| ledger.slots.get(slot).holder(index).map(|(_, form)| &form.entry))
+        self.entries_with_policies().map(|(entry, _)| entry)
     }
 
-    /// Every removal that the target has not confirmed, in key order.
-    pub fn tombstones(&self) -> impl Iterator<Item = Tombstone> + use<'a> {
-        let index = self.index;
-        self.ledger.removals().filter(move |(_, targets)| targets.contains(index)).map(|(tombstone, _)| tombstone)
+    /// The same with the policy that each names.
+    pub fn entries_with_policies(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a Arc<ApplyPolicy>)> + use<'a> {
+        let Self { ledger, index, state } = *self;
+        let forms = state.slots.iter().filter_map(move |slot| ledger.slots.get(slot).holder(index));
+        forms.map(|(_, form)| (&form.entry, &form.policy))
+    }
+
+    /// Every removal that the target has not confirmed, in key order; not those of places where it has something again.
+    pub fn tombstones(&self) -> impl Iterator<Item = Unassignment> + use<'a> {
+        let view = *self;
+        self.buried(None).filter(move |unassigned| view.held(&unassigned.tombstone.key).is_none())
+    }
+
+    /// All that it has not confirmed, in key order.
+    fn buried(&self, after: Option<&ObjectKey>) -> impl Iterator<Item = Unassignment> + use<'a> {
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        let Self { ledger, index, .. } = *self;
+        let graves = ledger.graves.range((after, Bound::Unbounded));
+        graves.filter_map(move |(key, _)| ledger.buried_at(index, key))
     }
 
     /// Reads at most `limit` keys after `after`: of the whole set, or of what changed since `since`.
@@ -147,15 +163,19 @@ impl<'a> TargetView<'a> {
         }
         slots.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut page = self.empty_page(true);
-        for slot in slots {
-            if let Some((_, form)) = slot.holder(self.index) {
+        let mut tombstones = self.buried(after).take(limit + 1).peekable();
+        let mut slots = slots.into_iter().peekable();
+        for _ in 0..limit {
+            let buried = tombstones.peek().map(|unassigned| &unassigned.tombstone.key);
+            let Some(key) = slots.peek().map(|slot| &slot.key).into_iter().chain(buried).min().cloned() else { break };
+            page.tombstones.extend(tombstones.next_if(|unassigned| unassigned.tombstone.key == key));
+            if let Some((_, form)) = slots.next_if(|slot| slot.key == key).and_then(|slot| slot.holder(self.index)) {
                 page.take(form);
             }
+            page.next = Some(key);
         }
-        if more {
-            page.next = page.entries.last().map(|entry| entry.key.clone());
-        } else {
-            page.tombstones = self.tombstones().collect();
+        if !more && slots.peek().is_none() && tombstones.peek().is_none() {
+            page.next = None;
         }
         page
     }
@@ -170,9 +190,10 @@ impl<'a> TargetView<'a> {
         for (key, left) in changes.into_iter().take(limit) {
             if let Some((_, form)) = self.held(key) {
                 page.take(form);
-            } else {
-                let tombstone = |source: &Uid| Tombstone { key: key.clone(), source: source.clone() };
-                page.tombstones.extend(left.into_iter().map(tombstone));
+                page.tombstones.extend(self.ledger.buried_at(self.index, key));
+            } else if let Some(Left { source, policy }) = left {
+                let tombstone = Tombstone { key: key.clone(), source: source.clone() };
+                page.tombstones.push(tombstone.under(*policy));
             }
             page.next = more.then(|| key.clone());
         }
@@ -195,6 +216,15 @@ impl<'a> TargetView<'a> {
 
     fn held(&self, key: &ObjectKey) -> Option<(&'a Claim, &'a Form)> {
         super::holder(self.ledger.slots.claims(key), self.index)
+    }
+}
+
+impl Ledger {
+    /// The removal that a target has not confirmed at one place.
+    fn buried_at(&self, target: TargetIndex, key: &ObjectKey) -> Option<Unassignment> {
+        let (source, policy) =
+            self.graves.get(key)?.iter().find_map(|(source, grave)| Some((source, grave.at(target)?)))?;
+        Some(Tombstone { key: key.clone(), source: source.clone() }.under(policy))
     }
 }
 

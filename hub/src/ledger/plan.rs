@@ -7,9 +7,10 @@ use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, U
 
 use super::batch::{Batch, Write, chunked};
 use super::claim::{Body, Claim, ClaimId};
+use super::grave::{self, Grave};
 use super::history::{Fresh, Occasion};
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Grave, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
+use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
 impl Ledger {
@@ -119,6 +120,7 @@ impl<'a> Draft<'a> {
             Change::Register(target) => self.register(target),
             Change::Forget(target) => self.forget(target),
             Change::Confirm(target, tombstone) => self.confirm(target, tombstone),
+            Change::Overtaken(target, tombstone) => self.overtaken(target, tombstone),
             Change::Happened(target, fact) => self.happened(target, fact),
             Change::Release(revision) => {
                 self.released.insert(revision);
@@ -179,9 +181,9 @@ impl<'a> Draft<'a> {
         self.forgotten.insert(target, index);
         self.valid.remove(index);
         for (key, by_source) in &self.ledger.graves {
-            if by_source.values().any(|grave| grave.targets.contains(index)) {
+            if by_source.values().any(|grave| grave.at(index).is_some()) {
                 for grave in staged(&mut self.graves, &self.ledger.graves, key).values_mut() {
-                    grave.targets.remove(index);
+                    grave.remove(&RoaringBitmap::from_iter([index]));
                 }
             }
         }
@@ -191,10 +193,18 @@ impl<'a> Draft<'a> {
         let Some(index) = self.ledger.index_of(target) else { return };
         let Tombstone { key, source } = tombstone;
         let known = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source));
-        if known.is_some_and(|grave| grave.targets.contains(index))
+        if known.is_some_and(|grave| grave.at(index).is_some())
             && let Some(grave) = staged(&mut self.graves, &self.ledger.graves, &key).get_mut(&source)
         {
-            grave.targets.remove(index);
+            grave.remove(&RoaringBitmap::from_iter([index]));
+        }
+    }
+
+    /// Only where something is assigned: if that is not so any more, there is another tombstone by now.
+    fn overtaken(&mut self, target: TargetId, tombstone: Tombstone) {
+        let index = self.ledger.index_of(target);
+        if index.is_some_and(|index| holder(self.ledger.slots.claims(&tombstone.key), index).is_some()) {
+            self.confirm(target, tombstone);
         }
     }
 
@@ -342,20 +352,15 @@ impl<'a> Draft<'a> {
         }
         let graves = staged(&mut self.graves, &self.ledger.graves, key);
         for grave in graves.values_mut() {
-            grave.targets -= held;
+            grave.overtaken(held);
         }
         for (source, targets) in &difference.left {
             let targets = targets & &self.valid;
             if !targets.is_empty() {
-                let grave = graves.entry(source.clone()).or_insert_with(|| Grave {
-                    targets: RoaringBitmap::new(),
-                    at: self.next,
-                    origin: None,
-                });
-                grave.targets |= targets;
-                grave.at = self.next;
-                let origin = before.iter().find(|claim| claim.id.source.uid == *source);
-                grave.origin = origin.map(|claim| claim.source.clone()).or(grave.origin.take());
+                let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
+                let origin = claims.first().map(|claim| claim.source.clone());
+                let forms = claims.iter().flat_map(|claim| &claim.forms);
+                grave::bury(graves, (source, &targets), forms, (self.next, origin));
             }
         }
     }
@@ -375,7 +380,7 @@ impl<'a> Draft<'a> {
 
     fn into_batch(self) -> Batch {
         let graves = changed(&self.ledger.graves, self.graves, |before, after| {
-            before.map_or(after.targets.is_empty(), |before| before.targets == after.targets)
+            before.map_or(after.is_empty(), |before| before.policies().eq(after.policies()))
         });
         let happened = changed(&self.ledger.happened, self.happened, |before, after| {
             before.map_or(after.is_empty(), |before| before == after)

@@ -6,7 +6,7 @@
 //! | `target/<target id>` | JSON: dense index, epoch |
 //! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form, and kept if there are any |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
-//! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision; bitmap: targets |
+//! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision, prune policies; one bitmap per policy: targets |
 //! | `happened/<digest of key and source>` | frame: destination key, source UID, facts; one bitmap per fact: targets |
 //! | `choice/<space>/<placement uid>` | bitmap |
 //! | `segment/<first revision>/<id>` | JSON: the id |
@@ -22,23 +22,24 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, Revision, RevisionId, SegmentId, SourceRef, TargetId,
-    Tombstone, Uid,
+    ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, PrunePolicy, Revision, RevisionId, SegmentId, SourceRef,
+    TargetId, Tombstone, Uid,
 };
 
 use super::batch::Write;
 use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
+use super::grave::Grave;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
-use super::log::LogEntry;
+use super::log::{Left, LogEntry};
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Grave, Happened, Ledger, TargetIndex};
+use super::{BodyUse, Happened, Ledger, TargetIndex};
 use crate::placement::{Destination, Input, PlacementId, SourceId};
 
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
 /// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
-/// none that is kept; the second nothing that happened; the third no segments.
+/// none that is kept; the second nothing that happened; the third no segments, and no policy of removals.
 pub const SCHEMA: u32 = 4;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
@@ -113,6 +114,14 @@ struct GraveRecord {
     /// What was removed, for people. Records of older hubs lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<SourceRef>,
+    /// One bitmap each.
+    #[serde(default = "least")]
+    policies: Vec<PrunePolicy>,
+}
+
+/// Of a removal that an older hub wrote nobody knows what was said last.
+fn least() -> Vec<PrunePolicy> {
+    vec![PrunePolicy::LEAST]
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,11 +190,13 @@ pub(super) fn body(body: &Body) -> Vec<Write> {
 /// A removal without targets is deleted.
 pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Write {
     let key = key(&format!("tombstone/{}", digest(destination, source)));
-    if grave.targets.is_empty() {
+    if grave.is_empty() {
         return Write { key, value: None };
     }
     let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
-    put(key, frame(&GraveRecord { tombstone, at: grave.at, origin: grave.origin.clone() }, [&grave.targets]))
+    let policies = grave.policies().map(|(policy, _)| policy).collect();
+    let header = GraveRecord { tombstone, at: grave.at, origin: grave.origin.clone(), policies };
+    put(key, frame(&header, grave.policies().map(|(_, targets)| targets)))
 }
 
 /// That nothing happened is deleted.
@@ -317,7 +328,7 @@ struct Loading {
     claims: Vec<(ClaimRecord, Vec<RoaringBitmap>)>,
     /// By input, the parts in order.
     bodies: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
-    graves: Vec<(GraveRecord, RoaringBitmap)>,
+    graves: Vec<(ObjectKey, Uid, Grave)>,
     happened: Vec<(ObjectKey, Uid, Happened)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     history: History,
@@ -371,7 +382,12 @@ impl Loading {
             }
             "tombstone" => {
                 let header = reader.piece()?;
-                self.graves.push((reader.json(header)?, reader.next_bitmap()?));
+                let GraveRecord { tombstone: Tombstone { key, source }, at, origin, policies } = reader.json(header)?;
+                let mut grave = Grave::new(at, origin);
+                for policy in policies {
+                    grave.put(policy, reader.next_bitmap()?);
+                }
+                self.graves.push((key, source, grave));
             }
             "happened" => {
                 let header = reader.piece()?;
@@ -492,18 +508,22 @@ impl Ledger {
         self.put_slot(key, claims, &difference, &mut RoaringBitmap::new());
     }
 
-    fn restore_graves(&mut self, graves: Vec<(GraveRecord, RoaringBitmap)>, changes: &mut Vec<LogEntry>) {
-        for (GraveRecord { tombstone, at, origin }, targets) in graves {
-            let Tombstone { key, source } = tombstone;
-            let targets = (targets & &self.registered) - all_held(self.slots.claims(&key));
-            if targets.is_empty() {
-                let nobody = Grave { targets, at, origin: None };
-                self.garbage.push(grave(&key, &source, &nobody).key);
+    fn restore_graves(&mut self, graves: Vec<(ObjectKey, Uid, Grave)>, changes: &mut Vec<LogEntry>) {
+        for (key, source, mut grave) in graves {
+            grave.restrict(&self.registered);
+            let held = all_held(self.slots.claims(&key));
+            grave.overtaken(&held);
+            if grave.is_empty() {
+                self.garbage.push(self::grave(&key, &source, &grave).key);
                 continue;
             }
-            let left = Some(source.clone());
-            changes.push(LogEntry { revision: at, key: key.clone(), left, targets: targets.clone() });
-            self.graves.entry(key).or_default().insert(source, Grave { targets, at, origin });
+            for (policy, targets) in grave.policies() {
+                let (left, targets) = (Some(Left { source: source.clone(), policy }), targets - &held);
+                if !targets.is_empty() {
+                    changes.push(LogEntry { revision: grave.at, key: key.clone(), left, targets });
+                }
+            }
+            self.graves.entry(key).or_default().insert(source, grave);
         }
     }
 }

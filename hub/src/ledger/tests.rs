@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Epoch, GroupKind, Monotonic, ObjectKey, Prune, Revision, RevisionId, SegmentId, SourceRef,
-    TargetId, Tombstone, Uid, Version,
+    ApplyPolicy, DesiredSet, Epoch, GroupKind, Monotonic, ObjectKey, Prune, PrunePolicy, Revision, RevisionId,
+    SegmentId, SourceRef, TargetId, Tombstone, Uid, Version,
 };
 use uuid::Uuid;
 
@@ -16,6 +16,7 @@ use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, So
 
 mod agent;
 mod conflicts;
+mod graves;
 mod history;
 mod kept;
 mod mapping;
@@ -91,7 +92,7 @@ impl Kept {
 
     fn tombstones(&self, nth: u32) -> Vec<String> {
         let view = self.ledger.target(target(nth)).unwrap();
-        view.tombstones().map(|tombstone| format!("{} of {}", tombstone.key, tombstone.source)).collect()
+        view.tombstones().map(|gone| format!("{} of {}", gone.tombstone.key, gone.tombstone.source)).collect()
     }
 
     fn version(&self, nth: u32) -> Version {
@@ -142,6 +143,10 @@ fn variant(body: &str, implied: bool, targets: &[u32]) -> Variant {
     Variant { destination: None, policy, input: Input::new(body), implied, targets: bits(targets) }
 }
 
+fn let_go() -> Arc<ApplyPolicy> {
+    Arc::new(ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() })
+}
+
 fn assign(space: &str, name: &str, targets: &[u32]) -> Change {
     Change::Assign(Box::new(assigned(space, name, &format!("{space}-{name}"), name, targets)))
 }
@@ -172,7 +177,13 @@ fn check_sound(ledger: &Ledger) {
             assert!(!by_source.iter().any(known), "what happened is known of what is assigned alone");
         }
         for tombstone in view.tombstones() {
-            assert_eq!(set.get(&tombstone.key), None, "nothing is both assigned and to be removed");
+            assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
+        }
+        for (key, graves) in &ledger.graves {
+            let here: Vec<_> = graves.values().filter_map(|grave| grave.at(index)).collect();
+            assert!(here.len() <= 1, "a target has one tombstone for a place");
+            let remembered = view.entry(key).is_none() || here.iter().all(|policy| policy.lets_go());
+            assert!(remembered, "of what is assigned again only what was to be let go of is remembered");
         }
         for source in ledger.sources() {
             assert!(!(source.waiting().contains(index) && source.held().contains(index)));
@@ -255,11 +266,11 @@ fn a_tombstone_stays_until_it_is_confirmed() {
     kept.change(vec![remove("a", "x")]);
     kept.restart();
     assert_eq!(kept.tombstones(0), ["ConfigMap shop/x of a-x"]);
-    let origin = kept.ledger.open_removals().next().unwrap().origin.unwrap();
+    let origin = kept.ledger.removals().next().unwrap().origin.unwrap();
     assert_eq!((origin.space.as_str(), &*origin.namespace, &*origin.name), ("a", "shop", "x"));
     let tombstone = kept.ledger.target(target(0)).unwrap().tombstones().next().unwrap();
     let revision = kept.ledger.revision();
-    kept.change(vec![Change::Confirm(target(0), tombstone)]);
+    kept.change(vec![Change::Confirm(target(0), tombstone.tombstone)]);
     kept.restart();
     assert_eq!((kept.tombstones(0).len(), kept.tombstones(1).len()), (0, 1));
     assert_eq!(kept.ledger.revision(), revision, "a confirmation changes no set");
@@ -368,13 +379,16 @@ impl Op {
                 let mut assignment =
                     assigned(space, name, &format!("{space}-{name}"), &format!("{name}{body}"), &targets(*mask));
                 let implied = variant("implied", true, &targets(*implied & !*mask));
+                if *body == 2 {
+                    assignment.variants[0].policy = let_go();
+                }
                 assignment.variants.push(implied);
                 vec![Change::Assign(Box::new(assignment))]
             }
             Self::Remove { space, name } => vec![remove(SPACES[*space], NAMES[*name])],
             Self::Confirm { target: nth } => {
                 let tombstones = ledger.target(target(*nth)).into_iter().flat_map(|view| view.tombstones());
-                tombstones.map(|tombstone| Change::Confirm(target(*nth), tombstone)).collect()
+                tombstones.map(|gone| Change::Confirm(target(*nth), gone.tombstone)).collect()
             }
             Self::Happen { target: nth, fact } => {
                 let entries = ledger.target(target(*nth)).into_iter().flat_map(|view| view.entries());

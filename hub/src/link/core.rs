@@ -28,7 +28,7 @@ use tideline_common::wire::v1::{
     SessionRequest, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Tombstone, Uid, Version,
+    ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Uid, Unassignment, Version,
 };
 
 use sessions::Session;
@@ -45,7 +45,7 @@ pub struct SetInfo {
 #[derive(Clone, Debug, Default)]
 pub struct SetPage {
     pub entries: Vec<Arc<Entry>>,
-    pub tombstones: Vec<Tombstone>,
+    pub tombstones: Vec<Unassignment>,
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     pub terminal: Vec<TerminalFact>,
     pub next: Option<ObjectKey>,

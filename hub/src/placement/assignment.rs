@@ -151,6 +151,8 @@ pub enum Change {
     Forget(TargetId),
     /// The target says that a removal is done.
     Confirm(TargetId, Tombstone),
+    /// The target says that it knows: what stands where this was to be let go of counts as adopted.
+    Overtaken(TargetId, Tombstone),
     /// The target says that this happened there once, and must not happen again.
     Happened(TargetId, TerminalFact),
     /// A person approved the unassignments that were held at this revision: they are done.

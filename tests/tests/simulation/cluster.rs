@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
-use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Ownership, Reason, Uid};
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Origin, Ownership, Reason, Uid};
 
 use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
 
@@ -122,6 +122,8 @@ impl Cluster {
                 }
                 applied.mark = Some(Arc::clone(mark));
                 applied.label = true;
+                // What counts as adopted once does so for good.
+                applied.created &= mark.origin == Origin::Created;
                 applied.owner = Some(entry.source.uid.clone());
                 let same = local.input == applied.input
                     && local.managed == applied.managed
@@ -140,7 +142,8 @@ impl Cluster {
                     return OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() };
                 }
                 let owner = Some(entry.source.uid.clone());
-                let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, ..local.clone() };
+                let created = local.created && mark.origin == Origin::Created;
+                let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, created, ..local.clone() };
                 self.put(&entry.key, marked)
             }
             Op::Delete { key, uid, .. } => match self.objects.get(key) {

@@ -8,8 +8,8 @@ use tideline_common::wire::v1::{
     ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredRequest, PollSettings, Refusal,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId, SessionNumber,
-    TargetId, Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, PruneAdopted, Revision, RevisionId, RunId, SegmentId,
+    SessionNumber, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{Batch, Committed, Fresh, Ledger};
@@ -46,14 +46,23 @@ pub(crate) struct History {
     pub(crate) approved: BTreeSet<(ObjectKey, Uid)>,
     /// What was ever placed with its deletion approved in advance.
     pub(crate) approved_in_advance: BTreeSet<(ObjectKey, Uid)>,
+    /// What was ever placed to be deleted though it was adopted.
+    pub(crate) pruned_as_created: BTreeSet<(ObjectKey, Uid)>,
 }
 
 impl History {
     /// Compares the set as it is with what it was.
     fn follow(&mut self, ledger: &Ledger) {
         let view = ledger.target(parse(TARGET)).expect("the target is registered");
-        let in_advance = view.entries().filter(|entry| entry.policy == in_advance().digest());
-        self.approved_in_advance.extend(in_advance.map(|entry| (entry.key.clone(), entry.source.uid.clone())));
+        for (entry, policy) in view.entries_with_policies() {
+            let place = (entry.key.clone(), entry.source.uid.clone());
+            if policy.approve_deletions == ApproveDeletions::InAdvance {
+                self.approved_in_advance.insert(place.clone());
+            }
+            if policy.prune_adopted == PruneAdopted::AsCreated {
+                self.pruned_as_created.insert(place);
+            }
+        }
         let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
         for (key, uid) in std::mem::replace(&mut self.assigned, now) {
             if self.assigned.get(&key) != Some(&uid) {
@@ -444,9 +453,8 @@ impl Hub {
                     self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
                 }
                 let taken = self.summary.take(target, *report);
-                *confirms |= !taken.confirmed.is_empty();
-                let confirm = |tombstone| Change::Confirm(target, tombstone);
-                self.changes.extend(taken.confirmed.into_iter().map(confirm));
+                *confirms |= taken.confirms();
+                self.changes.extend(taken.confirmations(target));
             }
             link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
             link::Effect::Quarantined { .. } => panic!("there is one cluster"),
@@ -526,7 +534,8 @@ impl Hub {
 
     /// Removals that the agent has not confirmed.
     pub(crate) fn tombstones(&self) -> Vec<Tombstone> {
-        self.ledger.target(parse(TARGET)).expect("the target is registered").tombstones().collect()
+        let view = self.ledger.target(parse(TARGET)).expect("the target is registered");
+        view.tombstones().map(|gone| gone.tombstone).collect()
     }
 
     /// Whether nothing waits for anything.

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, Write};
+use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Accepted, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionNumber, Tombstone};
 
@@ -18,7 +18,7 @@ pub(crate) struct Journal {
     pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
     pub(crate) applied: BTreeMap<ObjectKey, AppliedRecord>,
-    pub(crate) removing: BTreeSet<Tombstone>,
+    pub(crate) removing: BTreeMap<Tombstone, RemovalPolicy>,
     passed: BTreeMap<u64, Tombstone>,
     pub(crate) decommission: Decommission,
     pub(crate) unsent: BTreeMap<ObjectKey, ObjectReport>,
@@ -48,8 +48,8 @@ impl Journal {
                 Write::Forgotten { key } => {
                     self.applied.remove(&key);
                 }
-                Write::Removing(tombstone) => {
-                    self.removing.insert(tombstone);
+                Write::Removing { tombstone, policy } => {
+                    self.removing.insert(tombstone, policy);
                 }
                 Write::Removed(tombstone) => {
                     self.removing.remove(&tombstone);
@@ -74,6 +74,12 @@ impl Journal {
         if writes.iter().any(|write| matches!(write, Write::Accept { .. } | Write::DropBodies(_))) {
             self.check();
         }
+    }
+
+    /// Whether something was to be let go of there, before what is assigned.
+    pub(crate) fn is_overtaken(&self, key: &ObjectKey) -> bool {
+        let says = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
+        self.removing.iter().any(|(tombstone, policy)| tombstone.key == *key && says(policy))
     }
 
     /// The process may end here, so what is here must be a whole set with its bodies and policies.
@@ -106,7 +112,7 @@ impl Journal {
             policies: self.policies.clone().into_iter().filter(|(digest, _)| named.contains(digest)).collect(),
             bodies: self.bodies.keys().copied().collect(),
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
-            removing: self.removing.iter().cloned().collect(),
+            removing: self.removing.clone().into_iter().collect(),
             passed: self.passed.clone().into_iter().collect(),
             decommission: self.decommission,
             unsent: self.unsent.values().cloned().collect(),

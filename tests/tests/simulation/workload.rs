@@ -141,6 +141,16 @@ impl Workload {
         }
     }
 
+    /// It is deleted, and made again as it was.
+    pub(crate) fn renew(&mut self, which: impl Fn(&ObjectKey) -> bool) {
+        for ((_, key), source) in &mut self.sources {
+            if which(key) {
+                self.last += 1;
+                source.uid = self.last;
+            }
+        }
+    }
+
     pub(crate) fn set_policy(&mut self, which: impl Fn(&ObjectKey) -> bool, policy: ApplyPolicy) {
         let policy = Arc::new(policy);
         let chosen = self.sources.iter_mut().filter(|((_, key), _)| which(key));

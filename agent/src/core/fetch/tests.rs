@@ -1,8 +1,6 @@
 use super::super::tests::key;
 use super::*;
 
-use std::collections::BTreeSet;
-
 use tideline_common::Version;
 use tideline_common::wire::v1::{Accepted, Decommission};
 
@@ -18,7 +16,7 @@ fn fetch(count: usize) -> Fetch {
         put: Vec::new(),
         remove: Vec::new(),
         policies: BTreeMap::new(),
-        tombstones: BTreeSet::new(),
+        tombstones: BTreeMap::new(),
         terminal: Vec::new(),
         decommission: Decommission::No,
     };

@@ -3,7 +3,7 @@ use super::super::tests::{Random, entry, key, policies, uid};
 use super::*;
 
 use tideline_common::wire::v1::{DesiredAnswer, DesiredRequest};
-use tideline_common::{Epoch, Revision, SessionNumber};
+use tideline_common::{Epoch, PrunePolicy, Revision, SessionNumber};
 
 /// Gathers from a hub that changes between pages, and holds what it has.
 struct Agent {
@@ -120,13 +120,16 @@ fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() 
             other => panic!("{other:?}"),
         }
     };
-    let former = || BTreeSet::from([Tombstone { key: a.clone(), source: uid("s1") }]);
+    let former = || {
+        let last = PrunePolicy::of(&ApplyPolicy::default());
+        BTreeMap::from([(Tombstone { key: a.clone(), source: uid("s1") }, RemovalPolicy::Absence(Some(last)))])
+    };
     assert_eq!(gathered(1, &[]), (1, 0, former()));
-    assert_eq!(gathered(2, &[]), (1, 0, BTreeSet::new()));
+    assert_eq!(gathered(2, &[]), (1, 0, BTreeMap::new()));
     let another = [Arc::new(entry(&a, 2, 1))];
     assert_eq!(gathered(1, &another), (0, 1, former()));
-    assert_eq!(gathered(2, &another), (0, 1, BTreeSet::new()));
-    assert_eq!(gathered(1, &[Arc::new(entry(&a, 1, 2))]), (0, 1, BTreeSet::new()), "it is changed");
+    assert_eq!(gathered(2, &another), (0, 1, BTreeMap::new()));
+    assert_eq!(gathered(1, &[Arc::new(entry(&a, 1, 2))]), (0, 1, BTreeMap::new()), "it is changed");
 }
 
 #[test]

@@ -21,6 +21,7 @@ struct Case {
     view: View,
     terminal: Option<Terminal>,
     marks: Marks,
+    found: Found,
 }
 
 impl Case {
@@ -51,6 +52,7 @@ impl Case {
             view: View::Current,
             terminal: None,
             marks: Marks::Checked,
+            found: Found::AsKnown,
         }
     }
 
@@ -65,6 +67,7 @@ impl Case {
             view: self.view,
             terminal: self.terminal,
             marks: self.marks,
+            found: self.found,
         })
     }
 

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tideline_common::{Digest, Mark};
+use tideline_common::{Digest, Mark, Prune, PruneAdopted, Takeover};
 
 use super::super::plan::{mark_of, record_of};
 use super::super::tests::{entry, key, me, uid};
@@ -14,7 +14,9 @@ type Variation<'a> = (&'a str, fn(&mut Case));
 #[derive(Clone)]
 struct Case {
     former: Entry,
-    policy: Option<ApplyPolicy>,
+    applied: Option<ApplyPolicy>,
+    policy: RemovalPolicy,
+    assigned: ApplyPolicy,
     entry: Option<Entry>,
     record: Option<AppliedRecord>,
     seen: Option<Seen>,
@@ -46,7 +48,9 @@ impl Case {
         };
         Self {
             record: Some(record_of(&former, &seen, Origin::Created, false)),
-            policy: Some(policy),
+            policy: RemovalPolicy::Absence(Some(PrunePolicy::of(&policy))),
+            assigned: policy.clone(),
+            applied: Some(policy),
             former,
             entry: None,
             seen: Some(seen),
@@ -63,7 +67,9 @@ impl Case {
             ground: Ground::Unassigned(&self.former.source.uid),
             entry: self.entry.as_ref(),
             record: self.record.as_ref(),
-            policy: self.policy.as_ref(),
+            policy: self.policy,
+            applied: self.applied.as_ref(),
+            assigned: Some(&self.assigned),
             seen: self.seen.as_ref(),
             view: self.view,
             inspection: self.inspection,
@@ -89,6 +95,17 @@ fn text(verdict: &Verdict) -> String {
     }
 }
 
+/// What the set had last, where a removal follows from absence.
+fn last(case: &mut Case) -> &mut PrunePolicy {
+    match &mut case.policy {
+        RemovalPolicy::Absence(Some(last)) => last,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SAYS_DELETE: PrunePolicy = PrunePolicy { prune: Prune::Delete, ..PrunePolicy::LEAST };
+const SAYS_ORPHAN: PrunePolicy = PrunePolicy::LEAST;
+
 fn check(plain: fn() -> Case, cases: &[Variation], expected: &Expect) {
     let mut table = String::new();
     for (name, change) in cases {
@@ -105,7 +122,7 @@ fn only_what_is_ours_is_deleted() {
         Case::plain,
         &[
             ("ours by journal and mark", |_| {}),
-            ("ours by its mark, the journal lost", |case| (case.record, case.policy) = (None, None)),
+            ("ours by its mark, the journal lost", |case| (case.record, case.applied) = (None, None)),
             ("ours by the journal, its mark gone", |case| case.seen().mark = None),
             ("ours by the journal, its label gone", |case| case.seen = None),
             ("the same, and the watch is lost", |case| {
@@ -219,7 +236,7 @@ fn the_least_destructive_policy_decides() {
     check(
         Case::plain,
         &[
-            ("the policy says orphan", |case| case.policy.as_mut().unwrap().prune = Prune::Orphan),
+            ("the policy says orphan", |case| case.applied.as_mut().unwrap().prune = Prune::Orphan),
             ("the mark says orphan", |case| case.mark().prune = Prune::Orphan),
             ("it is being let go of, its mark is gone", |case| {
                 case.record.as_mut().unwrap().letting_go = true;
@@ -231,16 +248,19 @@ fn the_least_destructive_policy_decides() {
                 case.seen().labelled = false;
             }),
             ("nothing says anything", |case| {
-                case.policy = None;
+                (case.policy, case.applied) = (RemovalPolicy::default(), None);
                 case.seen().mark = None;
             }),
             ("adopted", |case| case.mark().origin = Origin::Adopted),
             ("adopted by the journal", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
             ("adopted, to be pruned as created", |case| {
                 case.record.as_mut().unwrap().origin = Origin::Adopted;
-                case.policy.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
+                case.applied.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
                 case.mark().prune_adopted = PruneAdopted::AsCreated;
+                last(case).prune_adopted = PruneAdopted::AsCreated;
             }),
+            ("the set said orphan last", |case| last(case).prune = Prune::Orphan),
+            ("it was assigned again, and let go of before", |case| last(case).adopted = true),
         ],
         &expect![[r"
             the policy says orphan                         Orphan u1
@@ -251,6 +271,103 @@ fn the_least_destructive_policy_decides() {
             adopted                                        Orphan u1
             adopted by the journal                         Orphan u1
             adopted, to be pruned as created               Delete u1
+            the set said orphan last                       Orphan u1
+            it was assigned again, and let go of before    Orphan u1
+        "]],
+    );
+}
+
+#[test]
+fn the_word_of_a_tombstone_stands_for_its_place() {
+    check(
+        || Case { policy: RemovalPolicy::Tombstone(SAYS_DELETE), ..Case::plain() },
+        &[
+            ("journal and mark say orphan, it says delete", |case| {
+                case.applied.as_mut().unwrap().prune = Prune::Orphan;
+                case.mark().prune = Prune::Orphan;
+            }),
+            ("journal and mark say delete, it says orphan", |case| case.policy = RemovalPolicy::Tombstone(SAYS_ORPHAN)),
+            ("another source's, which has its own removal", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record.as_mut().unwrap().source = uid("s0");
+            }),
+            ("another target's", |case| case.mark().target = "99999999-2222-4222-8222-222222222222".parse().unwrap()),
+            ("nobody's", |case| {
+                case.record = None;
+                case.seen().mark = None;
+            }),
+            ("adopted", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("adopted, as the hub knows", |case| {
+                case.policy = RemovalPolicy::Tombstone(PrunePolicy { adopted: true, ..SAYS_DELETE });
+            }),
+            ("adopted, to be pruned as created", |case| {
+                let prune_adopted = PruneAdopted::AsCreated;
+                let policy = PrunePolicy { adopted: true, prune_adopted, ..SAYS_DELETE };
+                case.policy = RemovalPolicy::Tombstone(policy);
+            }),
+            ("it was being let go of, and is ours still", |case| case.record.as_mut().unwrap().letting_go = true),
+            ("it was being let go of, and has no mark", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen().mark = None;
+            }),
+            ("the cluster is let go of", |case| case.decommission = Decommission::Keep),
+        ],
+        &expect![[r"
+            journal and mark say orphan, it says delete    Delete u1
+            journal and mark say delete, it says orphan    Orphan u1
+            another source's, which has its own removal    Forget
+            another target's                               Hold(Copy)
+            nobody's                                       Forget
+            adopted                                        Orphan u1
+            adopted, as the hub knows                      Orphan u1
+            adopted, to be pruned as created               Delete u1
+            it was being let go of, and is ours still      Delete u1
+            it was being let go of, and has no mark        Orphan u1
+            the cluster is let go of                       Orphan u1
+        "]],
+    );
+}
+
+#[test]
+fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
+    check(
+        || {
+            let case = Case::plain();
+            Case { entry: Some(case.former.clone()), policy: RemovalPolicy::Tombstone(SAYS_ORPHAN), ..case }
+        },
+        &[
+            ("not applied yet", |_| {}),
+            ("adopted", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("the journal lost", |case| case.record = None),
+            ("to another source", |case| case.entry.as_mut().unwrap().source.uid = uid("s2")),
+            ("nothing there", |case| (case.record, case.seen) = (None, None)),
+            ("nothing there, as far as is known", |case| {
+                (case.record, case.seen, case.view) = (None, None, View::Unlisted);
+            }),
+            ("let go of already", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen().mark = None;
+            }),
+            ("takeover Never", |case| case.assigned.takeover = Takeover::Never),
+            ("takeover Never, of something implied", |case| {
+                case.assigned.takeover = Takeover::Never;
+                case.entry.as_mut().unwrap().implied = true;
+            }),
+            ("takeover IfUnmanaged, and others manage it", |case| case.seen().managed_elsewhere = true),
+            ("it was to be deleted, which is void", |case| case.policy = RemovalPolicy::Tombstone(SAYS_DELETE)),
+        ],
+        &expect![[r"
+            not applied yet                                ReMark
+            adopted                                        Forget
+            the journal lost                               ReMark
+            to another source                              ReMark
+            nothing there                                  Forget
+            nothing there, as far as is known              ReMark
+            let go of already                              Forget
+            takeover Never                                 Orphan u1
+            takeover Never, of something implied           ReMark
+            takeover IfUnmanaged, and others manage it     Orphan u1
+            it was to be deleted, which is void            Forget
         "]],
     );
 }
@@ -266,8 +383,9 @@ fn a_namespace_goes_only_when_it_is_empty() {
             ("something of ours is in it", |case| case.inspection = Some(Inspection { foreign: 0, ours: 1 })),
             ("adopted, to be pruned as created, empty", |case| {
                 case.record.as_mut().unwrap().origin = Origin::Adopted;
-                case.policy.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
+                case.applied.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
                 case.mark().prune_adopted = PruneAdopted::AsCreated;
+                last(case).prune_adopted = PruneAdopted::AsCreated;
                 case.inspection = Some(Inspection { foreign: 0, ours: 0 });
             }),
             ("not seen", |case| case.seen = None),
@@ -303,7 +421,9 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         ground: Ground::Unexplained,
         entry: None,
         record: case.record.as_ref(),
-        policy: case.policy.as_ref(),
+        policy: case.policy,
+        applied: case.applied.as_ref(),
+        assigned: None,
         seen: case.seen.as_ref(),
         view: View::Current,
         inspection: None,

@@ -2,11 +2,12 @@
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
-use tideline_common::{ApplyPolicy, DesiredSet, Origin, Version};
+use tideline_common::{ApplyPolicy, DesiredSet, Origin, PrunePolicy, Version};
 
 use super::super::effect::{Effect, Enrolled, OpId};
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::plan::{mark_of, record_of};
+use super::super::remove::RemovalPolicy;
 use super::super::tests::{entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
@@ -72,7 +73,10 @@ fn listed_as_before(recorded: bool) -> Removing {
         enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
         accepted: Some(Accepted { version: Version::default(), digest: DesiredSet::default().digest() }),
         applied: recorded.then(|| (entry.key.clone(), record)).into_iter().collect(),
-        removing: vec![Tombstone { key: entry.key.clone(), source: uid("s1") }],
+        removing: vec![(
+            Tombstone { key: entry.key.clone(), source: uid("s1") },
+            RemovalPolicy::Absence(Some(PrunePolicy::of(&ApplyPolicy::default()))),
+        )],
         ..Loaded::default()
     };
     let config = Config {

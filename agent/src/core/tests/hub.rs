@@ -9,7 +9,8 @@ use tideline_common::wire::v1::{
     SessionAnswer, TargetCondition,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, Revision, SessionNumber, Tombstone, Version,
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionNumber,
+    Tombstone, Version,
 };
 
 use super::super::{Answer, LinkFailure, Request};
@@ -21,7 +22,7 @@ pub(in crate::core) struct Hub {
     revision: u64,
     epoch: u64,
     changed: BTreeMap<ObjectKey, u64>,
-    pub(in crate::core) tombstones: BTreeMap<Tombstone, u64>,
+    pub(in crate::core) tombstones: BTreeMap<Tombstone, (u64, PrunePolicy)>,
     pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionNumber, u64, ObjectReport)>,
     sessions: u64,
     pub(in crate::core) page: usize,
@@ -64,8 +65,8 @@ impl Hub {
         entry.wave = self.waves.get(key).copied().unwrap_or(entry.wave);
         let entry = Arc::new(entry);
         self.bodies.insert(entry.input, format!("{{\"{key}\":\"{source} {input}\"}}"));
-        self.tombstones.remove(&Tombstone { key: key.clone(), source: entry.source.uid.clone() });
-        // No tombstone is made where another source has the place.
+        // What was to be let go of is remembered.
+        self.tombstones.retain(|tombstone, (_, policy)| tombstone.key != *key || policy.lets_go());
         self.desired.insert(Arc::clone(&entry));
         self.changed.insert(key.clone(), self.revision);
     }
@@ -84,7 +85,10 @@ impl Hub {
         if let Some(former) = self.desired.remove(key) {
             self.revision += 1;
             let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
-            self.tombstones.insert(tombstone, self.revision);
+            let overtaken = self.tombstones.keys().any(|tombstone| tombstone.key == *key);
+            let policy = PrunePolicy { adopted: overtaken, ..former.prune_policy(&self.policies()[&former.policy]) };
+            self.tombstones.retain(|tombstone, _| tombstone.key != *key);
+            self.tombstones.insert(tombstone, (self.revision, policy));
             self.changed.insert(key.clone(), self.revision);
         }
     }
@@ -177,8 +181,8 @@ impl Hub {
         let mut keys = keys.map(|(key, _)| key).filter(|key| request.after.as_ref().is_none_or(|after| *key > after));
         let page: Vec<ObjectKey> = keys.by_ref().take(self.page).cloned().collect();
         let next = keys.next().and_then(|_| page.last().cloned());
-        let tombstones = self.tombstones.iter().filter(|(tombstone, changed)| match since {
-            Some(since) => **changed > since && page.contains(&tombstone.key),
+        let tombstones = self.tombstones.iter().filter(|(tombstone, _)| match since {
+            Some(_) => page.contains(&tombstone.key),
             None => next.is_none(),
         });
         DesiredAnswer::Page(DesiredPage {
@@ -187,7 +191,7 @@ impl Hub {
             total: self.desired.len() as u64,
             snapshot: since.is_none(),
             entries: page.iter().filter_map(|key| self.desired.get(key).cloned()).collect(),
-            tombstones: tombstones.map(|(tombstone, _)| tombstone.clone()).collect(),
+            tombstones: tombstones.map(|(tombstone, (_, policy))| tombstone.clone().under(*policy)).collect(),
             policies: self.policies(),
             terminal: Vec::new(),
             next,
@@ -251,6 +255,11 @@ impl Hub {
             self.tombstones.remove(&tombstone);
             if self.reports.get(&tombstone.key).is_some_and(|(_, _, report)| report.source_uid == tombstone.source) {
                 self.reports.remove(&tombstone.key);
+            }
+        }
+        for tombstone in request.overtaken {
+            if self.desired.get(&tombstone.key).is_some() {
+                self.tombstones.remove(&tombstone);
             }
         }
         ReportedAnswer { seq: request.seq, memory: 1 }

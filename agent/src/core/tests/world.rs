@@ -7,8 +7,8 @@ use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, 
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
-    Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally, Request, RequestId, Timer,
-    Write,
+    Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally, RemovalPolicy, Request,
+    RequestId, Timer, Write,
 };
 use super::cluster::Cluster;
 use super::hub::Hub;
@@ -361,9 +361,9 @@ impl World {
         let seed = self.seed;
         assert!(local.ours, "seed {seed}: {key} is not ours");
         assert!(!self.journal.entries.iter().any(|entry| entry.key == *key), "seed {seed}: {key} is assigned");
-        let authorised = self.journal.removing.iter().any(|tombstone| {
+        let authorised = self.journal.removing.iter().any(|(tombstone, policy)| {
             let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
-            tombstone.key == *key && marked
+            tombstone.key == *key && (marked || matches!(policy, RemovalPolicy::Tombstone(_)))
         });
         let authorised = authorised || self.hub.approved.iter().any(|removal| removal.key == *key);
         assert!(authorised, "seed {seed}: nothing authorises the removal of {key}");
@@ -434,14 +434,14 @@ impl World {
                     journal.applied.push((key, record));
                 }
                 Write::Forgotten { key } => journal.applied.retain(|(other, _)| *other != key),
-                Write::Removing(tombstone) => {
-                    journal.removing.retain(|other| *other != tombstone);
-                    journal.removing.push(tombstone);
+                Write::Removing { tombstone, policy } => {
+                    journal.removing.retain(|(other, _)| *other != tombstone);
+                    journal.removing.push((tombstone, policy));
                 }
                 Write::Passed { number, tombstone } => journal.passed.push((number, tombstone)),
                 Write::Lapsed { number } => journal.passed.retain(|(other, _)| *other != number),
                 Write::Decommission(how) => journal.decommission = how,
-                Write::Removed(tombstone) => journal.removing.retain(|other| *other != tombstone),
+                Write::Removed(tombstone) => journal.removing.retain(|(other, _)| *other != tombstone),
                 Write::Unsent(report) => {
                     journal.unsent.retain(|other| other.key != report.key);
                     journal.unsent.push(*report);

@@ -37,7 +37,7 @@ async fn a_writer_for_another_process() -> Result<(), anyhow::Error> {
         let changed: Vec<_> = new.iter().filter(|entry| revision == 1 || !former.contains(entry)).cloned().collect();
         let text = |entry: &Arc<Entry>| Write::Body { input: entry.input, text: entry.input.to_string().into() };
         journal.write(changed.iter().map(text).collect()).await?;
-        journal.write(vec![accept(revision, &new, &changed, Vec::new()), Write::Removing(tombstone(0))]).await?;
+        journal.write(vec![accept(revision, &new, &changed, Vec::new()), removing(0)]).await?;
         let unnamed = former.iter().filter(|entry| revision > 1 && !new.contains(entry)).map(|entry| entry.input);
         journal.write(vec![Write::DropBodies(unnamed.collect()), Write::Removed(tombstone(0)), applied(1)]).await?;
         let mut out = std::io::stdout().lock();

@@ -136,7 +136,7 @@ async fn a_set_is_switched_whole_wherever_a_crash_comes() -> Result<(), anyhow::
     let first: Vec<_> = (0..600).map(entry).collect();
     let second: Vec<_> = (300..1_200).map(entry).collect();
     let gone = first[..300].iter().map(|entry| entry.key.clone()).collect();
-    let switch = [accept(8, &second, &second[300..], gone), Write::Removing(tombstone(1))];
+    let switch = [accept(8, &second, &second[300..], gone), removing(1)];
     let mut groups = Vec::new();
     {
         let directory = tempfile::tempdir()?;
@@ -157,7 +157,7 @@ async fn a_set_is_switched_whole_wherever_a_crash_comes() -> Result<(), anyhow::
         Engine::open(&path)?.commit(&groups[..crash])?;
         let loaded = reopened(&path)?;
         if loaded.accepted.is_some_and(|accepted| accepted.version.revision == Revision(8)) {
-            assert!(loaded.entries == second && loaded.removing == [tombstone(1)], "after {crash} groups");
+            assert!(loaded.entries == second && loaded.removing == [(tombstone(1), POLICY)], "after {crash} groups");
             switched += 1;
         } else {
             assert!(loaded.entries == first && loaded.removing.is_empty(), "after {crash} groups");

@@ -10,7 +10,10 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 use crate::associated::{AssociatedKind, Example, Made, Phase, Tally};
-use crate::{Additions, ApplyPolicy, EntryState, FieldMode, FieldPolicy, GroupKind, SourceRef};
+use crate::{
+    Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Prune, PruneAdopted,
+    PrunePolicy, SourceRef,
+};
 
 /// Writing gives the golden file, and reading the golden file gives the message.
 fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
@@ -132,7 +135,9 @@ fn desired_is_stable() {
             total: 9,
             snapshot: false,
             entries: vec![Arc::new(withheld), Arc::new(entry())],
-            tombstones: vec![Tombstone { key: key("old"), source: uid() }],
+            tombstones: vec![
+                Tombstone { key: key("old"), source: uid() }.under(PrunePolicy::of(&ApplyPolicy::default())),
+            ],
             policies: [(policy.digest(), policy)].into(),
             terminal: vec![TerminalFact { key: key("web"), source_uid: uid(), fact: Terminal::Finished }],
             next: Some(key("web")),
@@ -184,6 +189,12 @@ fn decommissioning_is_stable() {
             decommission: Some(Decommission::No),
         },
     );
+    let policy = PrunePolicy {
+        prune: Prune::Delete,
+        prune_adopted: PruneAdopted::AsCreated,
+        approve_deletions: ApproveDeletions::InAdvance,
+        adopted: true,
+    };
     golden(
         "desired-page-decommission",
         &DesiredAnswer::Page(DesiredPage {
@@ -192,7 +203,7 @@ fn decommissioning_is_stable() {
             total: 0,
             snapshot: false,
             entries: Vec::new(),
-            tombstones: vec![Tombstone { key: key("old"), source: uid() }],
+            tombstones: vec![Tombstone { key: key("old"), source: uid() }.under(policy)],
             policies: BTreeMap::new(),
             terminal: Vec::new(),
             next: None,
@@ -211,6 +222,7 @@ fn decommissioning_is_stable() {
             objects: Vec::new(),
             associated: Vec::new(),
             removed: Vec::new(),
+            overtaken: Vec::new(),
             decommission: Some(DecommissionReport { how: Decommission::Keep, left: 3 }),
         },
     );
@@ -280,6 +292,7 @@ fn reported_is_stable() {
             }],
             associated: Vec::new(),
             removed: vec![Tombstone { key: key("old"), source: uid() }],
+            overtaken: vec![Tombstone { key: key("web"), source: uid() }],
             decommission: None,
         },
     );
@@ -329,6 +342,7 @@ fn what_was_made_of_objects_is_stable() {
             objects: Vec::new(),
             associated: vec![report, nothing],
             removed: Vec::new(),
+            overtaken: Vec::new(),
             decommission: None,
         },
     );
@@ -344,6 +358,16 @@ fn refusal_is_stable() {
             retry_after_seconds: None,
         },
     );
+}
+
+#[test]
+fn an_unknown_word_of_a_tombstone_destroys_nothing() {
+    let text = r#"{"kind": "Job", "group": "batch", "namespace": "a", "name": "b", "sourceUid": "u",
+        "prune": "Shred", "pruneAdopted": "Shred", "approveDeletions": "Always"}"#;
+    let read: Unassignment = serde_json::from_str(text).expect("it reads");
+    assert_eq!(read.policy, PrunePolicy::LEAST);
+    let silent = r#"{"kind": "Job", "group": "batch", "namespace": "a", "name": "b", "sourceUid": "u"}"#;
+    assert!(serde_json::from_str::<Unassignment>(silent).is_err(), "what says nothing is no tombstone");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_ledger_of_the_first_schema_is_read() {
     let mut kept = Kept::with_targets(1);
     kept.change(vec![assign("a", "x", &[0])]);
     let head = kept.records.0.get_mut(&b"ledger/head"[..]).unwrap();
-    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":3", "\"schema\":1").into_bytes();
+    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":4", "\"schema\":1").into_bytes();
     kept.restart();
     assert_eq!(kept.keys(0), ["ConfigMap shop/x from a"]);
     kept.change(vec![mapped("x", &[(None, &[0]), (Some("east"), &[0])])]);

@@ -1,7 +1,7 @@
 use super::*;
 
 use expect_test::{Expect, expect};
-use tideline_common::{DesiredSet, Epoch};
+use tideline_common::{DesiredSet, Epoch, PrunePolicy, Tombstone};
 
 use crate::approvals::{Approval, Approvals};
 
@@ -35,7 +35,12 @@ impl Sets for OneSet {
             .collect();
         let next = (entries.len() > limit).then(|| entries[limit - 1].key.clone());
         entries.truncate(limit);
-        let tombstones = self.removed.iter().filter(|(_, at)| *at > since).map(|(stone, _)| stone.clone()).collect();
+        let tombstones = self
+            .removed
+            .iter()
+            .filter(|(_, at)| *at > since)
+            .map(|(stone, _)| stone.clone().under(PrunePolicy::LEAST))
+            .collect();
         Some(SetPage { entries, tombstones, next, ..SetPage::default() })
     }
 
@@ -171,6 +176,7 @@ impl Script {
             objects: Vec::new(),
             associated: Vec::new(),
             removed: Vec::new(),
+            overtaken: Vec::new(),
             decommission: None,
         })))
     }

@@ -151,7 +151,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Accept { .. } => AgentEffect::PersistAccept,
         Write::Applied { .. } => AgentEffect::PersistApplied,
         Write::Forgotten { .. } => AgentEffect::PersistForgotten,
-        Write::Removing(_) => AgentEffect::PersistRemoving,
+        Write::Removing { .. } => AgentEffect::PersistRemoving,
         Write::Removed(_) => AgentEffect::PersistRemoved,
         Write::Passed { .. } => AgentEffect::PersistPassed,
         Write::Lapsed { .. } => AgentEffect::PersistLapsed,
@@ -192,7 +192,7 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
-        | Write::Removing(_)
+        | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
         | Write::Decommission(_)

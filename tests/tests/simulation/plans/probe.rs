@@ -226,7 +226,7 @@ impl Probe {
                 *self.unacknowledged.entry(key.clone()).or_default() += 1;
             }
         }
-        for tombstone in &journal.removing {
+        for tombstone in journal.removing.keys() {
             if self.writes.get(&tombstone.key).is_some_and(|writes| writes.orphaned > 0) {
                 *self.unacknowledged.entry(tombstone.key.clone()).or_default() += 1;
             }

@@ -19,19 +19,36 @@ pub(crate) struct Workload {
     /// Whether the fuse holds what is too much.
     pub(crate) fused: bool,
     pub(crate) patrol_minutes: u64,
+    /// Whether the hub may be away for so long that it misses what is meant in between. Its agents cannot know that.
+    pub(crate) hub_misses: bool,
 }
 
 /// No patrol comes: what only a patrol would mend is a defect.
 const NEVER: u64 = 600;
 
-pub(crate) const ALL: [Workload; 7] = [
-    Workload { name: "create", prepare: strangers, act: create, fused: false, patrol_minutes: NEVER },
-    Workload { name: "update", prepare: placed, act: update, fused: false, patrol_minutes: NEVER },
-    Workload { name: "delete", prepare: placed, act: delete, fused: false, patrol_minutes: NEVER },
-    Workload { name: "recreate", prepare: placed, act: recreate, fused: false, patrol_minutes: NEVER },
-    Workload { name: "mass-delete", prepare: many, act: mass_delete, fused: true, patrol_minutes: NEVER },
-    Workload { name: "move", prepare: placed, act: relocate, fused: false, patrol_minutes: NEVER },
-    Workload { name: "upkeep", prepare: placed, act: upkeep, fused: false, patrol_minutes: 3 },
+pub(crate) const ALL: [Workload; 8] = [
+    Workload { name: "create", prepare: strangers, act: create, fused: false, patrol_minutes: NEVER, hub_misses: true },
+    Workload { name: "update", prepare: placed, act: update, fused: false, patrol_minutes: NEVER, hub_misses: true },
+    Workload { name: "delete", prepare: placed, act: delete, fused: false, patrol_minutes: NEVER, hub_misses: true },
+    Workload {
+        name: "recreate",
+        prepare: placed,
+        act: recreate,
+        fused: false,
+        patrol_minutes: NEVER,
+        hub_misses: true,
+    },
+    Workload {
+        name: "mass-delete",
+        prepare: many,
+        act: mass_delete,
+        fused: true,
+        patrol_minutes: NEVER,
+        hub_misses: true,
+    },
+    Workload { name: "move", prepare: placed, act: relocate, fused: false, patrol_minutes: NEVER, hub_misses: true },
+    Workload { name: "intent", prepare: meant, act: intent, fused: false, patrol_minutes: NEVER, hub_misses: false },
+    Workload { name: "upkeep", prepare: placed, act: upkeep, fused: false, patrol_minutes: 3, hub_misses: true },
 ];
 
 fn config_map(name: &str) -> ObjectKey {
@@ -129,7 +146,7 @@ fn delete(world: &mut World) {
 fn recreate(world: &mut World) {
     // In one commit, as `kubectl replace --force` comes to.
     again(world, common);
-    // What is let go of, was not made by us, or is made once, stands otherwise for whoever did not see that it was gone in
+    // What is let go of, was not made by us, or is made once, stands otherwise after a hub that did not see that it was gone in
     // between; and so does a namespace that is there for what is in it.
     let kept = ["orphan", "adopted", "once", "y-implies"].map(config_map);
     let made = |key: &ObjectKey| common(key) && !kept.contains(key);
@@ -207,6 +224,53 @@ fn relocate(world: &mut World) {
     world.pass(DONE);
     // What came from the one goes with the other.
     world.act(|spaces| spaces.delete(|key| *key == config_map("once")));
+    world.pass(DONE);
+}
+
+/// What is meant for each changes more than once; see [`intent`].
+const MEANT: [&str; 8] = ["orphaned", "deleted", "replaced", "followed", "again", "back", "renewed", "spared"];
+
+fn meant(world: &mut World) {
+    strangers(world);
+    world.act(|spaces| {
+        for name in MEANT {
+            let policy = if name == "deleted" { orphan() } else { ApplyPolicy::default() };
+            spaces.create(&SpaceName::root(), &config_map(name), policy);
+        }
+    });
+    world.pass(DONE);
+}
+
+fn orphan() -> ApplyPolicy {
+    ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() }
+}
+
+/// What is meant changes again before an agent that is away has heard of the former: it ends where one ends that saw every
+/// step. A move there and back is an unassignment, and an assignment of the same source.
+fn intent(world: &mut World) {
+    let among = |names: &'static [&str]| move |key: &ObjectKey| names.iter().any(|name| *key == config_map(name));
+    world.act(|spaces| {
+        spaces.set_policy(among(&["orphaned", "followed", "again", "renewed"]), orphan());
+        spaces.set_policy(among(&["deleted"]), ApplyPolicy::default());
+        spaces.set_policy(among(&["spared"]), ApplyPolicy { takeover: Takeover::Never, ..orphan() });
+        spaces.move_to(among(&["back"]), Targets::There);
+        spaces.renew(among(&["replaced"]));
+    });
+    world.pass(DONE);
+    world.act(|spaces| {
+        spaces.renew(among(&["followed"]));
+        spaces.set_policy(among(&["replaced"]), orphan());
+        spaces.move_to(among(&["again", "renewed", "spared"]), Targets::There);
+        spaces.delete(among(&["orphaned", "deleted"]));
+    });
+    world.pass(DONE);
+    world.act(|spaces| {
+        spaces.delete(among(&["replaced", "followed"]));
+        spaces.set_policy(among(&["again", "renewed"]), ApplyPolicy::default());
+        spaces.move_to(among(&["again", "back", "renewed", "spared"]), Targets::Here);
+    });
+    world.pass(DONE);
+    world.act(|spaces| spaces.delete(among(&["renewed"])));
     world.pass(DONE);
 }
 

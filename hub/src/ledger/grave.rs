@@ -1,0 +1,99 @@
+use std::collections::BTreeMap;
+
+use roaring::RoaringBitmap;
+use tideline_common::{PrunePolicy, Revision, SourceRef, Uid};
+
+use super::TargetIndex;
+use super::claim::Form;
+
+/// Targets that have not confirmed the removal of one source from one destination, by the policy that was last in force
+/// there. Of all sources of a destination a target has at most one.
+///
+/// A target that has something there again stays only where it was to let go of what stood there: what is there then counts
+/// as adopted, until the target has said that it knows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grave {
+    /// Over disjoint and non-empty sets of targets.
+    policies: BTreeMap<PrunePolicy, RoaringBitmap>,
+    pub(super) at: Revision,
+    /// Whose removal it is. Records of older hubs do not say.
+    pub(super) origin: Option<SourceRef>,
+}
+
+impl Grave {
+    pub(super) fn new(at: Revision, origin: Option<SourceRef>) -> Self {
+        Self { policies: BTreeMap::new(), at, origin }
+    }
+
+    pub(super) fn targets(&self) -> RoaringBitmap {
+        self.policies.values().fold(RoaringBitmap::new(), |all, targets| all | targets)
+    }
+
+    pub(super) fn policies(&self) -> impl Iterator<Item = (PrunePolicy, &RoaringBitmap)> {
+        self.policies.iter().map(|(policy, targets)| (*policy, targets))
+    }
+
+    pub(super) fn at(&self, target: TargetIndex) -> Option<PrunePolicy> {
+        self.policies().find(|(_, targets)| targets.contains(target)).map(|(policy, _)| policy)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// `targets` must have no other policy here.
+    pub(super) fn put(&mut self, policy: PrunePolicy, targets: RoaringBitmap) {
+        if !targets.is_empty() {
+            *self.policies.entry(policy).or_default() |= targets;
+        }
+    }
+
+    pub(super) fn remove(&mut self, targets: &RoaringBitmap) {
+        self.retain(|_| true, targets);
+    }
+
+    /// Something is assigned to `held`: nothing is to be removed there any more. What was to be let go of is remembered.
+    pub(super) fn overtaken(&mut self, held: &RoaringBitmap) {
+        self.retain(|policy| !policy.lets_go(), held);
+    }
+
+    pub(super) fn restrict(&mut self, to: &RoaringBitmap) {
+        for targets in self.policies.values_mut() {
+            *targets &= to;
+        }
+        self.policies.retain(|_, targets| !targets.is_empty());
+    }
+
+    fn retain(&mut self, which: impl Fn(&PrunePolicy) -> bool, less: &RoaringBitmap) {
+        for (_, targets) in self.policies.iter_mut().filter(|(policy, _)| which(policy)) {
+            *targets -= less;
+        }
+        self.policies.retain(|_, targets| !targets.is_empty());
+    }
+}
+
+/// Buries at one destination what left it, at the targets that it left, as its forms said last. What had been let go of
+/// there before, and is not confirmed, counts as adopted.
+pub(super) fn bury<'f>(
+    graves: &mut BTreeMap<Uid, Grave>,
+    (source, targets): (&Uid, &RoaringBitmap),
+    forms: impl IntoIterator<Item = &'f Form>,
+    (at, origin): (Revision, Option<SourceRef>),
+) {
+    let overtaken = graves.values().fold(RoaringBitmap::new(), |all, grave| all | grave.targets()) & targets;
+    for grave in graves.values_mut() {
+        grave.remove(targets);
+    }
+    let grave = graves.entry(source.clone()).or_insert_with(|| Grave::new(at, None));
+    let mut left = targets.clone();
+    let forms = forms.into_iter().map(|form| (form.entry.prune_policy(&form.policy), &form.targets));
+    // Whoever held it had a form there. Should nobody know it, nothing is destroyed.
+    for (policy, of) in forms.chain([(PrunePolicy::LEAST, targets)]) {
+        let here = of & &left;
+        left -= &here;
+        grave.put(PrunePolicy { adopted: true, ..policy }, &here & &overtaken);
+        grave.put(policy, here - &overtaken);
+    }
+    grave.at = at;
+    grave.origin = origin.or(grave.origin.take());
+}

@@ -1,0 +1,142 @@
+//! What tombstones carry.
+
+use tideline_common::{ApproveDeletions, PruneAdopted};
+
+use super::*;
+
+const DELETE: PrunePolicy = PrunePolicy {
+    prune: Prune::Delete,
+    prune_adopted: PruneAdopted::Orphan,
+    approve_deletions: ApproveDeletions::Ask,
+    adopted: false,
+};
+const ORPHAN: PrunePolicy = PrunePolicy { prune: Prune::Orphan, ..DELETE };
+
+fn assign_under(name: &str, uid: &str, policy: PrunePolicy, targets: &[u32]) -> Change {
+    let PrunePolicy { prune, prune_adopted, approve_deletions, adopted: _ } = policy;
+    let mut assignment = assigned("a", name, uid, name, targets);
+    let policy = ApplyPolicy { prune, prune_adopted, approve_deletions, ..ApplyPolicy::default() };
+    assignment.variants[0].policy = Arc::new(policy);
+    Change::Assign(Box::new(assignment))
+}
+
+fn gone(uid: &str) -> Change {
+    Change::Remove(id("a", uid))
+}
+
+/// By source, what a target is told when it asks for everything, and when it asks what changed since.
+fn told(kept: &Kept, nth: u32, since: Version) -> [Vec<(String, PrunePolicy)>; 2] {
+    let view = kept.ledger.target(target(nth)).unwrap();
+    [None, Some(since)].map(|since| {
+        let page = view.page(since, None, 10).unwrap();
+        let told = page.tombstones.into_iter().map(|gone| (gone.tombstone.source.to_string(), gone.policy));
+        told.collect()
+    })
+}
+
+fn both(source: &str, policy: PrunePolicy) -> [Vec<(String, PrunePolicy)>; 2] {
+    let told = vec![(source.to_owned(), policy)];
+    [told.clone(), told]
+}
+
+#[test]
+fn a_tombstone_carries_what_was_said_last_at_each_target() {
+    let mut kept = Kept::with_targets(3);
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1, 2])]);
+    let mut split = assigned("a", "x", "u", "x", &[0]);
+    split.variants[0].policy = let_go();
+    let in_advance = ApplyPolicy { approve_deletions: ApproveDeletions::InAdvance, ..ApplyPolicy::default() };
+    split.variants.push(Variant { policy: Arc::new(in_advance), ..variant("x", false, &[1]) });
+    // A namespace that is only implied is nobody's to delete, whatever is said of it.
+    split.variants.push(variant("x", true, &[2]));
+    kept.change(vec![Change::Assign(Box::new(split))]);
+    kept.change(vec![gone("u")]);
+    for _ in 0..2 {
+        assert_eq!(told(&kept, 0, since), both("u", ORPHAN));
+        let in_advance = PrunePolicy { approve_deletions: ApproveDeletions::InAdvance, ..DELETE };
+        assert_eq!(told(&kept, 1, since), both("u", in_advance));
+        assert_eq!(told(&kept, 2, since), both("u", ORPHAN));
+        kept.restart();
+    }
+    check_sound(&kept.ledger);
+}
+
+#[test]
+fn a_later_tombstone_replaces_an_earlier_one_of_its_place() {
+    let mut kept = Kept::with_targets(1);
+    kept.change(vec![assign_under("x", "first", DELETE, &[0])]);
+    let since = kept.version(0);
+    kept.change(vec![gone("first")]);
+    kept.change(vec![assign_under("x", "second", ORPHAN, &[0])]);
+    assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
+    kept.change(vec![gone("second")]);
+    assert_eq!(told(&kept, 0, since), both("second", ORPHAN));
+    // Handed over, and then gone: the agent may still have the first.
+    kept.change(vec![assign_under("x", "third", ORPHAN, &[0])]);
+    kept.change(vec![gone("third"), assign_under("x", "fourth", DELETE, &[0])]);
+    kept.change(vec![gone("fourth")]);
+    let adopted = PrunePolicy { adopted: true, ..DELETE };
+    assert_eq!(told(&kept, 0, since), both("fourth", adopted), "it was let go of in between");
+    kept.restart();
+    check_sound(&kept.ledger);
+    assert_eq!(told(&kept, 0, since)[0], both("fourth", adopted)[0]);
+}
+
+#[test]
+fn what_was_to_be_let_go_of_is_remembered_while_its_place_is_assigned_again() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign_under("x", "u", ORPHAN, &[0, 1])]);
+    let since = kept.version(0);
+    kept.change(vec![gone("u")]);
+    let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
+    kept.change(vec![Change::Confirm(target(1), tombstone.clone())]);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1])]);
+    for _ in 0..2 {
+        assert_eq!(told(&kept, 0, since), both("u", ORPHAN));
+        assert_eq!(told(&kept, 1, since), [vec![], vec![]], "it was confirmed");
+        assert_eq!((kept.ledger.removals().count(), kept.tombstones(0).len()), (0, 0), "nothing is being removed");
+        check_sound(&kept.ledger);
+        kept.restart();
+    }
+    // Once the agent knows, it is forgotten; and a word of that which comes late ends no later tombstone.
+    let knows = || Change::Overtaken(target(0), tombstone.clone());
+    kept.change(vec![knows()]);
+    assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
+    kept.change(vec![gone("u")]);
+    kept.change(vec![knows()]);
+    assert_eq!(told(&kept, 0, since), both("u", DELETE));
+}
+
+#[test]
+fn what_was_moved_away_and_back_has_no_tombstone() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", DELETE, &[1])]);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+    assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
+    assert_eq!(kept.tombstones(1).len(), 1);
+}
+
+/// The link carries at most 8 MiB, and this many tombstones on one page would be twelve.
+#[test]
+fn fifty_thousand_tombstones_come_in_pages() {
+    const MANY: usize = 50_000;
+    let mut kept = Kept::with_targets(1);
+    let names: Vec<String> = (0..MANY).map(|n| format!("settings-of-something-{n:05}")).collect();
+    kept.change(names.iter().map(|name| assign("a", name, &[0])).collect());
+    kept.change(names.iter().map(|name| remove("a", name)).collect());
+    let view = kept.ledger.target(target(0)).unwrap();
+    let (mut after, mut told) = (None, 0);
+    loop {
+        let page = view.page(None, after.as_ref(), 2_000).unwrap();
+        assert!(page.tombstones.len() <= 2_000);
+        told += page.tombstones.len();
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(told, MANY);
+}
