@@ -475,11 +475,7 @@ impl Driver {
             Request::Enrol(_) | Request::Desired(_) | Request::Bodies(_) | Request::Reported(_) => None,
         };
         self.spawn(async move {
-            let result = link.send(&request).await;
-            if let Some(addresses) = link.take_unsaved_addresses() {
-                identity.keep_addresses(addresses).await;
-            }
-            let result = match result {
+            let result = match link.send(&request).await {
                 Ok(Answer::Enrolled(answer)) => {
                     let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
                     keep_enrolment(&identity, enrolled).await.map(|()| Answer::Enrolled(answer))
@@ -493,6 +489,10 @@ impl Driver {
             metrics.answered(&request, &result);
             // Closed only when the driver has ended; then nobody needs it.
             let _ = sender.send(Event::Answered { id, result }).await;
+            // Nothing waits for it, so a disk that hangs holds up nothing else.
+            if let Some(addresses) = link.take_unsaved_addresses() {
+                identity.keep_addresses(addresses).await;
+            }
         });
     }
 

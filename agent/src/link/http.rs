@@ -12,6 +12,7 @@ use tideline_common::{Authority, HubUrl};
 
 use super::exchange::{Outgoing, Returned, Sending};
 use crate::addresses::Missed;
+use crate::core::LinkFailure;
 
 /// Longest wait for a connection, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -99,7 +100,8 @@ impl Http {
             if returned.content.len() + chunk.len() > LINK_MESSAGE_BYTES_MAX {
                 let message =
                     format!("the answer is larger than {LINK_MESSAGE_BYTES_MAX} bytes, so it is not the hub's");
-                return Err(Unanswered { missed: Missed::NotThere, message });
+                let failure = LinkFailure::NotTheHub { message, retry_after: None };
+                return Err(Unanswered { missed: Missed::NotThere, failure });
             }
             returned.content.extend_from_slice(&chunk);
         }
@@ -125,7 +127,7 @@ fn describe(status: u16, headers: &HeaderMap) -> Returned {
 #[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) missed: Missed,
-    pub(super) message: String,
+    pub(super) failure: LinkFailure,
 }
 
 /// The chain of causes: the outermost says only that a request failed.
@@ -147,5 +149,5 @@ fn unanswered(url: &HubUrl, error: &reqwest::Error) -> Unanswered {
         }
         cause = error.source();
     }
-    Unanswered { missed, message }
+    Unanswered { missed, failure: LinkFailure::Unreachable { message, retry_after: None } }
 }

@@ -44,9 +44,9 @@ impl Reach {
 
     /// Nothing came back from there.
     pub(super) fn unanswered(&self, from: &Destination, unanswered: Unanswered) -> LinkFailure {
-        let Unanswered { missed, message } = unanswered;
+        let Unanswered { missed, failure } = unanswered;
         lock(&self.locator).missed(from, missed);
-        LinkFailure::Unreachable { message, retry_after: None }
+        failure
     }
 
     /// What came back from there is the hub's answer, or nothing that may be believed. Where the hub says how it is reached,
