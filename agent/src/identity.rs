@@ -21,11 +21,13 @@ mod contents;
 mod file;
 mod keeper;
 mod merge;
+mod newer;
 mod secret;
 
 pub(crate) use contents::{HubPin, TargetName};
 pub(crate) use keeper::{Found, Keeper, TokenUse};
 pub(crate) use merge::Data;
+pub(crate) use newer::when_readable;
 pub(crate) use secret::SecretPlace;
 
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +39,13 @@ pub enum Error {
          treats this agent as another target"
     )]
     Damaged { path: PathBuf, why: String },
-    #[error("{place} has schema {found}; this build reads {schema}. Run the version of the agent that wrote it", schema = contents::SCHEMA)]
-    Schema { place: String, found: u32 },
+    #[error(
+        "{place} has schema {found} and was written by tideline-agent {by}; this is {}, which reads schema {}. Run version \
+         {by}, or a newer one",
+        env!("CARGO_PKG_VERSION"),
+        contents::SCHEMA
+    )]
+    Newer { place: String, found: u32, by: String },
     #[error(
         "the Secret {place} is damaged: {why}. Restore it from a backup, or delete it and enrol again with a new token: the \
          hub then treats this agent as another target"

@@ -12,7 +12,7 @@
 //! A disk that is full, read-only or failing refuses writes, which are tried again until it takes them; what is there can
 //! still be read. Where it does not even let the journal be opened, the agent observes until it does. Beside the journal
 //! in the same directory, each with its own extension: `opening`, which counts starts; `reserve`, room for a full disk;
-//! `damaged-<n>`, moved aside; `next` and `former`, while it is written anew.
+//! `damaged-<n>`, moved aside; `newer`, of a version that this one cannot read; `next` and `former`, while it is written anew.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,12 +61,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(
-        "the journal {path:?} has schema {found}; this build reads {schema}. Run the version of the agent that wrote it, \
-         or move the directory away: the agent then starts anew and rebuilds it",
-        schema = record::SCHEMA
-    )]
-    Schema { path: PathBuf, found: String },
+    #[error("it has schema {found}, and this version of the agent reads {}", record::SCHEMA)]
+    Newer { found: String },
     #[error("the journal {path:?} is held by another process")]
     Held { path: PathBuf },
     #[error("cannot {action} {path:?}")]
@@ -106,7 +102,7 @@ impl Error {
                 is_of_the_medium(source)
                     || matches!(source.kind(), FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
             }
-            Self::Schema { .. }
+            Self::Newer { .. }
             | Self::Held { .. }
             | Self::Damaged(_)
             | Self::Stuck
@@ -330,8 +326,9 @@ fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
         outcome = open_once(path);
     }
     let (engine, contents) = match outcome {
-        Err(error) if matches!(error, Error::Damaged(_)) || unreadable(&error) => {
-            let aside = quarantine::move_aside(path)?;
+        Err(error) if matches!(error, Error::Damaged(_) | Error::Newer { .. }) || unreadable(&error) => {
+            let newer = matches!(error, Error::Newer { .. });
+            let aside = if newer { quarantine::set_aside_newer(path)? } else { quarantine::move_aside(path)? };
             warn!(
                 "the journal {path:?} cannot be used ({}) and was moved to {aside:?}. The agent starts with an empty \
                  one: it changes nothing until it has read its desired set from the hub again",
@@ -362,7 +359,7 @@ fn open_once(path: &Path) -> Result<(Engine, Contents), Error> {
     quarantine::opening(path)?;
     let outcome = std::panic::catch_unwind(|| {
         let engine = Engine::open(path)?;
-        let contents = load::load(&engine, path, existed)?;
+        let contents = load::load(&engine, existed)?;
         Ok((engine, contents))
     })
     .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));

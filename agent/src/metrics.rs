@@ -150,7 +150,7 @@ impl Metrics {
         metrics.cluster_answers(true);
         registry.register(
             "frozen",
-            "1 while the agent changes nothing, for another holds its identity or the hub has shut it out",
+            "1 while the agent changes nothing: another holds its identity, the hub has shut it out, or a newer version wrote it",
             metrics.frozen.clone(),
         );
         registry.register(

@@ -260,7 +260,8 @@ impl Agent {
     async fn begin(self, data_dir: &DataDir, run: &Shutdown, term: Option<&Term>) -> Result<(), Error> {
         let Self { client, mut given, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
-        let found = Found::look(data_dir.path(), given.token.as_ref(), secret);
+        let look = || Found::look(data_dir.path(), given.token.as_ref(), secret.clone());
+        let found = Box::pin(identity::when_readable(&health, &metrics, look));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
         let found = found.map_err(|error| given.instead_of(error))?;
         given.judge(&found)?;

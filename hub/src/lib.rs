@@ -29,6 +29,7 @@ mod statuses;
 pub mod summary;
 pub mod token;
 pub mod virtual_resources;
+mod written_by;
 
 pub use addresses::{Error as AddressError, PublicCa};
 pub use options::{Options, duration};

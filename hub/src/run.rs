@@ -35,8 +35,8 @@ use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    approve, certificates, committer, held_deletions, held_unassignments, ingest, kubeconfig, listener, metrics,
-    statuses, token, virtual_resources,
+    approve, certificates, committer, held_deletions, held_unassignments, ingest, kubeconfig, ledger, listener,
+    metrics, statuses, token, virtual_resources, written_by,
 };
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
@@ -54,6 +54,11 @@ const BEAT_MAX: Duration = Duration::from_mins(1);
 pub enum Error {
     #[error("cannot use the data directory {path}; give another --data-dir, or make this one writable")]
     DataDir { path: PathBuf, source: std::io::Error },
+    #[error(
+        "tideline-hub {by} wrote this data directory, and this is {}, which cannot read it; run version {by}, or a newer one",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Newer { by: String, source: Box<Error> },
     #[error("cannot open the store")]
     Store(#[source] tideline_store::Error),
     #[error(transparent)]
@@ -76,10 +81,30 @@ pub enum Error {
     Task(#[from] TaskError),
 }
 
+impl Error {
+    /// Whether another version of the hub wrote what this one cannot read.
+    fn is_of_the_version(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(tideline_store::Error::Schema { .. })
+                | Self::Identity(identity::Error::Schema { .. })
+                | Self::Ledger(committer::Error::Ledger(ledger::Error::Schema { .. }))
+        )
+    }
+}
+
 /// Runs a hub until `shutdown`: the whole program less argument parsing.
 ///
 /// It serves when `admin.kubeconfig` is in its data directory with the present address.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
+    let dir = options.data_dir.clone();
+    Box::pin(run_in(options, shutdown)).await.map_err(|error| match written_by::read(&dir) {
+        Some(by) if error.is_of_the_version() => Error::Newer { by, source: Box::new(error) },
+        Some(_) | None => error,
+    })
+}
+
+async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     tls::install_provider();
     let places = Places::within(listener::raise_descriptors());
     let dir = &options.data_dir;
@@ -102,6 +127,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     let config = Config { poll, memory: Uuid::new_v4().as_u64_pair().0 };
     let fuse = Fuse::new(options.unassign_limit);
     let shared = Shared::new(committer::load(store.as_ref(), config, options.settle, fuse).await?);
+    written_by::write(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })?;
     let server = ApiServer::new(Arc::clone(&store), tideline_apiserver::Config::default()).await?;
     for space in SPACES {
         server.create_space(space, space_config(space, &shared)).await?;

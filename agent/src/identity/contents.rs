@@ -10,8 +10,10 @@ use tideline_common::{Digest, EnrolmentToken, HubId, SessionNumber, TargetId, Ui
 use super::Error;
 use crate::addresses::Addresses;
 
-/// The layout; an unknown one is refused.
+/// The layout of [`Contents`]. Raised when an older build would misread it, or lose what it does not know.
 pub(super) const SCHEMA: u32 = 1;
+/// Bytes of a version's name; more is no version.
+const VERSION_BYTES_MAX: usize = 64;
 
 /// The hub, pinned at enrolment: its id and key, not its address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,10 +53,14 @@ pub(super) struct Contents {
     pub(super) floor: Option<Accepted>,
 }
 
-/// The contents are hashed as the text they are.
+/// The contents are hashed as the text they are. Every version, however old, reads the envelope.
 #[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
     schema: u32,
+    /// The version of the agent.
+    #[serde(default)]
+    written_by: String,
     sha256: Digest,
     #[serde(borrow)]
     identity: &'a RawValue,
@@ -64,7 +70,11 @@ struct Envelope<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
     Damaged(String),
-    Schema(u32),
+    /// A version of the agent wrote it that has another layout.
+    Newer {
+        found: u32,
+        by: String,
+    },
 }
 
 impl Contents {
@@ -91,6 +101,7 @@ impl Contents {
         let text = serde_json::to_string(self).expect("an identity has only strings and numbers");
         let envelope = Envelope {
             schema: SCHEMA,
+            written_by: env!("CARGO_PKG_VERSION").to_owned(),
             sha256: Digest::of(text.as_bytes()),
             identity: serde_json::from_str(&text).expect("it was written as JSON just now"),
         };
@@ -100,13 +111,17 @@ impl Contents {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let damaged = |error: serde_json::Error| Unreadable::Damaged(error.to_string());
         let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(damaged)?;
-        if envelope.schema != SCHEMA {
-            return Err(Unreadable::Schema(envelope.schema));
-        }
         if Digest::of(envelope.identity.get().as_bytes()) != envelope.sha256 {
             return Err(Unreadable::Damaged("its checksum is wrong".to_owned()));
         }
-        serde_json::from_str(envelope.identity.get()).map_err(damaged)
+        match envelope.schema {
+            // Here an older layout becomes one of this schema, from the first release on; none was released yet.
+            SCHEMA => serde_json::from_str(envelope.identity.get()).map_err(damaged),
+            found => {
+                let by = envelope.written_by.chars().filter(char::is_ascii_graphic).take(VERSION_BYTES_MAX).collect();
+                Err(Unreadable::Newer { found, by })
+            }
+        }
     }
 }
 

@@ -136,8 +136,8 @@ impl Found {
                 Stored::Unreadable { why: Unreadable::Damaged(why), .. } => {
                     return Err(Error::SecretDamaged { place: place.to_string(), why });
                 }
-                Stored::Unreadable { why: Unreadable::Schema(found), .. } => {
-                    return Err(Error::Schema { place: format!("the Secret {place}"), found });
+                Stored::Unreadable { why: Unreadable::Newer { found, by }, .. } => {
+                    return Err(Error::Newer { place: format!("the Secret {place}"), found, by });
                 }
             };
             match damage {
@@ -408,7 +408,10 @@ impl Written {
             if self.version.is_none() {
                 match self.place.read().await.map_err(failed)? {
                     Stored::Nothing => {}
-                    Stored::Unreadable { why: _, version } => self.version = Some(version),
+                    Stored::Unreadable { why: Unreadable::Damaged(_), version } => self.version = Some(version),
+                    Stored::Unreadable { why: Unreadable::Newer { found: _, by }, version: _ } => {
+                        return Err(Refused::Superseded(format!("version {by} of the agent wrote it since")));
+                    }
                     Stored::Contents { contents: there, version } => {
                         self.version = Some(version);
                         judge(&there, contents)?;

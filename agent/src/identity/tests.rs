@@ -103,8 +103,11 @@ async fn a_changed_byte_is_damage() -> Result<(), anyhow::Error> {
     let text = fs::read_to_string(&path)?;
     fs::write(&path, text.replace("hub.example", "hub.examplf"))?;
     assert!(matches!(open(directory.path(), None).await, Err(Error::Damaged { .. })));
-    fs::write(&path, text.replace("\"schema\":1", "\"schema\":2"))?;
-    assert!(matches!(open(directory.path(), None).await, Err(Error::Schema { found: 2, .. })));
+    fs::write(&path, text.replace("\"schema\":1", "\"schema\":2").replace(env!("CARGO_PKG_VERSION"), "9.1.0"))?;
+    let newer = open(directory.path(), None).await.map(drop).unwrap_err();
+    assert!(matches!(&newer, Error::Newer { found: 2, by, .. } if by == "9.1.0"), "{newer}");
+    assert!(newer.to_string().contains("Run version 9.1.0, or a newer one"), "{newer}");
+    assert!(fs::read_to_string(&path)?.contains("9.1.0"), "it is left alone");
     fs::write(&path, "")?;
     assert!(matches!(open(directory.path(), None).await, Err(Error::Damaged { .. })));
     Ok(())

@@ -1,6 +1,5 @@
 //! Reads at the start what the core needs, and judges whether it can be believed.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tideline_common::{ApplyPolicy, Digest, Entry, ObjectKey, SetDigest};
@@ -27,8 +26,8 @@ pub(super) struct Contents {
 }
 
 /// Reads everything but the bodies. `existed` says that a journal was there before it was opened.
-pub(super) fn load(engine: &Engine, path: &Path, existed: bool) -> Result<Contents, Error> {
-    check_schema(engine, path, existed)?;
+pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
+    check_schema(engine, existed)?;
     stage::finish(engine)?;
     let mut loaded = Loaded {
         enrolled: meta(engine, ENROLLED_KEY)?,
@@ -88,11 +87,11 @@ fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<O
     engine.get(Table::Meta, key)?.map(|value| record::read(Table::Meta, key, &value)).transpose()
 }
 
-fn check_schema(engine: &Engine, path: &Path, existed: bool) -> Result<(), Error> {
+fn check_schema(engine: &Engine, existed: bool) -> Result<(), Error> {
     match meta::<String>(engine, SCHEMA_KEY)? {
         Some(found) if found == SCHEMA => Ok(()),
         Some(found) if found == FORMER_SCHEMA => write_schema(engine),
-        Some(found) => Err(Error::Schema { path: path.to_owned(), found }),
+        Some(found) => Err(Error::Newer { found }),
         // sled takes a directory whose log is gone for a new one.
         None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
         None => write_schema(engine),

@@ -62,10 +62,22 @@ pub(super) fn move_aside(path: &Path) -> Result<PathBuf, Error> {
     Ok(aside)
 }
 
+/// Moves the directory to `journal.newer` beside it. It is never taken up again: its cluster went on without it.
+pub(super) fn set_aside_newer(path: &Path) -> Result<PathBuf, Error> {
+    let aside = path.with_extension("newer");
+    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
+    if aside.exists() {
+        fs::remove_dir_all(&aside).map_err(io("make room for the newer one in"))?;
+    }
+    fs::rename(path, &aside).map_err(io("move aside"))?;
+    Ok(aside)
+}
+
 /// Removes the journals that were moved aside: room to work in is worth more.
 pub(super) fn remove_moved_aside(path: &Path) -> Result<(), Error> {
-    for aside in (1..=KEPT_MAX).map(|n| place(path, n)).filter(|aside| aside.exists()) {
-        warn!("the disk is full: {aside:?}, a damaged journal, is removed");
+    let aside = (1..=KEPT_MAX).map(|n| place(path, n)).chain([path.with_extension("newer")]);
+    for aside in aside.filter(|aside| aside.exists()) {
+        warn!("the disk is full: {aside:?}, a journal that cannot be used, is removed");
         fs::remove_dir_all(&aside).map_err(|source| Error::Io { action: "remove", path: aside, source })?;
     }
     Ok(())

@@ -300,15 +300,21 @@ async fn entries_that_are_not_the_accepted_set_are_damage() -> Result<(), anyhow
 }
 
 #[tokio::test]
-async fn an_unknown_schema_is_refused_and_left_alone() -> Result<(), anyhow::Error> {
+async fn a_newer_journal_is_set_aside_and_a_new_one_begun() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     filled(&path, 1).await?;
     let engine = super::engine::Engine::open(&path)?;
     engine.commit(&[vec![record::put(super::engine::Table::Meta, record::SCHEMA_KEY.to_vec(), "99")]])?;
     drop(engine);
-    assert!(matches!(Journal::open(&path), Err(Error::Schema { found, .. }) if found == "99"));
-    assert!(!directory.path().join("journal.damaged-1").exists());
+    assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
+    let aside = directory.path().join("journal.newer");
+    assert!(aside.exists() && !directory.path().join("journal.damaged-1").exists());
+    // Where it is taken up again, it is not by mistake.
+    fs::remove_dir_all(&path)?;
+    fs::rename(&aside, &path)?;
+    assert!(is_empty(&reopened(&path)?), "and again");
+    assert!(aside.exists());
     Ok(())
 }
 

@@ -69,6 +69,12 @@ pub enum Error {
     BodyMissing { input: Digest, key: Box<ObjectKey> },
 }
 
+/// Of the head, what every version reads.
+#[derive(Deserialize)]
+struct Written {
+    schema: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Head {
@@ -343,6 +349,15 @@ impl Ledger {
         V: AsRef<[u8]>,
     {
         let mut loading = Loading::default();
+        let records: Vec<(K, V)> = records.into_iter().collect();
+        // First, for what another schema wrote may look like damage.
+        if let Some((_, head)) =
+            records.iter().find(|(key, _)| key.as_ref().strip_prefix(KEY_PREFIX.as_bytes()) == Some(b"head"))
+            && let Ok(Written { schema }) = serde_json::from_slice(head.as_ref())
+            && !(1..=SCHEMA).contains(&schema)
+        {
+            return Err(Error::Schema { found: schema });
+        }
         for (key, value) in records {
             let key = String::from_utf8_lossy(key.as_ref());
             loading.take(&key, value.as_ref())?;
@@ -360,9 +375,6 @@ impl Loading {
         match kind {
             "head" => {
                 let head: Head = reader.json(value)?;
-                if !(1..=SCHEMA).contains(&head.schema) {
-                    return Err(Error::Schema { found: head.schema });
-                }
                 self.head = Some(head);
             }
             "target" => {

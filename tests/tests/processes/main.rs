@@ -11,4 +11,5 @@ mod life;
 mod moving;
 mod replicas;
 mod usage;
+mod versions;
 mod views;

@@ -1,0 +1,49 @@
+//! What to do about an identity that a newer version of the agent wrote: nothing, until it can be read.
+//!
+//! To end would only have the agent started again and again, and to begin anew would make it another target. So the process
+//! stays, changes nothing in its cluster, says which version is needed, and looks again by itself: a rollback is often
+//! followed by the version that was rolled back.
+
+use std::time::Duration;
+
+use tideline_runtime::Backoff;
+use tideline_runtime::health::Health;
+use tokio::time::sleep;
+use tracing::{error, info};
+
+use super::Error;
+use crate::metrics::Metrics;
+
+/// Pauses between two looks: around the first, doubled up to around the second. One costs a file and a Secret.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
+
+/// Looks until what is there can be read by this version, or there is another reason why not.
+pub(crate) async fn when_readable<T, L: Future<Output = Result<T, Error>>>(
+    health: &Health,
+    metrics: &Metrics,
+    mut look: impl FnMut() -> L,
+) -> Result<T, Error> {
+    let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
+    let mut frozen = None;
+    loop {
+        let newer = match look().await {
+            Err(newer @ Error::Newer { .. }) => newer,
+            outcome => {
+                if frozen.take().is_some() {
+                    metrics.frozen(false);
+                    info!("the identity can be read by this version now, and the agent goes on");
+                }
+                return outcome;
+            }
+        };
+        if frozen.is_none() {
+            error!("the agent is frozen, and changes nothing in its cluster: {newer}. It looks again by itself");
+            metrics.frozen(true);
+            frozen = Some(health.gate("identity"));
+        }
+        sleep(backoff.next_delay(None)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

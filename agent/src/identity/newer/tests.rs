@@ -1,0 +1,39 @@
+use std::cell::Cell;
+
+use prometheus_client::registry::Registry;
+
+use super::*;
+
+fn newer() -> Error {
+    Error::Newer { place: "there".to_owned(), found: 9, by: "9.0.0".to_owned() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_identity_freezes_the_agent_until_it_can_be_read() {
+    let (health, mut registry) = (Health::new(), Registry::default());
+    let metrics = Metrics::register(&mut registry);
+    let frozen = |registry: &Registry| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text.lines().any(|line| !line.starts_with('#') && line.ends_with("frozen 1"))
+    };
+    let looks = Cell::new(0);
+    let found = when_readable(&health, &metrics, || {
+        looks.set(looks.get() + 1);
+        if looks.get() > 1 {
+            assert!(frozen(&registry), "it says so meanwhile");
+            assert_eq!(health.waiting_for(), ["identity"]);
+        }
+        std::future::ready(if looks.get() < 200 { Err(newer()) } else { Ok("who it is") })
+    });
+    assert_eq!(found.await.unwrap(), "who it is");
+    assert!(!frozen(&registry) && health.waiting_for().is_empty(), "it goes on by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_otherwise_is_no_reason_to_wait() {
+    let (health, mut registry) = (Health::new(), Registry::default());
+    let metrics = Metrics::register(&mut registry);
+    let outcome = when_readable(&health, &metrics, || std::future::ready(Err::<(), _>(Error::Random))).await;
+    assert!(matches!(outcome, Err(Error::Random)));
+}
