@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// The directory with the binaries under test.
 #[derive(Clone, Debug)]
@@ -25,13 +25,22 @@ impl Binaries {
         let Some(directory) = env::var_os("TIDELINE_BIN_DIR").map(PathBuf::from) else {
             return Ok(None);
         };
-        // Cargo runs each test in its package's folder, not where the variable was written.
-        ensure!(directory.is_absolute(), "TIDELINE_BIN_DIR={} is not absolute", directory.display());
+        Self::at(directory).context("TIDELINE_BIN_DIR is set").map(Some)
+    }
+
+    /// The binaries of a directory.
+    ///
+    /// # Errors
+    ///
+    /// When they are not there.
+    pub fn at(directory: PathBuf) -> Result<Self> {
+        // Cargo runs each test in its package's folder, not where a variable was written.
+        ensure!(directory.is_absolute(), "{} is not absolute", directory.display());
         let found = Self { directory };
         for binary in [found.hub(), found.agent()] {
-            ensure!(binary.is_file(), "TIDELINE_BIN_DIR is set, but {} does not exist", binary.display());
+            ensure!(binary.is_file(), "{} does not exist", binary.display());
         }
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Returns the directory.

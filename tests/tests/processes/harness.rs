@@ -70,7 +70,8 @@ pub(crate) struct Target {
 pub(crate) struct Hub {
     pub(crate) process: Process,
     pub(crate) health: u16,
-    binaries: Binaries,
+    /// Of its next run.
+    pub(crate) binaries: Binaries,
     listen: SocketAddr,
     descriptors: Option<u32>,
     /// Last, so that the log is there when the process shows it.
@@ -300,14 +301,15 @@ impl Site {
 pub(crate) struct Agent {
     pub(crate) process: Process,
     pub(crate) health: u16,
-    start: Start,
+    pub(crate) start: Start,
     /// Last, so that the log is there when the process shows it.
     dir: Scratch,
 }
 
 /// With what an agent is started.
-struct Start {
-    binaries: Binaries,
+pub(crate) struct Start {
+    /// Of its next run.
+    pub(crate) binaries: Binaries,
     kubeconfig: PathBuf,
     token_file: PathBuf,
     arguments: Vec<String>,

@@ -1,0 +1,186 @@
+//! This tree's hub and agent against those of another revision. Run by `tests/skew REV`, which builds that.
+//!
+//! Two versions need not understand each other; then the agent keeps what it has. Whatever comes of it, nothing is deleted or
+//! made again, no Job runs twice, and no process ends but one that names the version that its data needs. Back at the version
+//! that wrote last, everything is served.
+
+#[path = "../processes/harness.rs"]
+#[expect(dead_code, reason = "the processes under test need more of it")]
+mod harness;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{from_value, json};
+use tideline_tests::{Binaries, eventually_ok};
+
+use harness::{NAMESPACE, SOON, Site};
+
+/// Long enough for two that understand each other, with all their pauses.
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
+
+struct Versions {
+    old: Binaries,
+    new: Binaries,
+}
+
+impl Versions {
+    fn locate() -> Result<Self> {
+        let missing = "TIDELINE_SKEW_BIN_DIR is not set; run tests/skew REV";
+        let old = PathBuf::from(std::env::var_os("TIDELINE_SKEW_BIN_DIR").context(missing)?);
+        Ok(Self { old: Binaries::at(old)?, new: Binaries::locate()?.context(Binaries::MISSING)? })
+    }
+
+    fn of(&self, version: Version) -> &Binaries {
+        match version {
+            Version::Old => &self.old,
+            Version::New => &self.new,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Old,
+    New,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pair {
+    hub: Version,
+    agent: Version,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Served,
+    /// The agent lives, and keeps what it has.
+    RefusedSetKept,
+    /// The hub's data is of the other version, which it names.
+    HubNeedsTheOther,
+}
+
+/// What must stay as it is, by name.
+async fn standing(site: &Site) -> Result<BTreeMap<String, String>> {
+    let there = Api::<ConfigMap>::namespaced(site.cluster.client(), NAMESPACE).list(&ListParams::default()).await?;
+    let named = there.items.into_iter().filter_map(|it| Some((it.metadata.name?, it.metadata.uid?)));
+    Ok(named.filter(|(name, _)| name.starts_with("web")).collect())
+}
+
+async fn jobs(site: &Site) -> Result<Vec<Job>> {
+    Ok(Api::<Job>::namespaced(site.cluster.client(), NAMESPACE).list(&ListParams::default()).await?.items)
+}
+
+/// A site of one version that has ConfigMaps, and a Job that ran and was cleaned up.
+async fn site(versions: &Versions, version: Version) -> Result<Site> {
+    let site = Site::start(versions.of(version)).await?;
+    site.hub.place_config_maps().await?;
+    let spec = json!({
+        "targets": [{"matchLabels": {"tier": "shop"}}],
+        "objects": [{"apiGroup": "batch", "resources": ["jobs"], "objectSelectors": [{"matchLabels": {"app": "web"}}]}],
+    });
+    site.hub.create("default", "Placement", "jobs", &spec).await?;
+    for number in 0..5 {
+        site.delivers(&format!("web-{number}")).await?;
+    }
+    let job: Job = from_value(json!({
+        "metadata": {"name": "migrate", "labels": {"app": "web"}},
+        "spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "migrate", "image": "registry.example/migrate:1"}],
+        }}},
+    }))?;
+    Api::<Job>::namespaced(site.hub.client("default").await?, NAMESPACE).create(&PostParams::default(), &job).await?;
+    let there = Api::<Job>::namespaced(site.cluster.client(), NAMESPACE);
+    eventually_ok(SOON, "the Job", async || there.get("migrate").await).await?;
+    let done = json!({"status": {"succeeded": 1, "conditions": [
+        {"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"},
+    ]}});
+    there.patch_status("migrate", &PatchParams::default(), &Patch::Merge(done)).await?;
+    site.delivers("web-after-the-job").await?;
+    // As its time to live would have it.
+    there.delete("migrate", &DeleteParams::background()).await?;
+    site.delivers("web-after-its-end").await?;
+    ensure!(jobs(&site).await?.is_empty(), "the Job ran twice without any other version");
+    Ok(site)
+}
+
+/// Ends both, begins both again at these versions, and says what comes of it.
+async fn meet(site: &mut Site, versions: &Versions, pair: Pair, made: &str) -> Result<Outcome> {
+    let before = standing(site).await?;
+    for process in [&mut site.agent.process, &mut site.hub.process] {
+        if process.exit_status()?.is_none() {
+            process.terminate()?;
+            process.wait(SOON).await?;
+        }
+    }
+    site.agent.start.binaries = versions.of(pair.agent).clone();
+    site.hub.binaries = versions.of(pair.hub).clone();
+    site.agent.resume()?;
+    let outcome = match site.hub.resume().await {
+        Err(error) => {
+            let said = site.hub.process.log();
+            ensure!(said.contains("run the version that wrote it") || said.contains("run version"), "{error:#}");
+            Outcome::HubNeedsTheOther
+        }
+        Ok(()) => {
+            site.hub.makes(made).await?;
+            let there = Api::<ConfigMap>::namespaced(site.cluster.client(), NAMESPACE);
+            match eventually_ok(SERVED_WITHIN, made, async || there.get(made).await).await {
+                Ok(_) => Outcome::Served,
+                Err(_) => Outcome::RefusedSetKept,
+            }
+        }
+    };
+    ensure!(
+        site.agent.process.exit_status()?.is_none(),
+        "{pair:?}: the agent ended: {}",
+        site.agent.process.log_tail()
+    );
+    let after = standing(site).await?;
+    for (name, uid) in &before {
+        ensure!(after.get(name) == Some(uid), "{pair:?}: {name} was deleted or made again");
+    }
+    ensure!(jobs(site).await?.is_empty(), "{pair:?}: the Job ran again");
+    println!("hub {:?}, agent {:?}: {outcome:?}", pair.hub, pair.agent);
+    Ok(outcome)
+}
+
+async fn story(from: Version, to: &[Pair]) -> Result<()> {
+    let versions = Versions::locate()?;
+    let mut site = site(&versions, from).await?;
+    for (number, pair) in to.iter().enumerate() {
+        meet(&mut site, &versions, *pair, &format!("web-skew-{number}")).await?;
+    }
+    Ok(())
+}
+
+const OLD: Pair = Pair { hub: Version::Old, agent: Version::Old };
+const NEW: Pair = Pair { hub: Version::New, agent: Version::New };
+
+#[tokio::test]
+async fn an_upgrade_may_begin_with_the_agent() -> Result<()> {
+    story(Version::Old, &[Pair { agent: Version::New, ..OLD }, NEW]).await
+}
+
+#[tokio::test]
+async fn an_upgrade_may_begin_with_the_hub() -> Result<()> {
+    story(Version::Old, &[Pair { hub: Version::New, ..OLD }, NEW]).await
+}
+
+#[tokio::test]
+async fn what_went_back_and_forth_is_served_as_before() -> Result<()> {
+    let versions = Versions::locate()?;
+    let mut site = site(&versions, Version::New).await?;
+    for (number, pair) in [Pair { agent: Version::Old, ..NEW }, NEW, OLD].into_iter().enumerate() {
+        meet(&mut site, &versions, pair, &format!("web-skew-{number}")).await?;
+    }
+    let again = meet(&mut site, &versions, NEW, "web-skew-again").await?;
+    ensure!(again == Outcome::Served, "back at the version that wrote it, it is {again:?}");
+    Ok(())
+}
