@@ -51,6 +51,12 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 10;
 pub const LINK_MESSAGE_BYTES_MAX: usize = 8 << 20;
 const _: () = assert!(LINK_MESSAGE_BYTES_MAX > 2 * BODY_BYTES_MAX + BODY_BATCH_BYTES_MAX);
 
+/// Bytes of what an agent sends at once, compressed or not, and after decompression. The largest asks for
+/// [`BODY_BATCH_COUNT_MAX`] bodies, by keys with names of up to 253 bytes each.
+pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+const _: () = assert!(REQUEST_BYTES_MAX >= BODY_BATCH_COUNT_MAX * 1024);
+const _: () = assert!(REQUEST_BYTES_MAX > 2 * REPORT_PAGE_BYTES_MAX);
+
 /// Seconds that a long poll may wait. Middleboxes commonly cut idle connections at 60 s, some at 50.
 pub const POLL_WAIT_SECONDS_MAX: u64 = 45;
 /// Seconds below which halving a poll's wait stops.

@@ -101,6 +101,8 @@ reasons!(
     Quarantined,
     /// The SyncTarget is gone.
     TargetGone,
+    /// Its agent says more than it may.
+    TooMuchReported,
     /// Its status cannot be written into the source as it is.
     StatusPinned,
     /// Its status is larger than may be returned.

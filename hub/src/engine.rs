@@ -10,6 +10,7 @@
 //! [`Engine::committed`]; nothing is told to anybody before it was persisted.
 
 mod approved;
+mod bounds;
 mod inventory;
 mod outline;
 mod remembered;
@@ -22,19 +23,23 @@ use std::time::Duration;
 
 use tideline_common::limits::BODY_BATCH_BYTES_MAX;
 use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted, Decommission, Refusal, RefusalKind, ReportedRequest};
+use tideline_common::wire::v1::{
+    BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, Refusal, RefusalKind, ReportedRequest,
+};
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, TargetId};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use self::bounds::Bounds;
 use crate::approvals::Approvals;
 use crate::fuse::Fuse;
 use crate::ledger::{Batch, Fresh, Ledger};
+use crate::limits::FACT_BYTES_MAX;
 use crate::link::Desk;
 use crate::link::core::{self as link, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
-use crate::summary::{Summary, TargetReports};
+use crate::summary::{Screened, Summary, TargetReports, screen};
 use remembered::Memory;
 
 pub use outline::{ReportLine, SourceOutline, renamed};
@@ -100,6 +105,7 @@ pub struct Engine {
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
     pub(crate) targets: Targets,
+    bounds: Bounds,
     memory: Memory,
     /// Who is deleting which SyncTarget.
     deleting: BTreeMap<TargetId, String>,
@@ -142,6 +148,7 @@ impl Engine {
             link: link::Core::new(config),
             summary: Summary::default(),
             targets: Targets::new(sessions),
+            bounds: Bounds::default(),
             memory: Memory::default(),
             deleting: BTreeMap::new(),
             sources: Sources::default(),
@@ -226,6 +233,7 @@ impl Engine {
                     for (target, _) in committed.registered {
                         self.place_target(target);
                     }
+                    self.ask_again(now, &affected);
                     self.step(now, link::Event::Committed(affected));
                 }
                 Err(stale) => unreachable!("there is one committer: {stale}"),
@@ -269,11 +277,17 @@ impl Engine {
 
     /// When [`Engine::tick`] is to be called at the latest.
     pub fn timer(&self) -> Option<Monotonic> {
-        self.timer.into_iter().chain(self.index.next_deadline()).chain(self.approvals.next_end()).min()
+        self.timer
+            .into_iter()
+            .chain(self.index.next_deadline())
+            .chain(self.approvals.next_end())
+            .chain(self.bounds.next_end())
+            .min()
     }
 
     pub fn tick(&mut self, now: Monotonic) {
         self.approvals_due(now);
+        self.breaches_due(now);
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.step(now, link::Event::Timer);
@@ -323,11 +337,11 @@ impl Engine {
         let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
         self.link.step(now, &desk, event, &mut effects);
         for effect in effects {
-            self.execute(effect);
+            self.execute(now, effect);
         }
     }
 
-    fn execute(&mut self, effect: link::Effect) {
+    fn execute(&mut self, now: Monotonic, effect: link::Effect) {
         match effect {
             link::Effect::Respond { id, answer: Ok(answer @ link::Answer::Reported(_)) }
                 if self.confirming != (false, false) =>
@@ -336,7 +350,7 @@ impl Engine {
             }
             link::Effect::Respond { id, answer } => self.respond(id, answer.map(Reply::Core)),
             link::Effect::StoreSession { target, session, facts } => {
-                self.targets.facts(target, facts);
+                self.targets.facts(target, bounded(facts));
                 self.sessions.push(SessionRecord { target, session });
             }
             link::Effect::RaiseEpoch { target, proven } => {
@@ -349,7 +363,7 @@ impl Engine {
                 let answer = self.bodies(target, &wanted, outdated);
                 self.respond(id, answer.map(Reply::Bodies));
             }
-            link::Effect::Report { target, report } => self.report(target, *report),
+            link::Effect::Report { target, report } => self.report(now, target, *report),
             link::Effect::Heard { target, in_sync } => {
                 let contact = if in_sync { Contact::InSync } else { Contact::OutOfSync };
                 if self.targets.heard(target, contact) {
@@ -385,7 +399,9 @@ impl Engine {
         self.version += 1;
     }
 
-    fn report(&mut self, target: TargetId, report: ReportedRequest) {
+    fn report(&mut self, now: Monotonic, target: TargetId, report: ReportedRequest) {
+        let Some(view) = self.ledger.target(target) else { return };
+        let Screened { report, dropped, unfounded, breaches } = screen(&view, self.summary.target(target), report);
         let told = |summary: &Summary| {
             let told = |known: &TargetReports| {
                 let leaving = known.decommission.map(|report| (report, known.held().count()));
@@ -394,10 +410,8 @@ impl Engine {
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
-        if let Some(view) = self.ledger.target(target) {
-            let news = report.objects.iter().filter_map(|object| view.news(object));
-            self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
-        }
+        let news = report.objects.iter().filter_map(|object| view.news(object));
+        self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {
             self.dirty.targets.insert(target);
@@ -407,6 +421,10 @@ impl Engine {
         }
         self.confirming.0 |= taken.confirms();
         self.changes.extend(taken.confirmations(target));
+        self.dropped(now, target, dropped, unfounded);
+        for breach in breaches {
+            self.breached(now, target, breach);
+        }
         self.version += 1;
     }
 
@@ -443,6 +461,14 @@ impl Engine {
         }
         Ok(answer)
     }
+}
+
+/// What an agent says of itself, in as many bytes as that may take.
+fn bounded(mut facts: ClusterFacts) -> ClusterFacts {
+    for text in [&mut facts.kubernetes_version, &mut facts.agent_version] {
+        text.truncate(text.floor_char_boundary(FACT_BYTES_MAX));
+    }
+    facts
 }
 
 fn malformed(message: &str) -> Refusal {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tideline_apiserver::BODY_BYTES_MAX;
-use tideline_common::limits::{LINK_MESSAGE_BYTES_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_BYTES_MAX};
+use tideline_common::limits::{
+    DESIRED_OBJECTS_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_BYTES_MAX, REQUEST_BYTES_MAX, STATUS_BYTES_MAX,
+};
 
 /// Connections of agents: 10,000 with a long poll and a report each, at HTTP/1.1.
 pub(crate) const AGENT_CONNECTIONS_MAX: usize = 20_000;
@@ -36,6 +38,22 @@ pub(crate) const CONNECTIONS_PER_KEY_MAX: usize = 32;
 /// Requests of one key at once: a poll, a report, four for bodies, and those that a cut wire left behind. What is answered
 /// counts until the answer is written, so that who does not read makes the hub hold no more than so many answers.
 pub(crate) const REQUESTS_PER_KEY_MAX: usize = 32;
+
+/// Requests of one key, on average and at once. An agent whose set changes makes five for each change, and reports ten
+/// times a second at most; after a restart of the hub it sends a set of 100,000 in 100 pages.
+pub(crate) const REQUESTS_PER_KEY_EVERY: Duration = Duration::from_millis(33);
+pub(crate) const REQUESTS_PER_KEY_BURST: u32 = 1_000;
+
+/// Bytes of one target's reports that are kept: large statuses of a few, and 100,000 words of 600 bytes about what it holds
+/// and nobody assigned …
+pub(crate) const REPORTED_BYTES_BASE: usize = 64 << 20;
+/// … and this for each object that is assigned. Statuses of Deployments have 1 KiB, their counts of Pods as much.
+pub(crate) const REPORTED_BYTES_PER_OBJECT: usize = 8 << 10;
+const _: () = assert!(REPORTED_BYTES_BASE > 16 * STATUS_BYTES_MAX + DESIRED_OBJECTS_MAX * 600);
+/// How long it is shown that an agent said more than it may.
+pub(crate) const BREACH_SHOWN: Duration = Duration::from_hours(1);
+/// Bytes of what an agent says of its cluster and itself, each: versions have about 20.
+pub(crate) const FACT_BYTES_MAX: usize = 128;
 
 /// How long a TLS handshake may take.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(15);
@@ -70,8 +88,8 @@ pub(crate) const HTTP1_BUFFER_BYTES_MAX: usize = 64 << 10;
 pub(crate) const AGENT_BODY_BYTES_MAX: usize = 64 << 20;
 /// The same of administrators' requests.
 pub(crate) const ADMINISTRATOR_BODY_BYTES_MAX: usize = 32 << 20;
-/// Bytes of one agent's messages being received: two of the largest.
-pub(crate) const BODY_BYTES_PER_KEY_MAX: usize = 2 * LINK_MESSAGE_BYTES_MAX;
+/// Bytes of one agent's messages being received: four of the largest.
+pub(crate) const BODY_BYTES_PER_KEY_MAX: usize = 4 * REQUEST_BYTES_MAX;
 const _: () = assert!(BODY_BYTES_PER_KEY_MAX * 4 <= AGENT_BODY_BYTES_MAX);
 const _: () = assert!(REPORT_PAGE_BYTES_MAX * 64 <= AGENT_BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX * 10 <= ADMINISTRATOR_BODY_BYTES_MAX);

@@ -12,6 +12,7 @@ use crate::enrol;
 use crate::link::core::{Request, RequestId};
 use crate::link::http::{Reply, Service, Unverified};
 use crate::shared::Shared;
+use crate::summary::Breach;
 
 /// How long an enrolment waits for the inventory to show the new target. It takes milliseconds; enrolling again is
 /// idempotent.
@@ -50,6 +51,10 @@ impl Service for LinkService {
             Ok(_) => Ok(answer),
             Err(_elapsed) => Err(refusal(RefusalKind::Busy, "the hub is slow to take in this target", Some(1))),
         }
+    }
+
+    fn breached(&self, target: TargetId, breach: Breach) {
+        self.shared.step(|engine, now| engine.breached(now, target, breach));
     }
 
     async fn handle(&self, target: TargetId, request: Request) -> Result<Reply, Refusal> {

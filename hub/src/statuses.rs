@@ -388,6 +388,11 @@ fn what_to_do(problem: Reason) -> &'static str {
             "its identity was used from another cluster than the one that enrolled, and refused there; the log of the hub \
              names that one"
         }
+        Reason::TooMuchReported => {
+            "its agent says more than is assigned to it, or more at once than an agent does; what is too much is dropped, and \
+             others are not affected. If that agent is as it should be, somebody else may have its key: tideline-hub targets \
+             revoke"
+        }
         _ => "see the log of the hub",
     }
 }

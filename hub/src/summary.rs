@@ -7,6 +7,7 @@
 mod exact;
 mod held;
 mod made;
+mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use held::is_held;
 pub use exact::exact_status;
 pub use held::Waiting;
 pub use made::waiting;
+pub use screen::{Breach, Concern, Scope, Screened, screen};
 
 /// Targets that a rollup names, worst first. More than a person reads at a glance.
 pub const WORST_MAX: usize = 5;
@@ -49,6 +51,8 @@ pub struct TargetReports {
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
+    /// What all of it takes, about.
+    bytes: usize,
 }
 
 /// What a report changed.
@@ -86,12 +90,12 @@ impl Summary {
         let mut taken = Taken { overtaken: report.overtaken, ..Taken::default() };
         if known.session != report.session {
             known.session = report.session;
-            known.made.clear();
+            known.forget_made();
         }
         for made in report.associated {
-            if made.made.is_empty() {
-                known.made.remove(&made.key);
-            } else {
+            known.remove_made(&made.key);
+            if !made.made.is_empty() {
+                known.bytes += screen::made_weight(&made);
                 known.made.insert(made.key.clone(), Arc::new(made));
             }
         }
@@ -109,7 +113,7 @@ impl Summary {
                 known.remove(&tombstone.key);
             }
             if known.made.get(&tombstone.key).is_some_and(|made| made.source_uid == tombstone.source) {
-                known.made.remove(&tombstone.key);
+                known.remove_made(&tombstone.key);
             }
             taken.changed.push(tombstone.key.clone());
             taken.confirmed.push(tombstone);
@@ -158,6 +162,7 @@ impl TargetReports {
             self.held.insert(key.clone());
         }
         self.waiting.add(Waiting::of(&report));
+        self.bytes += screen::weight(&report);
         self.objects.insert(key, Arc::new(report));
     }
 
@@ -165,7 +170,28 @@ impl TargetReports {
         if let Some(former) = self.objects.remove(key) {
             self.held.remove(key);
             self.waiting.subtract(Waiting::of(&former));
+            self.bytes -= screen::weight(&former);
         }
+    }
+
+    fn remove_made(&mut self, key: &ObjectKey) {
+        if let Some(former) = self.made.remove(key) {
+            self.bytes -= screen::made_weight(&former);
+        }
+    }
+
+    fn forget_made(&mut self) {
+        let former = std::mem::take(&mut self.made);
+        self.bytes -= former.values().map(|made| screen::made_weight(made)).sum::<usize>();
+    }
+
+    /// What the word about an object takes, if there is one.
+    fn object_weight(&self, key: &ObjectKey) -> usize {
+        self.objects.get(key).map_or(0, |object| screen::weight(object))
+    }
+
+    fn made_weight(&self, key: &ObjectKey) -> usize {
+        self.made.get(key).map_or(0, |made| screen::made_weight(made))
     }
 }
 

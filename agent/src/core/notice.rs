@@ -98,6 +98,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::Fenced
         | Reason::Quarantined
         | Reason::TargetGone
+        | Reason::TooMuchReported
         | Reason::StatusPinned
         | Reason::StatusTooLarge
         | Reason::Ready

@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 
 use super::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::ids::{SessionNumber, Version};
-use crate::limits::LINK_MESSAGE_BYTES_MAX;
+use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::object::ObjectKey;
 
 /// Bytes from which a message is compressed: less fits one packet beside the headers either way.
@@ -41,8 +41,8 @@ const QUERY_BYTES_MAX: usize = 4 << 10;
 pub enum Error {
     #[error("the message has the media type {0:?}; this build reads {MEDIA_TYPE} and {MEDIA_TYPE_DEFLATE}")]
     MediaType(String),
-    #[error("the message is larger than {LINK_MESSAGE_BYTES_MAX} bytes")]
-    TooLarge,
+    #[error("the message is larger than {0} bytes")]
+    TooLarge(usize),
     #[error("cannot decompress the message")]
     Inflate(#[source] std::io::Error),
     #[error("cannot read the message")]
@@ -61,7 +61,7 @@ pub enum Error {
 pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<(&'static str, Vec<u8>), Error> {
     let json = serde_json::to_vec(message)?;
     if json.len() > LINK_MESSAGE_BYTES_MAX {
-        return Err(Error::TooLarge);
+        return Err(Error::TooLarge(LINK_MESSAGE_BYTES_MAX));
     }
     if json.len() < COMPRESS_BYTES_MIN {
         return Ok((MEDIA_TYPE, json));
@@ -71,30 +71,36 @@ pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<(&'static str, Vec<u
     Ok((MEDIA_TYPE_DEFLATE, encoder.finish().map_err(Error::Inflate)?))
 }
 
-/// Reads a message. `media_type` is the `Content-Type`; its parameters are ignored. Neither the bytes given nor what they
+/// Reads an answer. `media_type` is the `Content-Type`; its parameters are ignored. Neither the bytes given nor what they
 /// inflate to may exceed [`LINK_MESSAGE_BYTES_MAX`].
 pub fn decode<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, Error> {
-    if bytes.len() > LINK_MESSAGE_BYTES_MAX {
-        return Err(Error::TooLarge);
+    decode_within(LINK_MESSAGE_BYTES_MAX, media_type, bytes)
+}
+
+/// Reads a request, which may have [`REQUEST_BYTES_MAX`].
+pub fn decode_request<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, Error> {
+    decode_within(REQUEST_BYTES_MAX, media_type, bytes)
+}
+
+fn decode_within<T: DeserializeOwned>(most: usize, media_type: &str, bytes: &[u8]) -> Result<T, Error> {
+    if bytes.len() > most {
+        return Err(Error::TooLarge(most));
     }
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case(MEDIA_TYPE) {
         Ok(serde_json::from_slice(bytes)?)
     } else if essence.eq_ignore_ascii_case(MEDIA_TYPE_DEFLATE) {
-        Ok(serde_json::from_slice(&inflate(bytes)?)?)
+        Ok(serde_json::from_slice(&inflate(most, bytes)?)?)
     } else {
         Err(Error::MediaType(essence.chars().take(80).collect()))
     }
 }
 
-fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+fn inflate(most: usize, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut json = Vec::new();
     // One byte beyond the bound tells a message that just fits from one that does not.
-    DeflateDecoder::new(bytes)
-        .take(LINK_MESSAGE_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut json)
-        .map_err(Error::Inflate)?;
-    if json.len() > LINK_MESSAGE_BYTES_MAX { Err(Error::TooLarge) } else { Ok(json) }
+    DeflateDecoder::new(bytes).take(most as u64 + 1).read_to_end(&mut json).map_err(Error::Inflate)?;
+    if json.len() > most { Err(Error::TooLarge(most)) } else { Ok(json) }
 }
 
 /// Writes the query of a desired request, without the question mark.

@@ -108,6 +108,7 @@ impl Engine {
         self.close(now, target);
         self.targets.gone(target);
         self.summary.forget(target);
+        self.bounds.forget(target);
         self.changes.push(Change::Forget(target));
         self.version += 1;
         self.targets_placed();

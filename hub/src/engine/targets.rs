@@ -141,6 +141,12 @@ impl Targets {
         });
     }
 
+    pub(super) fn solved(&mut self, target: TargetId, problem: Reason) {
+        self.with(target, |outline| {
+            outline.problems.remove(&problem);
+        });
+    }
+
     /// Says whether that is news.
     pub(super) fn heard(&mut self, target: TargetId, contact: Contact) -> bool {
         let Some(outline) = self.known.get_mut(&target) else { return false };

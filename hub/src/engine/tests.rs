@@ -13,6 +13,8 @@ use crate::fuse::UNASSIGN_LIMIT;
 use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
 
+mod stolen_key;
+
 const SETTLE: Duration = Duration::from_secs(10);
 
 struct Hub {
@@ -183,7 +185,7 @@ fn a_target_is_told_what_it_said_happened_once() {
             "progress": "Applied", "health": "Ready", "terminal": "Finished",
         }],
     });
-    hub.engine.report(target(), serde_json::from_value(report).unwrap());
+    hub.engine.report(hub.now, target(), serde_json::from_value(report).unwrap());
     hub.persist();
     let told = |engine: &Engine, since| {
         let desk = Desk { ledger: &engine.ledger, approvals: &engine.approvals };

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{ObjectReport, Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Unassignment, Version,
+    ApplyPolicy, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Unassignment, Version,
 };
 
 use super::claim::{Body, Claim, Form};
 use super::commit::TargetState;
 use super::log::Left;
 use super::{Ledger, SourceView, TargetIndex};
+use crate::summary::{Concern, Scope};
 
 /// Part of a target's desired set, or of what changed in it: see [`DesiredRequest`](tideline_common::wire::v1::DesiredRequest).
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +142,12 @@ impl<'a> TargetView<'a> {
         graves.filter_map(move |(key, _)| ledger.buried_at(index, key))
     }
 
+    /// Whether this is one of them.
+    pub fn is_leaving(&self, key: &ObjectKey, source: &Uid) -> bool {
+        let grave = self.ledger.graves.get(key).and_then(|by_source| by_source.get(source));
+        grave.is_some_and(|grave| grave.at(self.index).is_some())
+    }
+
     /// Reads at most `limit` keys after `after`: of the whole set, or of what changed since `since`.
     ///
     /// None means that no delta can be had from there: another epoch, a revision above the present one, or one that the
@@ -232,5 +239,21 @@ impl PageData {
     fn take(&mut self, form: &Form) {
         self.policies.entry(form.entry.policy).or_insert_with(|| form.policy.clone());
         self.entries.push(form.entry.clone());
+    }
+}
+
+impl Scope for TargetView<'_> {
+    fn assigned(&self) -> usize {
+        self.len()
+    }
+
+    fn concern(&self, key: &ObjectKey, source: &Uid) -> Concern {
+        if self.entry(key).is_some_and(|entry| entry.source.uid == *source) {
+            Concern::Assigned
+        } else if self.is_leaving(key, source) {
+            Concern::Leaving
+        } else {
+            Concern::Nothing
+        }
     }
 }

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use http_body_util::LengthLimitError;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
-use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
+use tideline_common::limits::REQUEST_BYTES_MAX;
 use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
 use tideline_common::signature::{self, NONCE_BYTES, Parameters, Signed, SigningKey, VerifyingKey};
 use tideline_common::wire::codec;
@@ -35,7 +35,8 @@ use tideline_common::{HubId, RunId, TargetId};
 use tokio::time::timeout;
 
 use super::core;
-use crate::listener::{Caller, Peer};
+use crate::listener::{Caller, Crowded, Peer};
+use crate::summary::Breach;
 
 /// Where a link's path begins, whatever prefix a proxy put before it.
 const LOGICAL_ROOT: &str = "/link/v1/";
@@ -55,6 +56,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// A request signed by that token's key.
     fn enrol(&self, request: EnrolRequest) -> impl Future<Output = Result<EnrolAnswer, Refusal>> + Send;
+
+    /// The agent of a target, by its key, said more than it may.
+    fn breached(&self, target: TargetId, breach: Breach);
 
     /// A request signed by that target's key. Dropping the future abandons it.
     fn handle(&self, target: TargetId, request: core::Request) -> impl Future<Output = Result<Reply, Refusal>> + Send;
@@ -177,7 +181,8 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
             return link.sign(signed, Some(next), status, &refused);
         }
     };
-    let done = match head.read(body, &sender).await {
+    let read = head.read(body, &sender).await.map_err(|unread| link.judge(&sender, unread));
+    let done = match read {
         Err(refused) => Err(refused),
         Ok(content) if signature::content_digest(&content) != signed.request.content_digest => {
             Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
@@ -226,6 +231,23 @@ impl<S: Service> Link<S> {
         if taken { Ok(window.next()) } else { Err(window.next()) }
     }
 
+    /// What is said to whom nothing was read of, and of them.
+    fn judge(&self, sender: &Sender, unread: Unread) -> Refusal {
+        let (breach, refusal) = match unread {
+            Unread::Crowded(Crowded::FloodOfKey) => (Some(Breach::Rate), busy(Crowded::FloodOfKey.to_string())),
+            Unread::Crowded(crowded) => (None, busy(crowded.to_string())),
+            Unread::TooLarge => {
+                let message = format!("a request may have {REQUEST_BYTES_MAX} bytes");
+                (Some(Breach::Message), refusal(RefusalKind::TooLarge, message))
+            }
+            Unread::Broken(why) => (None, busy(why)),
+        };
+        if let (Some(breach), Sender::Target(target)) = (breach, sender) {
+            self.service.breached(*target, breach);
+        }
+        refusal
+    }
+
     async fn handle(&self, head: &Head, sender: Sender, content: &[u8]) -> Result<Done, Refusal> {
         match sender {
             Sender::Token(token) => {
@@ -237,7 +259,12 @@ impl<S: Service> Link<S> {
                 self.service.enrol(request).await.map(Done::Enrolled)
             }
             Sender::Target(target) => {
-                let mut reply = self.service.handle(target, head.request(content)?).await?;
+                let request = head.request(content).inspect_err(|refused| {
+                    if refused.refusal == RefusalKind::TooLarge {
+                        self.service.breached(target, Breach::Message);
+                    }
+                })?;
+                let mut reply = self.service.handle(target, request).await?;
                 if let Reply::Core(core::Answer::Session(session)) = &mut reply {
                     session.addresses = self.signer.addresses.clone();
                 }
@@ -315,12 +342,12 @@ impl Head {
     }
 
     /// Reads the content of a request that was verified, as far as its sender has a share of what is received.
-    async fn read(&self, body: Body, sender: &Sender) -> Result<Bytes, Refusal> {
+    async fn read(&self, body: Body, sender: &Sender) -> Result<Bytes, Unread> {
         if let Some(peer) = &self.peer {
-            peer.verified(sender.into()).map_err(|crowded| busy(crowded.to_string()))?;
+            peer.verified(sender.into()).map_err(Unread::Crowded)?;
         }
-        match timeout(CONTENT_WAIT, to_bytes(body, LINK_MESSAGE_BYTES_MAX)).await {
-            Err(_elapsed) => Err(busy("the content of the request did not come in time")),
+        match timeout(CONTENT_WAIT, to_bytes(body, REQUEST_BYTES_MAX)).await {
+            Err(_elapsed) => Err(Unread::Broken("the content of the request did not come in time".to_owned())),
             Ok(Err(error)) => Err(unreadable(&error)),
             Ok(Ok(content)) => Ok(content),
         }
@@ -328,7 +355,10 @@ impl Head {
 
     fn message<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, Refusal> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        codec::decode(media_type, content).map_err(|error| refusal(RefusalKind::Malformed, error.to_string()))
+        codec::decode_request(media_type, content).map_err(|error| match error {
+            codec::Error::TooLarge(_) => refusal(RefusalKind::TooLarge, error.to_string()),
+            error => refusal(RefusalKind::Malformed, error.to_string()),
+        })
     }
 
     fn request(&self, content: &[u8]) -> Result<core::Request, Refusal> {
@@ -352,16 +382,22 @@ fn busy(message: impl Into<String>) -> Refusal {
     Refusal { retry_after_seconds: Some(CROWDED_RETRY_SECONDS), ..refusal(RefusalKind::Busy, message) }
 }
 
-/// Why the content of a request that was verified could not be read.
-fn unreadable(error: &axum::Error) -> Refusal {
+/// Why the content of a request that was verified was not read.
+enum Unread {
+    Crowded(Crowded),
+    TooLarge,
+    Broken(String),
+}
+
+fn unreadable(error: &axum::Error) -> Unread {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         if error.is::<LengthLimitError>() {
-            return refusal(RefusalKind::TooLarge, format!("a message may have {LINK_MESSAGE_BYTES_MAX} bytes"));
+            return Unread::TooLarge;
         }
         cause = error.source();
     }
-    busy(format!("the content of the request was not received: {error}"))
+    Unread::Broken(format!("the content of the request was not received: {error}"))
 }
 
 fn status(refusal: &Refusal) -> StatusCode {

@@ -13,11 +13,14 @@
 //! share. A connection that is verified gives way only while no request is under way on it, and only to its own kind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tideline_common::Monotonic;
 
 use crate::limits::{
     ADMINISTRATOR_CONNECTIONS_MAX, AGENT_CONNECTIONS_MAX, CONNECTIONS_CLOSING_MAX, CONNECTIONS_PER_KEY_MAX,
-    DESCRIPTORS_RESERVED, DESCRIPTORS_WANTED, REQUESTS_PER_KEY_MAX, UNVERIFIED_CONNECTIONS_MAX,
-    UNVERIFIED_SHARE_OF_ONE_NETWORK,
+    DESCRIPTORS_RESERVED, DESCRIPTORS_WANTED, REQUESTS_PER_KEY_BURST, REQUESTS_PER_KEY_EVERY, REQUESTS_PER_KEY_MAX,
+    UNVERIFIED_CONNECTIONS_MAX, UNVERIFIED_SHARE_OF_ONE_NETWORK,
 };
 
 /// How many connections of each kind there may be.
@@ -29,6 +32,10 @@ pub(crate) struct Places {
     pub(crate) administrators: usize,
     pub(crate) per_key: usize,
     pub(crate) requests_per_key: usize,
+    /// A key may send one request in this time, on average …
+    pub(crate) request_every: Duration,
+    /// … and so many at once.
+    pub(crate) requests_burst: u32,
 }
 
 impl Places {
@@ -49,6 +56,8 @@ impl Places {
             administrators: administrators.max(1),
             per_key: CONNECTIONS_PER_KEY_MAX,
             requests_per_key: REQUESTS_PER_KEY_MAX,
+            request_every: REQUESTS_PER_KEY_EVERY,
+            requests_burst: REQUESTS_PER_KEY_BURST,
         }
     }
 
@@ -82,6 +91,11 @@ pub(crate) enum Crowded {
     ConnectionsOfKey,
     #[error("too many requests of this key are under way")]
     RequestsOfKey,
+    #[error("this key sends requests too fast")]
+    RateOfKey,
+    /// And goes on so, however often it is told: no agent that waits when it is told to does.
+    #[error("this key sends requests much too fast")]
+    FloodOfKey,
 }
 
 /// Why a connection was closed by the listener.
@@ -131,11 +145,29 @@ struct Kind {
     idle: BTreeMap<u64, ConnectionId>,
 }
 
-/// What one key has in use.
+/// What one key has in use. It is kept: there are no more than this hub has agents and tokens.
 #[derive(Debug, Default)]
 struct Key {
     connections: BTreeSet<ConnectionId>,
     requests: usize,
+    /// When all of its requests would have come, had they come no faster than they may on average.
+    even_at: Monotonic,
+}
+
+impl Key {
+    /// Counts a request, served or not; twice a burst is as far as that goes.
+    fn count(&mut self, now: Monotonic, places: &Places) -> Result<(), Crowded> {
+        let burst = places.request_every * places.requests_burst;
+        let even_at = self.even_at.max(now) + places.request_every;
+        self.even_at = even_at.min(now + burst * 2);
+        if even_at > now + burst * 2 {
+            Err(Crowded::FloodOfKey)
+        } else if even_at > now + burst {
+            Err(Crowded::RateOfKey)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// All connections that have a place.
@@ -198,14 +230,18 @@ impl Connections {
     }
 
     /// The request under way on this connection is this caller's.
-    pub(crate) fn verified(&mut self, id: ConnectionId, caller: &Caller) -> Verdict {
+    pub(crate) fn verified(&mut self, now: Monotonic, id: ConnectionId, caller: &Caller) -> Verdict {
         let crowded = |why| Verdict { served: Err(why), gives_way: None };
         let Some(connection) = self.connections.get(&id) else { return crowded(Crowded::Connections) };
         let is_new = connection.caller.is_none();
-        if let Caller::Agent(key) = caller
-            && self.keys.get(key).is_some_and(|key| key.requests >= self.places.requests_per_key)
-        {
-            return crowded(Crowded::RequestsOfKey);
+        if let Caller::Agent(key) = caller {
+            let key = self.keys.entry(key.clone()).or_default();
+            if let Err(why) = key.count(now, &self.places) {
+                return crowded(why);
+            }
+            if key.requests >= self.places.requests_per_key {
+                return crowded(Crowded::RequestsOfKey);
+            }
         }
         let gives_way = if is_new {
             match self.place_for(caller) {
@@ -230,7 +266,6 @@ impl Connections {
             && let Some(key) = self.keys.get_mut(name)
         {
             key.requests = key.requests.saturating_sub(1);
-            self.forget_unused(name);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.requests = connection.requests.saturating_sub(1);
@@ -265,7 +300,6 @@ impl Connections {
                 if let Some(key) = self.keys.get_mut(&name) {
                     key.connections.remove(&id);
                 }
-                self.forget_unused(&name);
             }
             Some(Caller::Administrator) => {}
             None => self.strike_unverified(id, network),
@@ -324,12 +358,6 @@ impl Connections {
             if ids.is_empty() {
                 self.networks.remove(&network);
             }
-        }
-    }
-
-    fn forget_unused(&mut self, name: &str) {
-        if self.keys.get(name).is_some_and(|key| key.connections.is_empty() && key.requests == 0) {
-            self.keys.remove(name);
         }
     }
 

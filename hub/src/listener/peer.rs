@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tideline_common::Monotonic;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ pub(crate) struct Peers {
 struct Inner {
     table: Mutex<Table>,
     budget: Budget,
+    started: Instant,
 }
 
 #[derive(Debug)]
@@ -42,7 +44,7 @@ pub(crate) struct Census {
 impl Peers {
     pub(crate) fn new(places: Places) -> Self {
         let table = Table { connections: Connections::new(places), gives_way: BTreeMap::new() };
-        Self { inner: Arc::new(Inner { table: Mutex::new(table), budget: Budget::default() }) }
+        Self { inner: Arc::new(Inner { table: Mutex::new(table), budget: Budget::default(), started: Instant::now() }) }
     }
 
     /// Gives a new connection a place.
@@ -211,7 +213,8 @@ impl Peer {
             return Ok(());
         }
         let mut table = connection.peers.table();
-        let verdict = table.connections.verified(connection.id, &caller);
+        let now = Monotonic::START + connection.peers.inner.started.elapsed();
+        let verdict = table.connections.verified(now, connection.id, &caller);
         table.end(verdict.gives_way);
         drop(table);
         match verdict.served {
@@ -224,7 +227,7 @@ impl Peer {
             Err(crowded) => {
                 match crowded {
                     Crowded::Connections | Crowded::ConnectionsOfKey => connection.leaves.cancel(),
-                    Crowded::RequestsOfKey => {}
+                    Crowded::RequestsOfKey | Crowded::RateOfKey | Crowded::FloodOfKey => {}
                 }
                 Err(crowded)
             }

@@ -23,8 +23,16 @@ const SHORT: Patience = Patience {
     idle: Duration::from_millis(1_200),
 };
 const LONG: Patience = Patience { handshake: HANDSHAKE_MAX, unverified: UNVERIFIED_MAX, idle: IDLE_MAX };
-const FEW: Places =
-    Places { unverified: 8, unverified_per_network: 8, agents: 4, administrators: 2, per_key: 4, requests_per_key: 4 };
+const FEW: Places = Places {
+    unverified: 8,
+    unverified_per_network: 8,
+    agents: 4,
+    administrators: 2,
+    per_key: 4,
+    requests_per_key: 4,
+    request_every: Duration::from_millis(1),
+    requests_burst: 1_000,
+};
 
 /// A listener on a port of its own.
 struct Served {

@@ -16,7 +16,7 @@ use tideline_hub::ledger::{Batch, Committed, Fresh, Ledger};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
-use tideline_hub::summary::Summary;
+use tideline_hub::summary::{Screened, Summary, screen};
 use uuid::Uuid;
 
 use crate::ids::{CLUSTER, OTHER_TARGET, TARGET, parse};
@@ -110,6 +110,8 @@ pub(crate) struct Hub {
     approvals: Approvals,
     link: link::Core,
     pub(crate) summary: Summary,
+    /// Words of the agent were dropped, for they concerned nothing that it has.
+    dropped: bool,
     changes: Vec<Change>,
     session: Option<SessionNumber>,
     /// Answers that acknowledge what is not written yet.
@@ -174,7 +176,8 @@ fn approval(until: Monotonic, removals: &[Tombstone]) -> Approval {
 }
 
 fn config(run: u64) -> link::Config {
-    link::Config { poll: PollSettings { wait_seconds: 45, stale_after_seconds: 1800 }, memory: run }
+    // A hub draws it at random: what one run adds to it never makes it another's.
+    link::Config { poll: PollSettings { wait_seconds: 45, stale_after_seconds: 1800 }, memory: run << 32 }
 }
 
 impl Hub {
@@ -189,6 +192,7 @@ impl Hub {
             approvals: Approvals::default(),
             link: link::Core::new(config(0)),
             summary: Summary::default(),
+            dropped: false,
             changes: Vec::new(),
             session: None,
             answers: Vec::new(),
@@ -251,6 +255,7 @@ impl Hub {
         self.write_chunks(&batch, batch.chunks().len());
         self.ledger.commit(batch).expect("there is one writer");
         self.summary = Summary::default();
+        self.dropped = false;
         self.read_approvals(now, out);
         self.link = link::Core::new(config(self.run));
         self.history.follow(&self.ledger);
@@ -398,7 +403,10 @@ impl Hub {
             if let Some(probe) = &mut self.probe {
                 probe.commits.push(self.disk.records.clone());
             }
-            let affected = affected.iter().filter_map(|index| self.ledger.target_at(index)).collect();
+            let affected: Vec<_> = affected.iter().filter_map(|index| self.ledger.target_at(index)).collect();
+            if !affected.is_empty() && std::mem::take(&mut self.dropped) {
+                self.step(now, link::Event::ReportsIncomplete(parse(TARGET)), out);
+            }
             self.step(now, link::Event::Committed(affected), out);
         }
         if let Some(session) = writing.session {
@@ -448,11 +456,14 @@ impl Hub {
                 out.push(Demand::RespondBodies(id, self.bodies(target, &wanted, outdated)));
             }
             link::Effect::Report { target, report } => {
-                if let Some(view) = self.ledger.target(target) {
-                    let news = report.objects.iter().filter_map(|object| view.news(object));
-                    self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
-                }
-                let taken = self.summary.take(target, *report);
+                let view = self.ledger.target(target).expect("the target is registered");
+                let Screened { report, dropped, unfounded: _, breaches } =
+                    screen(&view, self.summary.target(target), *report);
+                assert!(breaches.is_empty(), "an agent that keeps to the protocol is in breach: {breaches:?}");
+                self.dropped |= dropped > 0;
+                let news = report.objects.iter().filter_map(|object| view.news(object));
+                self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
+                let taken = self.summary.take(target, report);
                 *confirms |= taken.confirms();
                 self.changes.extend(taken.confirmations(target));
             }

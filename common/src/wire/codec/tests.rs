@@ -6,8 +6,8 @@ use flate2::write::DeflateEncoder;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Error, decode, desired_query, encode, parse_desired_query};
-use crate::limits::LINK_MESSAGE_BYTES_MAX;
+use super::{Error, decode, decode_request, desired_query, encode, parse_desired_query};
+use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionNumber, Version};
 
@@ -44,6 +44,15 @@ fn small_messages_are_plain_and_large_ones_compressed() -> Result<(), Error> {
 }
 
 #[test]
+fn a_request_may_have_less_than_an_answer() -> Result<(), Error> {
+    let long = "x".repeat(REQUEST_BYTES_MAX);
+    let (media_type, bytes) = encode(&long)?;
+    assert_eq!(decode::<String>(media_type, &bytes)?, long);
+    assert!(matches!(decode_request::<String>(media_type, &bytes), Err(Error::TooLarge(REQUEST_BYTES_MAX))));
+    Ok(())
+}
+
+#[test]
 fn media_type_parameters_are_ignored_and_other_types_refused() {
     let with_parameter = format!("{}; charset=utf-8", MEDIA_TYPE.to_uppercase());
     assert!(decode::<Value>(&with_parameter, b"{}").is_ok());
@@ -58,9 +67,9 @@ fn a_message_that_inflates_beyond_the_bound_is_refused() -> Result<(), std::io::
     encoder.write_all(b"{}")?;
     let bomb = encoder.finish()?;
     assert!(bomb.len() < 64 << 10, "{}", bomb.len());
-    assert!(matches!(decode::<Value>(MEDIA_TYPE_DEFLATE, &bomb), Err(Error::TooLarge)));
+    assert!(matches!(decode::<Value>(MEDIA_TYPE_DEFLATE, &bomb), Err(Error::TooLarge(_))));
     let long = vec![b' '; LINK_MESSAGE_BYTES_MAX + 1];
-    assert!(matches!(decode::<Value>(MEDIA_TYPE, &long), Err(Error::TooLarge)));
+    assert!(matches!(decode::<Value>(MEDIA_TYPE, &long), Err(Error::TooLarge(_))));
     Ok(())
 }
 

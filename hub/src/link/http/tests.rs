@@ -18,6 +18,7 @@ const POLL: &str = "session=1&wait=1";
 #[derive(Default)]
 struct Known {
     handled: AtomicU32,
+    breaches: Mutex<Vec<Breach>>,
 }
 
 impl Service for Known {
@@ -31,6 +32,10 @@ impl Service for Known {
 
     async fn enrol(&self, _: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
         Err(refusal(RefusalKind::TokenRefused, "used"))
+    }
+
+    fn breached(&self, _: TargetId, breach: Breach) {
+        self.breaches.lock().unwrap().push(breach);
     }
 
     async fn handle(&self, _: TargetId, request: core::Request) -> Result<Reply, Refusal> {
@@ -252,6 +257,17 @@ async fn content_that_is_not_what_was_signed_is_refused() {
     assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Malformed, 0));
     let sent = Sent::of(&agent(), TARGET, numbers.take(), report, content);
     assert_eq!(hub.send(&sent).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_message_of_8_mib_is_refused_and_whose_it_is_is_told() {
+    static LARGE: [u8; 8 << 20] = [b' '; 8 << 20];
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let report = ("PUT", REPORTED_PATH, "");
+    let large = Sent::of(&agent(), TARGET, numbers.take(), report, &LARGE);
+    assert_eq!(hub.send(&large).await.refusal(), RefusalKind::TooLarge);
+    assert_eq!(*hub.service.breaches.lock().unwrap(), [Breach::Message]);
 }
 
 #[tokio::test]

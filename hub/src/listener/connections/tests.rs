@@ -2,8 +2,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SMALL: Places =
-    Places { unverified: 4, unverified_per_network: 2, agents: 3, administrators: 2, per_key: 2, requests_per_key: 3 };
+const SMALL: Places = Places {
+    unverified: 4,
+    unverified_per_network: 2,
+    agents: 3,
+    administrators: 2,
+    per_key: 2,
+    requests_per_key: 3,
+    request_every: Duration::from_millis(100),
+    requests_burst: 1_000,
+};
 
 const HERE: Network = Network(1);
 const THERE: Network = Network(2);
@@ -16,7 +24,7 @@ fn agent(name: &str) -> Caller {
 fn busy(connections: &mut Connections, network: Network, caller: &Caller) -> ConnectionId {
     let (id, _) = connections.admit(network);
     connections.begin(id);
-    assert_eq!(connections.verified(id, caller).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, id, caller).served, Ok(()));
     id
 }
 
@@ -39,7 +47,7 @@ fn the_oldest_unverified_connection_gives_way_when_all_places_are_taken() {
     connections.late(four[2].0);
     assert!(connections.admit(Network(7)).1.is_none(), "there is a place again");
     connections.begin(verified);
-    assert_eq!(connections.verified(verified, &agent("a")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, verified, &agent("a")).served, Ok(()));
 }
 
 #[test]
@@ -85,7 +93,10 @@ fn agents_take_no_place_of_administrators() {
     }
     let (late, _) = connections.admit(HERE);
     connections.begin(late);
-    assert_eq!(connections.verified(late, &agent("d")), Verdict { served: Err(Crowded::Connections), gives_way: None });
+    assert_eq!(
+        connections.verified(Monotonic::START, late, &agent("d")),
+        Verdict { served: Err(Crowded::Connections), gives_way: None }
+    );
     connections.gone(late);
     busy(&mut connections, HERE, &Caller::Administrator);
     busy(&mut connections, HERE, &Caller::Administrator);
@@ -101,7 +112,7 @@ fn the_longest_idle_of_a_kind_gives_way_and_none_that_is_in_use() {
     let mut verify = |name: &str| {
         let (id, _) = connections.admit(HERE);
         connections.begin(id);
-        connections.verified(id, &agent(name))
+        connections.verified(Monotonic::START, id, &agent(name))
     };
     assert_eq!(verify("d").gives_way, Some(longest));
     assert_eq!(verify("e").gives_way, Some(later));
@@ -116,14 +127,14 @@ fn a_key_makes_only_its_own_connections_give_way() {
     busy(&mut connections, HERE, &agent("a"));
     let (third, _) = connections.admit(HERE);
     connections.begin(third);
-    let verdict = connections.verified(third, &agent("a"));
+    let verdict = connections.verified(Monotonic::START, third, &agent("a"));
     assert_eq!(verdict, Verdict { served: Ok(()), gives_way: Some(first) });
     let (fourth, _) = connections.admit(HERE);
     connections.begin(fourth);
-    let verdict = connections.verified(fourth, &agent("a"));
+    let verdict = connections.verified(Monotonic::START, fourth, &agent("a"));
     assert_eq!(verdict, Verdict { served: Err(Crowded::ConnectionsOfKey), gives_way: None });
     connections.begin(other);
-    assert_eq!(connections.verified(other, &agent("b")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, other, &agent("b")).served, Ok(()));
 }
 
 #[test]
@@ -132,17 +143,39 @@ fn a_key_has_so_many_requests_and_others_have_theirs() {
     let id = busy(&mut connections, HERE, &agent("a"));
     for _ in 1..SMALL.requests_per_key {
         connections.begin(id);
-        assert_eq!(connections.verified(id, &agent("a")).served, Ok(()));
+        assert_eq!(connections.verified(Monotonic::START, id, &agent("a")).served, Ok(()));
     }
     connections.begin(id);
-    assert_eq!(connections.verified(id, &agent("a")).served, Err(Crowded::RequestsOfKey));
+    assert_eq!(connections.verified(Monotonic::START, id, &agent("a")).served, Err(Crowded::RequestsOfKey));
     connections.end(id, None);
     // A load balancer carries many over one connection.
     connections.begin(id);
-    assert_eq!(connections.verified(id, &agent("b")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, id, &agent("b")).served, Ok(()));
     connections.end(id, Some(&agent("a")));
     connections.begin(id);
-    assert_eq!(connections.verified(id, &agent("a")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, id, &agent("a")).served, Ok(()));
+}
+
+#[test]
+fn a_key_that_is_too_fast_is_told_so_and_one_that_does_not_hear_is_found_out() {
+    let mut connections = Connections::new(Places { requests_burst: 10, ..SMALL });
+    let (id, _) = connections.admit(HERE);
+    let mut at = |millis: u64, name: &str| {
+        connections.begin(id);
+        let served = connections.verified(Monotonic::from_millis(millis), id, &agent(name)).served;
+        connections.end(id, served.is_ok().then(|| agent(name)).as_ref());
+        served
+    };
+    let burst: Vec<_> = (0..11).map(|_| at(0, "a")).collect();
+    assert_eq!(burst.iter().filter(|served| served.is_ok()).count(), 10);
+    assert_eq!(burst[10], Err(Crowded::RateOfKey));
+    assert_eq!(at(0, "b"), Ok(()), "others are as fast as they were");
+    // Two refusals, a moment each, and it is served as often as on average.
+    for tenths in 2..100 {
+        assert_eq!(at(tenths * 100, "a"), Ok(()), "{tenths}");
+    }
+    let flood: BTreeSet<_> = (0..30).map(|_| format!("{:?}", at(9_900, "a"))).collect();
+    assert!(flood.contains("Err(FloodOfKey)"), "{flood:?}");
 }
 
 #[test]
@@ -250,7 +283,7 @@ proptest! {
                     connections.begin(id);
                     let mut caller = who(number);
                     if let Some(claimed) = &caller {
-                        let Verdict { served, gives_way } = connections.verified(id, claimed);
+                        let Verdict { served, gives_way } = connections.verified(Monotonic::START, id, claimed);
                         if served.is_ok() { world.verified.insert(id); } else { caller = None; }
                         if let Some(gone) = gives_way {
                             world.under_way.push((id, caller.clone()));

@@ -1,0 +1,133 @@
+//! What somebody may do who has the key of an agent.
+
+use tideline_common::health::Health;
+use tideline_common::limits::{DESIRED_OBJECTS_MAX, REPORT_PAGE_OBJECTS_MAX};
+use tideline_common::wire::v1::{ClusterFacts, ObjectReport, Progress, SessionRequest};
+use tideline_common::{Reason, Uid};
+
+use super::*;
+use crate::limits::{BREACH_SHOWN, FACT_BYTES_MAX};
+
+impl Hub {
+    /// Three objects at a target whose agent has a session.
+    fn with_agent() -> Self {
+        let mut hub = Self::with(3);
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        let facts = ClusterFacts { agent_version: "v".repeat(1 << 20), ..ClusterFacts::default() };
+        let session = SessionRequest { facts, accepted: None, last: SessionNumber::default(), yields: false };
+        let (_, mut answer) = hub.engine.request(hub.now, target(), link::Request::Session(session));
+        hub.persist();
+        answer.try_recv().unwrap().unwrap();
+        hub
+    }
+
+    fn reports(&mut self, seq: u64, objects: Vec<ObjectReport>) -> u64 {
+        let report = ReportedRequest {
+            session: SessionNumber(1),
+            seq,
+            accepted: None,
+            applied: None,
+            in_sync: true,
+            conditions: Vec::new(),
+            objects,
+            associated: Vec::new(),
+            removed: Vec::new(),
+            overtaken: Vec::new(),
+            decommission: None,
+        };
+        let (_, mut answer) = self.engine.request(self.now, target(), link::Request::Reported(Box::new(report)));
+        match answer.try_recv().unwrap().unwrap() {
+            Reply::Core(link::Answer::Reported(answer)) => answer.memory,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn is_in_breach(&self) -> bool {
+        self.engine.targets.get(target()).unwrap().problems.contains(&Reason::TooMuchReported)
+    }
+
+    fn known(&self) -> usize {
+        self.engine.summary.target(target()).map_or(0, |reports| reports.objects().count())
+    }
+}
+
+fn word(nth: usize, source: &str, progress: Progress) -> ObjectReport {
+    let source_uid: Uid = source.parse().unwrap();
+    ObjectReport {
+        key: key(nth),
+        source_uid,
+        progress,
+        reason: None,
+        message: "all is well".to_owned(),
+        input: None,
+        health: Health::Ready,
+        observed_generation: None,
+        terminal: Some(Terminal::Finished),
+        status: None,
+    }
+}
+
+#[test]
+fn invented_objects_are_dropped_and_a_flood_of_them_is_shown() {
+    let mut hub = Hub::with_agent();
+    let pages = DESIRED_OBJECTS_MAX / REPORT_PAGE_OBJECTS_MAX;
+    for page in 0..=pages {
+        assert!(!hub.is_in_breach(), "{page}: as many may have been unassigned a moment ago");
+        let invented = (0..REPORT_PAGE_OBJECTS_MAX).map(|nth| word(100 + nth, "invented", Progress::Applied));
+        hub.reports(1 + page as u64, invented.collect());
+    }
+    assert!(hub.is_in_breach());
+    assert_eq!(hub.known(), 0);
+    assert!(!hub.engine.has_work(), "nothing of it is written");
+    // It costs the target nothing that is its own affair.
+    hub.reports(1_000, vec![word(0, "u0", Progress::Applied)]);
+    assert_eq!(hub.known(), 1);
+}
+
+#[test]
+fn nothing_is_said_of_what_other_targets_have() {
+    let mut hub = Hub::with_agent();
+    hub.reports(1, vec![word(1, "of another target", Progress::Applied), word(7, "u7", Progress::Applied)]);
+    assert_eq!(hub.known(), 0);
+    assert!(!hub.is_in_breach());
+}
+
+#[test]
+fn a_breach_is_shown_for_an_hour_after_the_last() {
+    let mut hub = Hub::with_agent();
+    let long = |text: usize| vec![ObjectReport { message: "x".repeat(text), ..word(0, "u0", Progress::Failed) }];
+    hub.reports(1, long(1 << 20));
+    assert!(hub.is_in_breach());
+    hub.pass(BREACH_SHOWN / 2);
+    hub.reports(2, long(1 << 21));
+    hub.pass(BREACH_SHOWN * 3 / 4);
+    assert!(hub.is_in_breach());
+    hub.reports(3, long(10));
+    hub.pass(BREACH_SHOWN);
+    assert!(!hub.is_in_breach());
+}
+
+#[test]
+fn what_was_dropped_is_asked_for_again_once_it_is_assigned() {
+    let mut hub = Hub::with_agent();
+    let before = hub.reports(1, vec![word(3, "u3", Progress::Applied)]);
+    assert_eq!(hub.reports(2, Vec::new()), before, "nothing has changed yet");
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c3", "namespace": "shop", "uid": "u3"},
+    });
+    hub.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+    hub.persist();
+    let after = hub.reports(3, Vec::new());
+    assert_ne!(after, before);
+    hub.reports(4, vec![word(3, "u3", Progress::Applied)]);
+    assert_eq!(hub.known(), 1);
+    hub.delete(2);
+    hub.pass(SETTLE);
+    assert_eq!(hub.reports(5, Vec::new()), after, "nothing was dropped since");
+}
+
+#[test]
+fn what_an_agent_says_of_itself_is_short() {
+    let hub = Hub::with_agent();
+    assert_eq!(hub.engine.targets.get(target()).unwrap().facts.agent_version.len(), FACT_BYTES_MAX);
+}

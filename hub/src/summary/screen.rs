@@ -1,0 +1,242 @@
+//! What of a report is taken in: of what is the target's own affair, as much as it may say.
+//!
+//! | word about | is |
+//! |---|---|
+//! | an object that is assigned here, or whose removal is not confirmed | taken in |
+//! | anything else that is held under this target's own mark | taken in without a status, at most as many as a set has |
+//! | anything else | dropped: it was unassigned lately, or it is invented |
+//!
+//! What is longer than an honest agent writes is cut, and what is more than the target has room for is dropped; both are a
+//! [`Breach`]. So whoever has an agent's key can say wrong things of that target's own objects, and nothing else.
+
+use std::collections::BTreeSet;
+
+use tideline_common::limits::{
+    ASSOCIATED_BYTES_MAX, DESIRED_OBJECTS_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
+};
+use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress, ReportedRequest, TargetCondition};
+use tideline_common::{GroupKind, ObjectKey, Reason, Uid};
+
+use super::TargetReports;
+use crate::limits::{REPORTED_BYTES_BASE, REPORTED_BYTES_PER_OBJECT};
+
+/// What a target has to do with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    Assigned,
+    /// It is to be removed there, which the target has not confirmed.
+    Leaving,
+    Nothing,
+}
+
+/// The objects of a target, as the ledger has them.
+pub trait Scope {
+    /// How many are assigned.
+    fn assigned(&self) -> usize;
+
+    fn concern(&self, key: &ObjectKey, source: &Uid) -> Concern;
+}
+
+/// In what an agent said more than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Breach {
+    /// Words in one message.
+    Words,
+    /// Bytes of a text, a status, or counts.
+    Size,
+    /// Objects that it holds and nobody assigned.
+    Held,
+    /// Bytes of all that is kept of it.
+    Bytes,
+    /// Words about what does not concern it.
+    Invented,
+    /// Bytes of one message.
+    Message,
+    /// Requests in a time.
+    Rate,
+}
+
+/// What is left of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Screened {
+    pub report: ReportedRequest,
+    /// Words that were dropped because nothing here concerns the target.
+    pub dropped: usize,
+    /// Removals that were confirmed, of what is not to be removed. They mean nothing.
+    pub unfounded: usize,
+    pub breaches: BTreeSet<Breach>,
+}
+
+/// Takes from a report what may be taken in, given what is known of the target already.
+pub fn screen(scope: &impl Scope, known: Option<&TargetReports>, report: ReportedRequest) -> Screened {
+    let nothing = TargetReports::default();
+    let known = known.unwrap_or(&nothing);
+    let mut screen = Screen {
+        scope,
+        known,
+        held: known.held.len(),
+        bytes: known.bytes,
+        bytes_max: REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT * scope.assigned(),
+        dropped: 0,
+        unfounded: 0,
+        breaches: BTreeSet::new(),
+    };
+    let mut report = report;
+    screen.words(&mut report.objects);
+    screen.words(&mut report.associated);
+    screen.words(&mut report.removed);
+    screen.words(&mut report.overtaken);
+    screen.conditions(&mut report.conditions);
+    report.objects.retain_mut(|object| screen.object(object));
+    report.associated.retain(|made| screen.associated(made));
+    report.removed.retain(|removal| screen.removal(&removal.key, &removal.source));
+    report.overtaken.retain(|removal| screen.removal(&removal.key, &removal.source));
+    let Screen { dropped, unfounded, breaches, .. } = screen;
+    Screened { report, dropped, unfounded, breaches }
+}
+
+struct Screen<'a, S> {
+    scope: &'a S,
+    known: &'a TargetReports,
+    held: usize,
+    bytes: usize,
+    bytes_max: usize,
+    dropped: usize,
+    unfounded: usize,
+    breaches: BTreeSet<Breach>,
+}
+
+impl<S: Scope> Screen<'_, S> {
+    fn words<T>(&mut self, words: &mut Vec<T>) {
+        if words.len() > REPORT_PAGE_OBJECTS_MAX {
+            words.truncate(REPORT_PAGE_OBJECTS_MAX);
+            self.breaches.insert(Breach::Words);
+        }
+    }
+
+    /// One of each reason, as they are shown.
+    fn conditions(&mut self, conditions: &mut Vec<TargetCondition>) {
+        let mut seen = BTreeSet::new();
+        conditions.retain_mut(|condition| {
+            self.text(&mut condition.message);
+            seen.insert(condition.reason)
+        });
+    }
+
+    /// Whether something is to be removed there, or was said to stand there.
+    fn removal(&mut self, key: &ObjectKey, source: &Uid) -> bool {
+        let told = self.known.objects.get(key).is_some_and(|object| object.source_uid == *source);
+        match self.scope.concern(key, source) {
+            Concern::Assigned | Concern::Leaving => true,
+            Concern::Nothing => {
+                self.unfounded += usize::from(!told);
+                told
+            }
+        }
+    }
+
+    fn object(&mut self, object: &mut ObjectReport) -> bool {
+        match self.scope.concern(&object.key, &object.source_uid) {
+            Concern::Assigned | Concern::Leaving => {}
+            Concern::Nothing if object.progress == Progress::DeletionHeld => {
+                object.status = None;
+                if key_bytes(&object.key) > KEY_BYTES_MAX {
+                    self.breaches.insert(Breach::Size);
+                    return false;
+                }
+                if !self.known.held.contains(&object.key) {
+                    if self.held >= DESIRED_OBJECTS_MAX {
+                        self.breaches.insert(Breach::Held);
+                        return false;
+                    }
+                    self.held += 1;
+                }
+            }
+            Concern::Nothing => {
+                self.dropped += 1;
+                return false;
+            }
+        }
+        self.text(&mut object.message);
+        if object.status.as_ref().is_some_and(|status| status.get().len() > STATUS_BYTES_MAX) {
+            self.breaches.insert(Breach::Size);
+            without_status(object);
+        }
+        self.fits(self.known.object_weight(&object.key), object)
+    }
+
+    /// Whether there is room for it, if need be without its status.
+    fn fits(&mut self, former: usize, object: &mut ObjectReport) -> bool {
+        let rest = self.bytes.saturating_sub(former);
+        if rest + weight(object) > self.bytes_max {
+            self.breaches.insert(Breach::Bytes);
+            without_status(object);
+        }
+        let fits = rest + weight(object) <= self.bytes_max;
+        if fits {
+            self.bytes = rest + weight(object);
+        }
+        fits
+    }
+
+    fn associated(&mut self, made: &AssociatedReport) -> bool {
+        match self.scope.concern(&made.key, &made.source_uid) {
+            Concern::Assigned | Concern::Leaving => {}
+            Concern::Nothing => {
+                self.dropped += 1;
+                return false;
+            }
+        }
+        let bytes = made_weight(made);
+        if bytes > ASSOCIATED_BYTES_MAX + OVERHEAD_BYTES {
+            self.breaches.insert(Breach::Size);
+            return false;
+        }
+        let rest = self.bytes.saturating_sub(self.known.made_weight(&made.key));
+        let fits = rest + bytes <= self.bytes_max;
+        if fits {
+            self.bytes = rest + bytes;
+        } else {
+            self.breaches.insert(Breach::Bytes);
+        }
+        fits
+    }
+
+    fn text(&mut self, text: &mut String) {
+        if text.len() > MESSAGE_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(MESSAGE_BYTES_MAX));
+            self.breaches.insert(Breach::Size);
+        }
+    }
+}
+
+fn without_status(object: &mut ObjectReport) {
+    if object.status.take().is_some() {
+        object.reason = object.reason.or(Some(Reason::StatusTooLarge));
+    }
+}
+
+/// Bytes that keeping one word costs besides its texts: the struct, its places in maps, and what the allocator adds.
+const OVERHEAD_BYTES: usize = 384;
+
+/// Bytes that a word is kept in, about.
+pub(super) fn weight(object: &ObjectReport) -> usize {
+    let status = object.status.as_ref().map_or(0, |status| status.get().len());
+    OVERHEAD_BYTES + 2 * key_bytes(&object.key) + object.message.len() + status
+}
+
+pub(super) fn made_weight(made: &AssociatedReport) -> usize {
+    let counts = made.made.values().map(|made| serde_json::to_vec(made).map_or(0, |bytes| bytes.len()));
+    OVERHEAD_BYTES + key_bytes(&made.key) + counts.sum::<usize>()
+}
+
+/// Bytes of the names in a key: of an object, its namespace, group and kind, which Kubernetes bounds by 253 each.
+const KEY_BYTES_MAX: usize = 4 * 253;
+
+fn key_bytes(key: &ObjectKey) -> usize {
+    let ObjectKey { kind: GroupKind { group, kind }, namespace, name } = key;
+    group.len() + kind.len() + namespace.len() + name.len()
+}
+
+#[cfg(test)]
+mod tests;

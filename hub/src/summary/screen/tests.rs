@@ -1,0 +1,227 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+use tideline_common::associated::Made;
+use tideline_common::health::Health;
+use tideline_common::{AssociatedKind, GroupKind, SessionNumber, TargetId, Tombstone};
+
+use super::super::Summary;
+use super::*;
+
+/// One object is assigned, and one is leaving.
+struct Two;
+
+impl Scope for Two {
+    fn assigned(&self) -> usize {
+        1
+    }
+
+    fn concern(&self, key: &ObjectKey, source: &Uid) -> Concern {
+        match (&*key.name, source.to_string().as_str()) {
+            ("assigned", "a") => Concern::Assigned,
+            ("leaving", "l") => Concern::Leaving,
+            _ => Concern::Nothing,
+        }
+    }
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name)
+}
+
+fn uid(text: &str) -> Uid {
+    text.parse().expect("a UID")
+}
+
+fn target() -> TargetId {
+    "00000000-0000-4000-8000-000000000001".parse().expect("a UUID")
+}
+
+fn word(name: &str, source: &str, progress: Progress) -> ObjectReport {
+    ObjectReport {
+        key: key(name),
+        source_uid: uid(source),
+        progress,
+        reason: None,
+        message: String::new(),
+        input: None,
+        health: Health::Unknown,
+        observed_generation: None,
+        terminal: None,
+        status: None,
+    }
+}
+
+fn status(bytes: usize) -> Arc<RawValue> {
+    let text = format!("{{\"text\":\"{}\"}}", "x".repeat(bytes));
+    RawValue::from_string(text).expect("JSON").into()
+}
+
+fn saying(objects: Vec<ObjectReport>) -> ReportedRequest {
+    ReportedRequest {
+        session: SessionNumber(1),
+        seq: 1,
+        accepted: None,
+        applied: None,
+        in_sync: true,
+        conditions: Vec::new(),
+        objects,
+        associated: Vec::new(),
+        removed: Vec::new(),
+        overtaken: Vec::new(),
+        decommission: None,
+    }
+}
+
+fn screened(objects: Vec<ObjectReport>) -> Screened {
+    screen(&Two, None, saying(objects))
+}
+
+fn names(screened: &Screened) -> Vec<&str> {
+    screened.report.objects.iter().map(|object| &*object.key.name).collect()
+}
+
+#[test]
+fn what_is_assigned_leaving_or_held_is_taken_in_and_nothing_else() {
+    let all = [
+        word("assigned", "a", Progress::Applied),
+        word("assigned", "of another target", Progress::Applied),
+        word("leaving", "l", Progress::Deleting),
+        word("held", "h", Progress::DeletionHeld),
+        word("invented", "i", Progress::Applied),
+    ];
+    let found = screened(all.into());
+    assert_eq!(names(&found), ["assigned", "leaving", "held"]);
+    assert_eq!((found.dropped, found.breaches.len()), (2, 0), "it may have been assigned a moment ago");
+}
+
+#[test]
+fn what_is_held_has_no_status() {
+    let found = screened(vec![ObjectReport { status: Some(status(1)), ..word("held", "h", Progress::DeletionHeld) }]);
+    assert!(found.report.objects[0].status.is_none());
+}
+
+#[test]
+fn texts_statuses_and_counts_that_are_too_long_are_cut_or_dropped() {
+    let long = ObjectReport { message: "ü".repeat(MESSAGE_BYTES_MAX), ..word("assigned", "a", Progress::Failed) };
+    let found = screened(vec![long]);
+    assert_eq!(found.report.objects[0].message.len(), MESSAGE_BYTES_MAX);
+    assert_eq!(found.breaches, BTreeSet::from([Breach::Size]));
+
+    let large = ObjectReport { status: Some(status(STATUS_BYTES_MAX)), ..word("assigned", "a", Progress::Applied) };
+    let found = screened(vec![large]);
+    assert!(found.report.objects[0].status.is_none());
+    assert_eq!(found.report.objects[0].reason, Some(Reason::StatusTooLarge));
+    assert_eq!(found.breaches, BTreeSet::from([Breach::Size]));
+
+    let mut made = Made::default();
+    made.tally.reasons = (0..ASSOCIATED_BYTES_MAX).map(|number| (number.to_string(), 1)).collect();
+    let counts = |source: &str, made: &Made| AssociatedReport {
+        key: key("assigned"),
+        source_uid: uid(source),
+        made: BTreeMap::from([(AssociatedKind::Pods, made.clone())]),
+    };
+    let report = ReportedRequest {
+        associated: vec![counts("a", &Made::default()), counts("a", &made), counts("other", &Made::default())],
+        ..saying(Vec::new())
+    };
+    let found = screen(&Two, None, report);
+    assert_eq!((found.report.associated.len(), found.dropped), (1, 1));
+    assert_eq!(found.breaches, BTreeSet::from([Breach::Size]));
+}
+
+#[test]
+fn conditions_are_one_of_each_reason() {
+    let condition = |message: String| TargetCondition { reason: Reason::Copy, count: 1, message };
+    let conditions = (0..10_000).map(|number| condition(format!("{number}"))).collect();
+    let found = screen(&Two, None, ReportedRequest { conditions, ..saying(Vec::new()) });
+    assert_eq!(found.report.conditions, [condition("0".to_owned())]);
+}
+
+#[test]
+fn a_message_has_so_many_words() {
+    let found = screened((0..=REPORT_PAGE_OBJECTS_MAX).map(|_| word("leaving", "l", Progress::Deleting)).collect());
+    assert_eq!(found.report.objects.len(), REPORT_PAGE_OBJECTS_MAX);
+    assert_eq!(found.breaches, BTreeSet::from([Breach::Words]));
+}
+
+#[test]
+fn removals_are_confirmed_of_what_is_leaving_or_was_told() {
+    let mut summary = Summary::default();
+    summary.take(target(), saying(vec![word("held", "h", Progress::DeletionHeld)]));
+    let removed = [("leaving", "l"), ("held", "h"), ("invented", "i")];
+    let removed = removed.map(|(name, source)| Tombstone { key: key(name), source: uid(source) });
+    let report = ReportedRequest { removed: removed.to_vec(), ..saying(Vec::new()) };
+    let found = screen(&Two, summary.target(target()), report);
+    assert_eq!(found.report.removed, removed[..2]);
+    assert_eq!((found.dropped, found.unfounded), (0, 1));
+}
+
+#[test]
+fn a_target_has_room_for_so_much_and_what_it_says_again_takes_none() {
+    let mut summary = Summary::default();
+    let statuses = REPORTED_BYTES_BASE / STATUS_BYTES_MAX;
+    let page = |from: usize, to: usize| {
+        let objects = (from..to).map(|number| ObjectReport {
+            message: "m".repeat(MESSAGE_BYTES_MAX),
+            ..word(&number.to_string(), "h", Progress::DeletionHeld)
+        });
+        saying(objects.collect())
+    };
+    let mut kept = 0;
+    for number in 0..statuses {
+        let found = screen(&Two, summary.target(target()), page(number * 1_000, (number + 1) * 1_000));
+        kept += found.report.objects.len();
+        summary.take(target(), found.report);
+    }
+    assert!(kept > 10_000 && kept < statuses * 1_000, "{kept}");
+    let known = summary.target(target()).expect("it was taken in");
+    assert!(known.bytes <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT);
+    assert_eq!(screen(&Two, Some(known), page(0, 1_000)).report.objects.len(), 1_000, "in the place of what it was");
+    let found = screen(&Two, Some(known), page(1 << 20, (1 << 20) + 1_000));
+    assert!(found.breaches.contains(&Breach::Bytes) && found.report.objects.len() < 100);
+}
+
+#[test]
+fn no_more_is_held_than_a_set_has() {
+    let mut summary = Summary::default();
+    for page in 0..=DESIRED_OBJECTS_MAX / REPORT_PAGE_OBJECTS_MAX {
+        let numbers = page * REPORT_PAGE_OBJECTS_MAX..(page + 1) * REPORT_PAGE_OBJECTS_MAX;
+        let objects = numbers.map(|number| word(&number.to_string(), "h", Progress::DeletionHeld)).collect();
+        let found = screen(&Two, summary.target(target()), saying(objects));
+        if page < DESIRED_OBJECTS_MAX / REPORT_PAGE_OBJECTS_MAX {
+            assert_eq!(found.breaches, BTreeSet::new(), "{page}");
+        } else {
+            assert_eq!((found.breaches, found.report.objects.len()), (BTreeSet::from([Breach::Held]), 0));
+            return;
+        }
+        summary.take(target(), found.report);
+    }
+}
+
+proptest! {
+    /// What is counted as kept is what is kept, whatever comes after what.
+    #[test]
+    fn weights_add_up(words in prop::collection::vec((0..4u8, 0..300usize, any::<bool>(), 0..3u64), 0..60)) {
+        let mut summary = Summary::default();
+        for (name, bytes, gone, session) in words {
+            let name = name.to_string();
+            let (key, source_uid) = (key(&name), uid("s"));
+            let report = if gone {
+                ReportedRequest { removed: vec![Tombstone { key, source: source_uid }], ..saying(Vec::new()) }
+            } else {
+                let object = ObjectReport { message: "m".repeat(bytes), ..word(&name, "s", Progress::Applied) };
+                let made = (bytes % 2 == 0).then(|| (AssociatedKind::Pods, Made::default())).into_iter().collect();
+                let made = AssociatedReport { key, source_uid, made };
+                ReportedRequest { associated: vec![made], ..saying(vec![object]) }
+            };
+            summary.take(target(), ReportedRequest { session: SessionNumber(session), ..report });
+            let known = summary.target(target()).expect("it was taken in");
+            let objects: usize = known.objects.values().map(|object| weight(object)).sum();
+            let made: usize = known.made.values().map(|made| made_weight(made)).sum();
+            prop_assert_eq!(known.bytes, objects + made);
+        }
+    }
+}
