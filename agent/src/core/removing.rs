@@ -134,6 +134,10 @@ impl Core {
             Verdict::Look => self.look(now, tombstone, out),
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
             Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
+            // Its place is not clear before what stands there under another name has gone.
+            Verdict::Forget if !void && self.stands_for_another(tombstone) => {
+                self.removal_state(now, tombstone, RemovalState::Waiting);
+            }
             Verdict::Forget => {
                 if void {
                     self.forget_removal(tombstone);
@@ -150,6 +154,14 @@ impl Core {
                 self.retry_removal(now, tombstone, None);
             }
         }
+    }
+
+    /// Whether what stands in the place is of another source, which is being removed too.
+    fn stands_for_another(&self, tombstone: &Tombstone) -> bool {
+        let key = &tombstone.key;
+        let other = self.left_over(key).filter(|source| *source != tombstone.source);
+        let other = other.map(|source| Tombstone { key: key.clone(), source });
+        other.and_then(|other| self.removals.get(&other)).is_some_and(|removal| removal.state != RemovalState::Done)
     }
 
     fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {

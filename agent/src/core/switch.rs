@@ -45,9 +45,14 @@ impl Core {
     /// something was assigned there again speaks for its own source alone.
     fn settle_policies(&self, change: &mut Change) {
         let mut settled = Vec::new();
-        for (Tombstone { key, .. }, policy) in &change.tombstones {
-            if let RemovalPolicy::Tombstone(_) = policy {
-                settled.extend(self.open_removals_of(key).map(|(tombstone, _)| (tombstone.clone(), *policy)));
+        for (told, policy) in &change.tombstones {
+            if let RemovalPolicy::Tombstone(policy) = *policy {
+                // What is assigned there now was to adopt what was to be let go of before, and has not yet.
+                let adopted = self.desired.get(&told.key).is_some() && self.is_overtaken(&told.key);
+                let policy = PrunePolicy { adopted: policy.adopted || adopted, ..policy };
+                let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
+                settled
+                    .extend(open.chain([told]).map(|tombstone| (tombstone.clone(), RemovalPolicy::Tombstone(policy))));
             }
         }
         for entry in &change.put {

@@ -63,6 +63,8 @@ struct Draft<'a> {
     epochs: BTreeMap<TargetIndex, Epoch>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
+    /// Proposals that a later one replaced: what was said in between, though it was never so.
+    replaced: BTreeMap<ClaimId, Claim>,
     /// The removals of every key touched.
     graves: Places<Grave>,
     /// What happened once, at every key touched.
@@ -94,6 +96,7 @@ impl<'a> Draft<'a> {
             epochs: BTreeMap::new(),
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             graves: Places::new(),
             happened: Places::new(),
             news: BTreeMap::new(),
@@ -111,7 +114,7 @@ impl<'a> Draft<'a> {
             Change::Assign(assignment) => self.assign(&assignment),
             Change::Remove(source) => {
                 for id in self.claims_of(&source) {
-                    self.proposals.insert(id, None);
+                    self.propose(id, None);
                 }
             }
             Change::Choose { placement, chosen } => {
@@ -142,7 +145,13 @@ impl<'a> Draft<'a> {
             self.claim(id, assignment);
         }
         for id in former {
-            self.proposals.insert(id, None);
+            self.propose(id, None);
+        }
+    }
+
+    fn propose(&mut self, id: ClaimId, claim: Option<Claim>) {
+        if let Some(Some(former)) = self.proposals.insert(id.clone(), claim) {
+            self.replaced.insert(id, former);
         }
     }
 
@@ -157,7 +166,7 @@ impl<'a> Draft<'a> {
             }
         };
         let claim = Claim::of(assignment, id.destination.clone(), admitted, former.map(|claim| &**claim));
-        self.proposals.insert(id, (!claim.forms.is_empty()).then_some(claim));
+        self.propose(id, (!claim.forms.is_empty()).then_some(claim));
     }
 
     /// The claims that a source has, or was to have by a change before.
@@ -359,7 +368,8 @@ impl<'a> Draft<'a> {
             if !targets.is_empty() {
                 let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
                 let origin = claims.first().map(|claim| claim.source.clone());
-                let forms = claims.iter().flat_map(|claim| &claim.forms);
+                let replaced = claims.iter().filter_map(|claim| self.replaced.get(&claim.id));
+                let forms = replaced.chain(claims.iter().map(|claim| &***claim)).flat_map(|claim| &claim.forms);
                 grave::bury(graves, (source, &targets), forms, (self.next, origin));
             }
         }

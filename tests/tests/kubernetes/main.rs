@@ -9,6 +9,7 @@ mod forbidden;
 mod harness;
 mod hostile;
 mod identity;
+mod intent;
 mod kubectl;
 mod main_job;
 mod mapping;

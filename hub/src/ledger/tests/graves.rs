@@ -62,6 +62,17 @@ fn a_tombstone_carries_what_was_said_last_at_each_target() {
     check_sound(&kept.ledger);
 }
 
+/// Changes that come while another batch is written are planned at once.
+#[test]
+fn what_was_said_in_one_batch_with_the_removal_counts() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1])]);
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", ORPHAN, &[0]), gone("u")]);
+    assert_eq!(told(&kept, 0, since), both("u", ORPHAN));
+    assert_eq!(told(&kept, 1, since), both("u", DELETE), "nothing else was said there");
+}
+
 #[test]
 fn a_later_tombstone_replaces_an_earlier_one_of_its_place() {
     let mut kept = Kept::with_targets(1);

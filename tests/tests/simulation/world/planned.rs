@@ -53,6 +53,22 @@ impl World {
         self.cluster_changed();
     }
 
+    /// A number for whoever decides by a seed of their own.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.random.next()
+    }
+
+    pub(crate) fn set_link(&mut self, up: bool) {
+        self.note(|| format!("the link is {}", if up { "there" } else { "cut" }));
+        self.partitioned = !up;
+    }
+
+    /// The API server refuses to do anything, or does it again.
+    pub(crate) fn set_outage(&mut self, outage: Option<Reason>) {
+        self.note(|| format!("cluster: outage {outage:?}"));
+        self.cluster.outage = outage;
+    }
+
     pub(crate) fn restart_agent(&mut self) {
         if self.agent.core.is_some() {
             self.agent_ends(Fate::Done { torn: None }, Absence::Brief.millis());

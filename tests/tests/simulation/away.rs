@@ -1,0 +1,210 @@
+//! An agent that was away ends where one ends that saw every step. Two worlds have the same people at their hubs: in one the
+//! agent hears of each change and carries it out, in the other its link is cut, or its API server refuses, now and then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tideline_common::{ApplyPolicy, Digest, ObjectKey, Origin, Prune, Reason, SpaceName, Takeover, Uid};
+
+use crate::hub::in_advance;
+use crate::ids::{TARGET, key, parse};
+use crate::random::Random;
+use crate::workload::{Targets, Workload};
+use crate::world::World;
+use crate::{PLAIN, SETTLING, each_seed};
+
+/// Until all that follows from a change was done, if nobody is away.
+const DONE: u64 = 40_000;
+const STEPS: u64 = 14;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+#[test]
+fn an_agent_that_was_away_ends_where_one_that_saw_every_step_ends() {
+    each_seed(300, |_| PLAIN, both);
+}
+
+fn both(away: &mut World) {
+    let mut random = Random::new(away.draw());
+    let mut seeing = World::new(away.draw(), away.scenario, false);
+    let mut seen = Seen::default();
+    for world in [&mut *away, &mut seeing] {
+        world.act(|spaces| NAMES.iter().for_each(|name| spaces.create(&SpaceName::root(), &place(name), plain())));
+        world.pass(3 * DONE);
+    }
+    for _ in 0..STEPS {
+        match random.below(10) {
+            0..=3 => away.set_link(false),
+            4..=5 => away.set_link(true),
+            6 => away.set_outage(Some(Reason::Unavailable)),
+            7 => away.set_outage(None),
+            8 => away.restart_agent(),
+            _ => away.restart_hub(),
+        }
+        away.pass(DONE);
+        let change = Change::any(&mut random);
+        away.note(|| format!("{change:?}"));
+        for world in [&mut *away, &mut seeing] {
+            world.act(|spaces| change.make(spaces));
+            world.pass(DONE);
+        }
+        seen.follow(&seeing, away);
+    }
+    away.set_link(true);
+    away.set_outage(None);
+    for world in [&mut *away, &mut seeing] {
+        world.sleep(SETTLING);
+        world.check_converged();
+    }
+    for name in NAMES {
+        seen.compare(&place(name), &seeing, away);
+    }
+}
+
+fn place(name: &str) -> ObjectKey {
+    key("", "ConfigMap", "shop", name)
+}
+
+fn plain() -> ApplyPolicy {
+    ApplyPolicy::default()
+}
+
+/// What people do about one place.
+#[derive(Clone, Debug)]
+struct Change {
+    key: ObjectKey,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Create(SpaceName, ApplyPolicy),
+    Update,
+    Policy(ApplyPolicy),
+    /// Deleted, and made again at once.
+    Renew,
+    MoveTo(Targets),
+    Delete,
+}
+
+impl Change {
+    fn any(random: &mut Random) -> Self {
+        let policies = [
+            plain(),
+            plain(),
+            ApplyPolicy { prune: Prune::Orphan, ..plain() },
+            ApplyPolicy { prune: Prune::Orphan, ..plain() },
+            ApplyPolicy { prune: Prune::Orphan, takeover: Takeover::Never, ..plain() },
+            in_advance(),
+        ];
+        let policy = random.pick(&policies).clone();
+        // Who may not adopt any more what it never could adopt leaves it, though it might have before.
+        let changed = ApplyPolicy { takeover: Takeover::IfUnmanaged, ..policy.clone() };
+        let what = match random.below(11) {
+            0..=1 => What::Create(SpaceName::root(), policy),
+            2 => What::Create(parse("retail"), policy),
+            3 => What::Update,
+            4..=5 => What::Policy(changed),
+            6 => What::Renew,
+            7 => What::MoveTo(Targets::There),
+            8 => What::MoveTo(Targets::Here),
+            _ => What::Delete,
+        };
+        Self { key: place(random.pick::<&str>(&NAMES)), what }
+    }
+
+    fn make(&self, spaces: &mut Workload) {
+        let here = |key: &ObjectKey| *key == self.key;
+        match self.what.clone() {
+            What::Create(space, policy) => spaces.create(&space, &self.key, policy),
+            What::Update => spaces.update(here),
+            What::Policy(policy) => spaces.set_policy(here, policy),
+            What::Renew => spaces.renew(here),
+            What::MoveTo(targets) => spaces.move_to(here, targets),
+            What::Delete => spaces.delete(here),
+        }
+    }
+}
+
+/// What stands in a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    Nothing,
+    /// It was ours once.
+    LetGo,
+    Ours {
+        source: Uid,
+        input: Option<Digest>,
+        prune: Prune,
+        origin: Origin,
+    },
+}
+
+fn standing(world: &World, key: &ObjectKey) -> Standing {
+    let Some(local) = world.cluster.objects.get(key) else { return Standing::Nothing };
+    let Some(mark) = &local.mark else { return Standing::LetGo };
+    Standing::Ours { source: mark.source.uid.clone(), input: local.input, prune: mark.prune, origin: mark.origin }
+}
+
+/// What happened to objects under the eyes of the one agent, and what the other had in their places by then.
+#[derive(Default)]
+struct Seen {
+    let_go: BTreeMap<ObjectKey, BTreeSet<Uid>>,
+    /// What the other may have been told to delete, and deletes when its API server lets it, whatever it has not heard since.
+    deleted: BTreeSet<Uid>,
+    /// What stands there was made anew since something was let go of.
+    anew: BTreeSet<ObjectKey>,
+    last: BTreeMap<ObjectKey, Standing>,
+}
+
+impl Seen {
+    fn follow(&mut self, seeing: &World, away: &World) {
+        for key in NAMES.map(place) {
+            let now = standing(seeing, &key);
+            let there = away.cluster.objects.get(&key).map(|local| local.uid.clone());
+            let before = self.last.insert(key.clone(), now.clone());
+            match now {
+                Standing::LetGo if before.is_some_and(|before| before != Standing::LetGo) => {
+                    self.let_go.entry(key).or_default().extend(there);
+                }
+                Standing::Nothing => {
+                    self.let_go.remove(&key);
+                    self.deleted.extend(there);
+                    self.anew.insert(key);
+                }
+                Standing::LetGo | Standing::Ours { .. } => {}
+            }
+        }
+    }
+
+    fn compare(&self, key: &ObjectKey, seeing: &World, away: &World) {
+        let (saw, missed) = (standing(seeing, key), standing(away, key));
+        let uid = away.cluster.objects.get(key).map(|local| &local.uid);
+        let let_go = self.let_go.get(key);
+        // It had what the other let go of; else it had nothing there by then, and may have made something since.
+        let had = uid.is_some_and(|uid| let_go.is_some_and(|let_go| let_go.contains(uid)));
+        let same = match (&saw, &missed) {
+            (Standing::LetGo, Standing::Nothing) => let_go.is_none_or(|let_go| let_go.is_subset(&self.deleted)),
+            (Standing::LetGo, Standing::Ours { .. }) => !had && is_assigned(seeing, key),
+            (
+                Standing::Ours { source, input, prune, origin },
+                Standing::Ours { source: its_source, input: its_input, prune: its_prune, origin: its_origin },
+            ) => {
+                let whose = (source, input, prune) == (its_source, its_input, its_prune);
+                let adopted = match (origin, its_origin) {
+                    (Origin::Adopted, Origin::Created) => !had,
+                    (Origin::Created, Origin::Adopted) => self.anew.contains(key),
+                    (Origin::Created, Origin::Created) | (Origin::Adopted, Origin::Adopted) => true,
+                };
+                whose && adopted
+            }
+            (saw, missed) => saw == missed,
+        };
+        assert!(
+            same,
+            "{key} is {missed:?}, and was it seen at each step, {saw:?}; let go of: {let_go:?}, here: {uid:?}"
+        );
+    }
+}
+
+fn is_assigned(world: &World, key: &ObjectKey) -> bool {
+    world.hub.ledger.target(parse(TARGET)).is_some_and(|view| view.entry(key).is_some())
+}
