@@ -120,7 +120,9 @@ async fn what_was_said_and_could_never_be_written_decides_too() -> Result<()> {
     site.agent.stop().await?;
     site.displace("web").await?;
     site.expected("web", 0).await?;
-    grant(&site.local, &rights(&["*"])).await?;
     site.agent.resume();
+    // Nor may it let go of it yet; to delete it, it may.
+    site.reported("configmap.web", "DeletionHeld", Some("Forbidden")).await?;
+    grant(&site.local, &rights(&["*"])).await?;
     site.is_let_go("web", &uid).await
 }
