@@ -14,9 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_common::wire::v1::{Accepted, ClusterFacts, Decommission, DecommissionReport, EnrolRequest, ObjectReport};
+use tideline_common::wire::v1::{
+    Accepted, ClusterFacts, Decommission, DecommissionReport, EnrolRequest, Instance, ObjectReport,
+};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionNumber, TargetId, Tombstone, Uid,
+    ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionName, TargetId, Tombstone, Uid,
 };
 
 mod approve;
@@ -104,6 +106,8 @@ pub struct Config {
     pub facts: ClusterFacts,
     /// Whether that was all that it has to say.
     pub answered: bool,
+    /// This process, as people tell it from another with the same identity.
+    pub instance: Instance,
     /// How to join; not needed once the journal says that it was done.
     pub enrolment: Option<EnrolRequest>,
     /// Where jitter comes from. Different for every agent and run.
@@ -132,8 +136,8 @@ pub struct Loaded {
     pub enrolled: Option<Enrolled>,
     /// The cluster that this identity is of, if the hub was ever told.
     pub cluster: Option<Uid>,
-    /// The newest session that this identity is known to have opened.
-    pub session: SessionNumber,
+    /// The newest session that is in this agent's home.
+    pub session: SessionName,
     /// The newest set that this identity is known to have accepted, whether or not the journal still has it. Nothing older
     /// is accepted again.
     pub floor: Option<Accepted>,
@@ -296,6 +300,8 @@ impl Core {
             Event::Superseded(why) => {
                 self.lose_standing(now, Standing::Frozen(FreezeReason::Fenced(why)), out);
             }
+            Event::SessionKept { result } => self.session_kept(now, result, out),
+            Event::HomeRead { result } => self.home_read(now, result, out),
             Event::Answered { id, result } => self.answered(now, id, result, out),
             Event::Persisted { id, result } => self.persisted(now, id, result, out),
             Event::Executed { id, result } => self.executed(now, id, result, out),
@@ -384,7 +390,8 @@ impl Core {
         let due = [self.work.next_retry(), self.work.next_given_up(now), self.gates.next_due(), self.disk.next_retry()];
         let retry = due.into_iter().flatten().min();
         self.work.set_timer(retry, out);
-        if self.phase == Phase::Stopping && self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet() {
+        let idle = self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet();
+        if self.phase == Phase::Stopping && idle && !self.say_goodbye(now, out) {
             self.phase = Phase::Ended;
             out.push(Effect::Stopped);
         }

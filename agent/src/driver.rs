@@ -18,7 +18,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
-use tideline_common::{HubId, Monotonic};
+use tideline_common::{HubId, Monotonic, SessionName, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -29,7 +29,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
 use crate::core::{Answer, Core, Effect, Event, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId, is_another};
-use crate::identity::{Keeper, TargetName};
+use crate::identity::{self, Keeper, TargetName};
 use crate::journal::{self, Journal};
 use crate::lease::Term;
 use crate::link::Link;
@@ -54,6 +54,11 @@ const _: () = assert!(STOP_MAX.as_secs() + journal::CLOSE_MAX.as_secs() < tideli
 pub(crate) enum Error {
     #[error("{}", tideline_runtime::exit::chain(.0))]
     Journal(journal::Error),
+    #[error(
+        "a later process has this data directory: session {by} is there, which this process did not open. It keeps the \
+         cluster now, and this one ends. If this happens again, two agents are started with one --data-dir"
+    )]
+    Replaced { by: SessionName },
 }
 
 /// Why a driver came to its end.
@@ -120,6 +125,8 @@ pub(crate) struct Driver {
     /// Held while this is another cluster than that of the identity, as far as is known without the hub.
     misplaced: Option<ReadinessGate>,
     standing: Standing,
+    /// The session of a later process in this one's home.
+    replaced: Option<SessionName>,
     /// Held while a write hangs.
     hanging: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
@@ -203,6 +210,7 @@ impl Driver {
             unwritable: None,
             misplaced: None,
             standing: Standing::default(),
+            replaced: None,
             hanging: None,
             events,
             sender,
@@ -244,6 +252,9 @@ impl Driver {
             self.step(&mut events, &mut effects);
             if let Err(defect) = self.watch_the_disk() {
                 break Err(defect);
+            }
+            if let Some(by) = self.replaced {
+                break Err(Error::Replaced { by });
             }
             let wake = match self.state {
                 State::Stopped => break Ok(Ended::Stopped),
@@ -338,6 +349,8 @@ impl Driver {
             | Event::Persisted { .. }
             | Event::Pulse { .. }
             | Event::Superseded(_)
+            | Event::SessionKept { .. }
+            | Event::HomeRead { .. }
             | Event::Executed { .. }
             | Event::Timer(_)
             | Event::Kind { .. }
@@ -458,6 +471,9 @@ impl Driver {
             Effect::Freeze(reason) => self.standing.freeze(&reason, &self.health, &self.metrics),
             Effect::UnknownToHub => self.standing.unknown(&self.health, &self.metrics),
             Effect::Thaw => self.standing.thaw(&self.metrics),
+            Effect::KeepSession { session, cluster } => self.keep_session(session, cluster),
+            Effect::ReadHome => self.read_home(),
+            Effect::Replaced { by } => self.replaced = Some(by),
         }
     }
 
@@ -470,19 +486,11 @@ impl Driver {
     fn send(&self, id: RequestId, request: Request) {
         let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
         let sender = self.sender.clone();
-        let cluster = match &request {
-            Request::Session(request) => request.facts.cluster.clone(),
-            Request::Enrol(_) | Request::Desired(_) | Request::Bodies(_) | Request::Reported(_) => None,
-        };
         self.spawn(async move {
             let result = match link.send(&request).await {
                 Ok(Answer::Enrolled(answer)) => {
                     let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
                     keep_enrolment(&identity, enrolled).await.map(|()| Answer::Enrolled(answer))
-                }
-                Ok(Answer::Session(answer)) if !answer.outdated => {
-                    identity.opened(answer.session, cluster).await;
-                    Ok(Answer::Session(answer))
                 }
                 result => result,
             };
@@ -493,6 +501,25 @@ impl Driver {
             if let Some(addresses) = link.take_unsaved_addresses() {
                 identity.keep_addresses(addresses).await;
             }
+        });
+    }
+
+    fn keep_session(&self, session: SessionName, cluster: Option<Uid>) {
+        let (identity, sender) = (Arc::clone(&self.identity), self.sender.clone());
+        self.spawn(async move {
+            let result = identity.keep_session(session, cluster).await;
+            let result = result.map_err(|error| said("the session that the hub offers is not used", &error));
+            let _ = sender.send(Event::SessionKept { result }).await;
+            identity.copy_to_secret().await;
+        });
+    }
+
+    fn read_home(&self) {
+        let (identity, sender) = (Arc::clone(&self.identity), self.sender.clone());
+        self.spawn(async move {
+            let result = identity.read_home().await;
+            let result = result.map_err(|error| said("who holds the identity is not known", &error));
+            let _ = sender.send(Event::HomeRead { result }).await;
         });
     }
 
@@ -575,6 +602,13 @@ impl Driver {
     fn scope(&self) -> Scope {
         self.scope.expect("the core asks for nothing at the cluster before it is enrolled")
     }
+}
+
+/// Logs why something was not done, and returns it.
+fn said(what: &str, error: &identity::Error) -> String {
+    let why = tideline_runtime::exit::chain(error);
+    warn!("{what}; it is tried again: {why}");
+    why
 }
 
 /// Waits until the Lease is lost; for ever, if there is none.

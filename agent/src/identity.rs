@@ -9,8 +9,10 @@
 //! Inside a cluster, or where a namespace is named, the Secret is the truth, so that an agent whose node and data are gone is
 //! the same agent on the next one. The file serves while the API server does not, and alone where there is no Secret to be
 //! had. Both hold the agent's key, the pinned hub and its addresses, the target, and how far this identity has come: its
-//! newest session and the newest set it accepted. These only ever rise. The file is written first, so that a Secret that is
-//! ahead of it was written by another process with this identity, and what is in this data directory is out of date.
+//! newest session and the newest set it accepted. These only ever rise. The session is the data directory's own: by it the hub
+//! tells the restart of an agent from another agent on a copy of its data directory, so it is on disk before it is used. The
+//! file is written first, so that a Secret that is ahead of it was written by another process with this identity, and what is
+//! in this data directory is out of date.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,7 +28,7 @@ mod secret;
 
 pub(crate) use contents::{HubPin, TargetName};
 pub(crate) use keeper::{Found, Keeper, TokenUse};
-pub(crate) use merge::Data;
+pub(crate) use merge::{Data, HomeIn};
 pub(crate) use newer::when_readable;
 pub(crate) use secret::SecretPlace;
 

@@ -116,6 +116,8 @@ impl Outlook {
             | Event::Cluster(_)
             | Event::Pulse { .. }
             | Event::Superseded(_)
+            | Event::SessionKept { .. }
+            | Event::HomeRead { .. }
             | Event::Persisted { .. }
             | Event::Executed { .. }
             | Event::Timer(_)

@@ -14,7 +14,8 @@ use futures::StreamExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom, SystemRandom};
-use tideline_common::wire::v1::{ClusterFacts, EnrolRequest};
+use tideline_common::InstanceId;
+use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Instance};
 use tideline_runtime::health::{self, Health};
 use tideline_runtime::{BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
@@ -29,7 +30,7 @@ use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
 use crate::given::{self, Given, HubAddress};
 use crate::home::{Home, NoNamespace};
-use crate::identity::{self, Data, Found, Keeper, SecretPlace};
+use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretPlace};
 use crate::journal::{self, Journal};
 use crate::lease::{self, Candidate, Leading, Term};
 use crate::link::{self, Link};
@@ -95,6 +96,9 @@ pub enum Events {
     On,
     Off,
 }
+
+/// Letters of a host's name, as POSIX and Linux bound it.
+const HOST_NAME_MAX: usize = 64;
 
 /// Where the health port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +264,8 @@ impl Agent {
     async fn begin(self, data_dir: &DataDir, run: &Shutdown, term: Option<&Term>) -> Result<(), Error> {
         let Self { client, mut given, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
-        let look = || Found::look(data_dir.path(), given.token.as_ref(), secret.clone());
+        let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
+        let look = || Found::look(data_dir.path(), given.token.as_ref(), secret.clone(), home);
         let found = Box::pin(identity::when_readable(&health, &metrics, look));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
         let found = found.map_err(|error| given.instead_of(error))?;
@@ -302,6 +307,7 @@ impl Agent {
             hub,
             facts,
             answered: answers == Answers::All,
+            instance: Instance { id: InstanceId(random_seed()?), host: host_name() },
             enrolment,
             seed: random_seed()?,
             fuse: FuseLimits::default(),
@@ -383,6 +389,12 @@ fn recall(loaded: &mut Loaded, identity: &Keeper) {
     }
     (loaded.session, loaded.floor) = identity.standing();
     loaded.cluster = identity.cluster();
+}
+
+/// What the machine is called, or the Pod: by that people tell one agent from another.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "unknown".to_owned() } else { name.trim().chars().take(HOST_NAME_MAX).collect() }
 }
 
 fn random_seed() -> Result<u64, Error> {

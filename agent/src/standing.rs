@@ -17,8 +17,9 @@ impl Standing {
         let (why, remedy) = match reason {
             FreezeReason::Fenced(why) => (
                 why,
-                "another process runs with this identity: stop one of the two. Was the data directory copied? Then give the \
-                 copy an empty one, no identity Secret, and a token of its own",
+                "another agent runs with this identity: stop the one that is not meant to be. Was the data directory copied? \
+                 Then give the copy an empty one, no identity Secret, and a token of its own. If this is the right one, say so \
+                 at the hub: `tideline-hub targets accept`",
             ),
             FreezeReason::Quarantined(why) => (
                 why,
@@ -57,7 +58,7 @@ impl Standing {
     }
 
     pub(crate) fn thaw(&mut self, metrics: &Metrics) {
-        info!("the hub has opened a session: the agent goes on");
+        info!("the hub takes what this agent says: it goes on");
         metrics.frozen(false);
         metrics.unknown_to_hub(false);
         self.gate = None;

@@ -89,6 +89,67 @@ uuid_id!(
     "revision id"
 );
 
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let digits = text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+                number.map(Self).ok_or_else(|| InvalidId {
+                    what: $what,
+                    value: text.chars().take(80).collect(),
+                    why: "it must be 16 digits of 0-9 and a-f",
+                })
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.to_string()
+            }
+        }
+    };
+}
+
+random_id!(
+    /// One session, among all that any hub ever gave under its number. Random, so that a hub which was set back does not give
+    /// one twice.
+    SessionId,
+    "session id"
+);
+random_id!(
+    /// One process of an agent. Random, made when it begins.
+    InstanceId,
+    "instance id"
+);
+
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -120,9 +181,62 @@ counter!(
     Revision
 );
 counter!(
-    /// One run of an agent, numbered by the hub; the highest fences all others.
+    /// Counts the sessions of a target, whoever opened them.
     SessionNumber
 );
+
+/// A session by name, as text `17.0123456789abcdef`. The default names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionName {
+    pub number: SessionNumber,
+    pub id: SessionId,
+}
+
+impl SessionName {
+    pub const fn new(number: u64, id: u64) -> Self {
+        Self { number: SessionNumber(number), id: SessionId(id) }
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.number == SessionNumber::default()
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.number, self.id)
+    }
+}
+
+impl FromStr for SessionName {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId {
+            what: "session",
+            value: text.chars().take(80).collect(),
+            why: "it must be NUMBER.ID, the id of 16 digits of 0-9 and a-f",
+        };
+        let (number, id) = text.split_once('.').ok_or_else(invalid)?;
+        let number = SessionNumber(number.parse().map_err(|_| invalid())?);
+        Ok(Self { number, id: id.parse().map_err(|_| invalid())? })
+    }
+}
+
+impl TryFrom<String> for SessionName {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<SessionName> for String {
+    fn from(name: SessionName) -> Self {
+        name.to_string()
+    }
+}
 
 /// Where in its history a target's desired set stands. Ordered: a higher epoch is newer than any revision before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

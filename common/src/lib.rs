@@ -35,7 +35,8 @@ pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone, Unass
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
 pub use history::{Point, Shown, Word};
 pub use ids::{
-    Epoch, HubId, InvalidId, Revision, RevisionId, RunId, SegmentId, SessionNumber, SpaceName, TargetId, Uid, Version,
+    Epoch, HubId, InstanceId, InvalidId, Revision, RevisionId, RunId, SegmentId, SessionId, SessionName, SessionNumber,
+    SpaceName, TargetId, Uid, Version,
 };
 pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};

@@ -95,8 +95,10 @@ reasons!(
     Stale,
     /// The hub lost history that this target has seen.
     HistoryLost,
-    /// A newer session holds this identity.
+    /// Another agent with this identity holds the target.
     Fenced,
+    /// Several agents live with one identity.
+    DuplicateAgent,
     /// The identity is used where it does not belong.
     Quarantined,
     /// The SyncTarget is gone.

@@ -4,6 +4,7 @@ mod approve;
 mod ca;
 mod status;
 mod table;
+mod targets;
 mod unassign;
 
 use std::collections::BTreeMap;
@@ -100,6 +101,9 @@ enum Command {
     /// Replace the CA that certifies the hub
     #[command(subcommand, after_help = ca::EXAMPLE)]
     Ca(ca::Ca),
+    /// Decide about clusters
+    #[command(subcommand, after_help = targets::EXAMPLE)]
+    Targets(targets::Targets),
     /// Approve deletions that a cluster holds because they are many, or because nothing explains them
     #[command(after_help = approve::EXAMPLE)]
     ApproveDeletions(approve::Arguments),
@@ -182,6 +186,8 @@ pub(crate) enum Error {
     Approve(#[from] approve::Error),
     #[error(transparent)]
     Unassign(#[from] unassign::Error),
+    #[error(transparent)]
+    Targets(#[from] targets::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -214,6 +220,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
             })
         }
         Command::Ca(step) => print(&ca::run(&step)?),
+        Command::Targets(targets) => print(&block_on(targets::run(&targets))??),
         Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
         Command::ApproveUnassignments(arguments) => print(&block_on(unassign::run(&arguments))??),
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
-use tideline_common::{Monotonic, RevisionId, SegmentId, SessionNumber, TargetId};
+use serde::de::DeserializeOwned;
+use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
 use tideline_runtime::retry::{self, Failure};
 use tideline_runtime::{Backoff, exit};
 use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, MAX_COMMIT_OPS, Op, Store};
@@ -16,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::engine::{Engine, RememberedTarget, SessionRecord, Work};
+use crate::engine::{Engine, RememberedTarget, Work};
 use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Fresh, Ledger};
-use crate::link::core::Config;
+use crate::link::core::{Config, HolderRecord};
 use crate::shared::Shared;
 
-/// What every session key begins with; the rest is the target id, the value the number in decimal.
-const SESSION_PREFIX: &str = "session/";
+/// What every record of who holds a target begins with; the rest is the target id, the value JSON.
+const HOLDER_PREFIX: &str = "holder/";
 /// What every record of a target that has or had an agent begins with; the rest is the target id, the value JSON.
 const TARGET_PREFIX: &str = "target/";
 /// How long a revision can be read and watched from, at least: as a kube-apiserver on etcd has it by default.
@@ -39,8 +40,8 @@ pub enum Error {
     Store(#[from] StoreError),
     #[error(transparent)]
     Ledger(#[from] ledger::Error),
-    #[error("the session record {key:?} is damaged; restore the store from a backup")]
-    Session { key: String },
+    #[error("the record of who holds a target {key:?} is damaged; restore the store from a backup")]
+    Holder { key: String },
     #[error("the record of a target {key:?} is damaged; restore the store from a backup")]
     Target { key: String },
 }
@@ -51,17 +52,17 @@ pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fu
     let batch = ledger.begin_run(fresh(Monotonic::from_millis(0)));
     write_batch(store, &batch).await?;
     ledger.commit(batch).expect("nothing else was committed since it was loaded");
-    let mut sessions = BTreeMap::new();
-    for (key, value) in read_all(store, SESSION_PREFIX).await? {
-        let (target, session) = parse_session(&key, &value).ok_or_else(|| Error::Session { key: lossy(&key) })?;
-        sessions.insert(target, session);
+    let mut holders = BTreeMap::new();
+    for (key, value) in read_all(store, HOLDER_PREFIX).await? {
+        let (target, holder) = parse(HOLDER_PREFIX, &key, &value).ok_or_else(|| Error::Holder { key: lossy(&key) })?;
+        holders.insert(target, holder);
     }
     let mut remembered = BTreeMap::new();
     for (key, value) in read_all(store, TARGET_PREFIX).await? {
-        let (target, record) = parse_target(&key, &value).ok_or_else(|| Error::Target { key: lossy(&key) })?;
+        let (target, record) = parse(TARGET_PREFIX, &key, &value).ok_or_else(|| Error::Target { key: lossy(&key) })?;
         remembered.insert(target, record);
     }
-    let mut engine = Engine::new(config, settle, fuse, ledger, sessions);
+    let mut engine = Engine::new(config, settle, fuse, ledger, holders);
     engine.remember(remembered);
     Ok(engine)
 }
@@ -111,13 +112,15 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
         };
         commit(store, records.iter().map(put).collect()).await?;
     }
-    for sessions in work.sessions.chunks(MAX_COMMIT_OPS) {
-        // A later number of the same target is the only one that counts, and a commit names a key once.
-        let last: BTreeMap<_, _> = sessions.iter().map(|SessionRecord { target, session }| (target, session)).collect();
-        let ops = last
-            .into_iter()
-            .map(|(target, session)| Op::Put(format!("{SESSION_PREFIX}{target}").into(), session.to_string().into()));
-        commit(store, ops.collect()).await?;
+    // A later record of the same target is the only one that counts, and a commit names a key once.
+    let holders: BTreeMap<_, _> = work.holders.iter().map(|write| (write.target, &*write.record)).collect();
+    let holders: Vec<_> = holders.into_iter().collect();
+    for records in holders.chunks(MAX_COMMIT_OPS) {
+        let put = |(target, record): &(TargetId, &HolderRecord)| {
+            let value = serde_json::to_vec(record).expect("a record has only strings and numbers");
+            Op::Put(format!("{HOLDER_PREFIX}{target}").into(), value.into())
+        };
+        commit(store, records.iter().map(put).collect()).await?;
     }
     Ok(())
 }
@@ -190,14 +193,8 @@ fn prefix_range(prefix: &str) -> KeyRange {
     KeyRange { start: prefix.to_owned().into(), end: end.into() }
 }
 
-fn parse_session(key: &[u8], value: &[u8]) -> Option<(TargetId, SessionNumber)> {
-    let target = std::str::from_utf8(key).ok()?.strip_prefix(SESSION_PREFIX)?.parse().ok()?;
-    let session = std::str::from_utf8(value).ok()?.parse().ok()?;
-    Some((target, SessionNumber(session)))
-}
-
-fn parse_target(key: &[u8], value: &[u8]) -> Option<(TargetId, RememberedTarget)> {
-    let target = std::str::from_utf8(key).ok()?.strip_prefix(TARGET_PREFIX)?.parse().ok()?;
+fn parse<T: DeserializeOwned>(prefix: &str, key: &[u8], value: &[u8]) -> Option<(TargetId, T)> {
+    let target = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?.parse().ok()?;
     Some((target, serde_json::from_slice(value).ok()?))
 }
 

@@ -26,7 +26,7 @@ use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
     BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, Refusal, RefusalKind, ReportedRequest,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, TargetId};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -36,7 +36,7 @@ use crate::fuse::Fuse;
 use crate::ledger::{Batch, Fresh, Ledger};
 use crate::limits::FACT_BYTES_MAX;
 use crate::link::Desk;
-use crate::link::core::{self as link, RequestId};
+use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
 use crate::summary::{Screened, Summary, TargetReports, screen};
@@ -55,7 +55,8 @@ pub type Answer = Result<Reply, Refusal>;
 #[derive(Debug, Default)]
 pub struct Work {
     pub batch: Option<Batch>,
-    pub sessions: Vec<SessionRecord>,
+    /// Who holds targets, where that changed.
+    pub holders: Vec<HolderWrite>,
     /// What is remembered of targets, where that changed.
     pub remembered: BTreeMap<TargetId, RememberedTarget>,
     /// What acknowledges the batch's confirmed removals: the agent forgets them then.
@@ -65,8 +66,8 @@ pub struct Work {
 impl Work {
     /// Whether [`Engine::committed`] has anything to do with it.
     pub fn is_empty(&self) -> bool {
-        let Self { batch, sessions, remembered, acknowledgements } = self;
-        batch.is_none() && sessions.is_empty() && remembered.is_empty() && acknowledgements.is_empty()
+        let Self { batch, holders, remembered, acknowledgements } = self;
+        batch.is_none() && holders.is_empty() && remembered.is_empty() && acknowledgements.is_empty()
     }
 }
 
@@ -88,11 +89,13 @@ impl Dirty {
     }
 }
 
-/// A session number that is being given.
+/// Who holds a target, to be persisted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionRecord {
+pub struct HolderWrite {
     pub target: TargetId,
-    pub session: SessionNumber,
+    /// A later one of the same target has a higher number.
+    pub version: u64,
+    pub record: Box<HolderRecord>,
 }
 
 /// Everything the hub knows, in memory.
@@ -111,7 +114,7 @@ pub struct Engine {
     deleting: BTreeMap<TargetId, String>,
     pub(crate) sources: Sources,
     changes: Vec<Change>,
-    sessions: Vec<SessionRecord>,
+    holders: Vec<HolderWrite>,
     /// Answers to reports that are held until the removals confirmed so far are persisted.
     acknowledgements: Vec<(RequestId, Answer)>,
     /// Removals are confirmed in `changes`, or in what is being persisted.
@@ -133,7 +136,7 @@ impl Engine {
         settle: Duration,
         fuse: Fuse,
         ledger: Ledger,
-        sessions: BTreeMap<TargetId, SessionNumber>,
+        holders: BTreeMap<TargetId, HolderRecord>,
     ) -> Self {
         let mut index = Index::new(settle);
         index.restore(ledger.assignments());
@@ -147,13 +150,13 @@ impl Engine {
             fuse,
             link: link::Core::new(config),
             summary: Summary::default(),
-            targets: Targets::new(sessions),
+            targets: Targets::new(holders),
             bounds: Bounds::default(),
             memory: Memory::default(),
             deleting: BTreeMap::new(),
             sources: Sources::default(),
             changes: Vec::new(),
-            sessions: Vec::new(),
+            holders: Vec::new(),
             acknowledgements: Vec::new(),
             confirming: (false, false),
             waiting: HashMap::new(),
@@ -173,7 +176,7 @@ impl Engine {
     /// Whether there is something to persist, besides what placement may say.
     pub fn has_work(&self) -> bool {
         !self.changes.is_empty()
-            || !self.sessions.is_empty()
+            || !self.holders.is_empty()
             || !self.memory.is_saved()
             || !self.acknowledgements.is_empty()
     }
@@ -187,7 +190,7 @@ impl Engine {
         self.confirming = (false, self.confirming.0);
         Work {
             batch: batch.filter(|batch| !batch.is_empty()),
-            sessions: std::mem::take(&mut self.sessions),
+            holders: std::mem::take(&mut self.holders),
             remembered: self.memory.take_unsaved(),
             acknowledgements: std::mem::take(&mut self.acknowledgements),
         }
@@ -239,9 +242,8 @@ impl Engine {
                 Err(stale) => unreachable!("there is one committer: {stale}"),
             }
         }
-        for SessionRecord { target, session } in work.sessions {
-            self.targets.session_given(target, session);
-            self.step(now, link::Event::SessionStored { target, session, result: Ok(()) });
+        for HolderWrite { target, version, record: _ } in work.holders {
+            self.step(now, link::Event::HolderStored { target, version });
         }
     }
 
@@ -349,10 +351,12 @@ impl Engine {
                 self.acknowledgements.push((id, Ok(Reply::Core(answer))));
             }
             link::Effect::Respond { id, answer } => self.respond(id, answer.map(Reply::Core)),
-            link::Effect::StoreSession { target, session, facts } => {
-                self.targets.facts(target, bounded(facts));
-                self.sessions.push(SessionRecord { target, session });
+            link::Effect::StoreHolder { target, version, record } => {
+                self.targets.held(target, (*record).clone());
+                self.dirty.targets.insert(target);
+                self.holders.push(HolderWrite { target, version, record });
             }
+            link::Effect::Facts { target, facts } => self.targets.facts(target, bounded(facts)),
             link::Effect::RaiseEpoch { target, proven } => {
                 warn!(sync_target = %target, proven = %proven.version, "a target proves history that this hub has lost");
                 self.targets.problem(target, Reason::HistoryLost);
@@ -472,7 +476,7 @@ fn bounded(mut facts: ClusterFacts) -> ClusterFacts {
 }
 
 fn malformed(message: &str) -> Refusal {
-    Refusal { refusal: RefusalKind::Malformed, message: message.to_owned(), retry_after_seconds: None }
+    Refusal { refusal: RefusalKind::Malformed, message: message.to_owned(), retry_after_seconds: None, fenced_by: None }
 }
 
 fn target_gone() -> Refusal {
@@ -480,6 +484,7 @@ fn target_gone() -> Refusal {
         refusal: RefusalKind::TargetGone,
         message: "the SyncTarget of this agent was deleted".to_owned(),
         retry_after_seconds: None,
+        fenced_by: None,
     }
 }
 

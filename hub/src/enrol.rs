@@ -213,7 +213,7 @@ fn create_params() -> PostParams {
 
 fn busy() -> Refusal {
     let message = "the hub cannot enrol at the moment".to_owned();
-    Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds: Some(RETRY_AFTER_SECONDS) }
+    Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds: Some(RETRY_AFTER_SECONDS), fenced_by: None }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tracing::warn;
 
 use crate::approve;
 use crate::clean::{self, Labels};
+use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
 use crate::enrol::{AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
@@ -159,6 +160,10 @@ impl Ingest {
             key,
             cluster: annotations.get(CLUSTER_ANNOTATION).and_then(|uid| uid.parse::<Uid>().ok()),
             decommission,
+            accepted: annotations.get(ACCEPTED_ANNOTATION).and_then(|word| {
+                let id = word.split_whitespace().next()?.parse().ok()?;
+                Some((id, word.clone()))
+            }),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let decommissioned = decommission != Decommission::No;

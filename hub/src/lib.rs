@@ -6,6 +6,7 @@ pub mod approve;
 pub mod certificates;
 pub mod clean;
 mod committer;
+pub mod duplicates;
 pub mod engine;
 pub mod enrol;
 pub mod fuse;

@@ -66,7 +66,7 @@ impl Service for LinkService {
 }
 
 fn refusal(refusal: RefusalKind, message: &str, retry_after_seconds: Option<u64>) -> Refusal {
-    Refusal { refusal, message: message.to_owned(), retry_after_seconds }
+    Refusal { refusal, message: message.to_owned(), retry_after_seconds, fenced_by: None }
 }
 
 struct Abandon<'a> {

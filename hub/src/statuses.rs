@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::duplicates;
 use crate::engine::{Dirty, Engine, SourceSeen, status_digest};
 use crate::ledger::TargetView;
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
@@ -329,7 +330,9 @@ fn cut(text: &str, bytes: usize) -> &str {
 fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let outline = engine.targets.get(target)?;
     let freshness = engine.freshness(target);
+    let instances = engine.link.holder(target).map(duplicates::instances).unwrap_or_default();
     let phase = match freshness {
+        Freshness::Fresh if !instances.is_empty() => "DuplicateAgent",
         Freshness::Fresh => "Ready",
         Freshness::Stale => "Stale",
         Freshness::Unheard if outline.facts.agent_version.is_empty() => "Pending",
@@ -348,6 +351,10 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
         }
     }
     let ready = match freshness {
+        Freshness::Fresh if !instances.is_empty() => {
+            json!({"type": "Ready", "status": "False", "reason": Reason::DuplicateAgent,
+                "message": "another agent lives with the identity of this target"})
+        }
         Freshness::Fresh => json!({"type": "Ready", "status": "True", "reason": "InSync", "message": ""}),
         Freshness::Stale => json!({"type": "Ready", "status": "False", "reason": Reason::Stale,
             "message": "no contact within its deadline that says its view of its cluster is in sync"}),
@@ -372,8 +379,16 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     if let Some(waiting) = waiting {
         status["heldDeletions"] = json!(waiting.total());
     }
+    let duplicate = (!instances.is_empty()).then(|| {
+        let message = duplicates::describe(&name, &instances);
+        let message = cut(&message, CONDITION_MESSAGE_MAX);
+        status["instances"] = json!(instances);
+        let several = Reason::DuplicateAgent;
+        json!({"type": several, "status": "True", "reason": several, "message": message})
+    });
     let decommissioned = decommissioned(engine, target, outline.record.decommission, freshness);
-    status["conditions"] = std::iter::once(ready).chain(decommissioned).chain(problems).chain(held).collect();
+    status["conditions"] =
+        std::iter::once(ready).chain(decommissioned).chain(duplicate).chain(problems).chain(held).collect();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }
 

@@ -17,7 +17,7 @@ use tideline_common::rollup::{Counts, Freshness, MadeOver, Standing};
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedRequest, TargetCondition,
 };
-use tideline_common::{Digest, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid, Version};
+use tideline_common::{Digest, ObjectKey, Reason, SessionName, TargetId, Tombstone, Uid, Version};
 
 use crate::placement::Change;
 use held::is_held;
@@ -47,7 +47,7 @@ pub struct TargetReports {
     objects: BTreeMap<ObjectKey, Arc<ObjectReport>>,
     /// What was made of objects, as this session says.
     made: BTreeMap<ObjectKey, Arc<AssociatedReport>>,
-    session: SessionNumber,
+    session: SessionName,
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,

@@ -287,6 +287,20 @@ impl Agent {
         Ok(())
     }
 
+    /// Another agent on a copy of this one's data directory, as it is now, at the same cluster; to be resumed. Without the
+    /// journal, of which a copy that is made at work is not whole.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be copied.
+    pub fn copied(&self) -> Result<Self> {
+        let copy = Self { health: None, ..self.twin(&self.kubeconfig)? };
+        let name = "identity.json";
+        std::fs::create_dir_all(copy.data_dir())?;
+        std::fs::copy(self.data_dir().join(name), copy.data_dir().join(name))?;
+        Ok(copy)
+    }
+
     /// Another agent that has nothing but the Secret of this one, at the cluster of `kubeconfig`; to be resumed.
     ///
     /// # Errors

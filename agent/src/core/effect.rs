@@ -15,8 +15,8 @@ use tideline_common::wire::v1::{
     ReportedRequest, SessionRequest,
 };
 use tideline_common::{
-    ApplyPolicy, AssociatedKind, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, TargetId,
-    Tombstone, Uid,
+    ApplyPolicy, AssociatedKind, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, SessionName,
+    TargetId, Tombstone, Uid,
 };
 
 /// The effects of one step, in order. An effect may be executed before an earlier one completes, unless said otherwise.
@@ -62,8 +62,15 @@ pub enum Effect {
     Freeze(FreezeReason),
     /// The hub does not know this target: what was accepted is kept, and nothing is removed, until [`Effect::Thaw`].
     UnknownToHub,
-    /// The hub has opened a session: whatever stood against that is over.
+    /// The hub takes what this process says: whatever stood against that is over.
     Thaw,
+    /// Writes into the home that this session was offered, durably: [`Event::SessionKept`](super::Event::SessionKept). The
+    /// cluster is kept with it.
+    KeepSession { session: SessionName, cluster: Option<Uid> },
+    /// Reads which session is in the home by now: [`Event::HomeRead`](super::Event::HomeRead).
+    ReadHome,
+    /// Another process has this one's home: it ends at once, and tells nobody.
+    Replaced { by: SessionName },
 }
 
 /// How a kind of associated objects is watched.

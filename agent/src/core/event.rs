@@ -9,7 +9,7 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::{
     BodiesAnswer, ClusterFacts, DesiredAnswer, EnrolAnswer, Refusal, ReportedAnswer, SessionAnswer, Terminal,
 };
-use tideline_common::{AssociatedKind, Digest, GroupKind, Mark, ObjectKey, Reason, Uid};
+use tideline_common::{AssociatedKind, Digest, GroupKind, Mark, ObjectKey, Reason, SessionName, Uid};
 
 use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
 
@@ -26,6 +26,15 @@ pub enum Event {
     },
     /// Another process has taken the identity, as its Secret says.
     Superseded(String),
+    /// [`Effect::KeepSession`](super::Effect::KeepSession) ended: the home has that session, or one that was there before and is
+    /// newer; or it could not be written.
+    SessionKept {
+        result: Result<SessionName, String>,
+    },
+    /// [`Effect::ReadHome`](super::Effect::ReadHome) ended.
+    HomeRead {
+        result: Result<SessionName, String>,
+    },
     /// An effect of [`Effect::Send`](super::Effect::Send) ended.
     Answered {
         id: RequestId,

@@ -96,6 +96,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::Finalizing
         | Reason::Stale
         | Reason::Fenced
+        | Reason::DuplicateAgent
         | Reason::Quarantined
         | Reason::TargetGone
         | Reason::TooMuchReported

@@ -13,7 +13,7 @@ use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest,
     TargetCondition,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionNumber, Tombstone, Uid, Version};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
@@ -42,6 +42,8 @@ pub(super) struct Reports {
     failures: u32,
     not_before: Option<Monotonic>,
     last_sent: Option<Monotonic>,
+    /// Goodbye was said.
+    parted: bool,
     /// What the hub's memory of reports was called last; what was told before is forgotten when that changes.
     memory: Option<u64>,
     told: Option<Facts>,
@@ -53,7 +55,7 @@ pub(super) struct Reports {
 #[derive(Debug)]
 struct Flight {
     id: RequestId,
-    session: SessionNumber,
+    session: SessionName,
     objects: Vec<(ObjectKey, Told)>,
     associated: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
@@ -135,7 +137,7 @@ impl Reports {
     }
 
     /// Whether the report under way was sent in this session.
-    pub(super) fn is_of_session(&self, session: Option<SessionNumber>) -> bool {
+    pub(super) fn is_of_session(&self, session: Option<SessionName>) -> bool {
         self.flight.as_ref().is_some_and(|flight| Some(flight.session) == session)
     }
 
@@ -159,7 +161,7 @@ impl Core {
 
     /// Sends what is due, or sets the timer for it.
     pub(super) fn report(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(session) = self.session_number() else { return };
+        let Some(session) = self.session_name() else { return };
         if self.reports.flight.is_some() {
             return;
         }
@@ -193,6 +195,10 @@ impl Core {
             }
             return;
         }
+        self.send_page(now, session, page, facts, out);
+    }
+
+    fn send_page(&mut self, now: Monotonic, session: SessionName, page: Page, facts: Facts, out: &mut Effects) {
         let id = self.session.request();
         self.reports.seq += 1;
         self.reports.last_sent = Some(now);
@@ -219,8 +225,22 @@ impl Core {
             removed: page.removed,
             overtaken: page.overtaken,
             decommission,
+            goodbye: self.reports.parted,
         };
         out.push(Effect::Send { id, request: Request::Reported(request) });
+    }
+
+    /// Says, once and as the last, that this process uses its session no more. True while that is under way: whoever does not
+    /// answer is not waited for, and nobody is told who has not answered before.
+    pub(super) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
+        let Some(session) = self.session_name().filter(|_| self.may_remove()) else { return false };
+        if self.reports.parted || self.reports.failures > 0 || self.reports.last_sent.is_none() {
+            return false;
+        }
+        self.reports.parted = true;
+        let facts = self.facts();
+        self.send_page(now, session, Page::default(), facts, out);
+        true
     }
 
     pub(super) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {

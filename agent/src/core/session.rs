@@ -1,14 +1,15 @@
 //! The conversation with the hub. It never stops: whatever goes wrong is tried again, only slower.
 //!
 //! ```text
-//!  Off ─▶ Enrolling ─▶ Opening ─▶ Polling ◀──────────────── Switching
+//!  Off ─▶ Enrolling ─▶ Opening ─▶ Keeping ─▶ Polling ◀──── Switching
 //!                                   │  ▲ nothing new            ▲ journal
 //!                                   ▼  │                        │
 //!                               Gathering ─── complete ──▶ Fetching
 //!                                (pages)                  (bodies)
 //!
 //!  any of them ── no answer ──▶ Resting ── timer ──▶ where it was
-//!  any of them ── fenced, quarantined, deleted, … ──▶ Resting, as `standing` describes
+//!  any of them ── fenced ──▶ Looking into the own home, then Opening or Resting
+//!  any of them ── quarantined, deleted, … ──▶ Resting, as `standing` describes
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,13 +17,13 @@ use std::time::Duration;
 
 use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
 use tideline_common::wire::v1::{
-    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, EnrolAnswer, PollSettings, Refusal, RefusalKind,
+    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, EnrolAnswer, Fenced, PollSettings, Refusal, RefusalKind,
     SessionAnswer, SessionRequest, TargetCondition,
 };
-use tideline_common::{EntryState, Monotonic, Reason, SessionNumber};
+use tideline_common::{EntryState, Monotonic, Reason, SessionName, SessionNumber};
 
 use super::disk::Then;
-use super::effect::{Effect, Effects, Enrolled, FreezeReason, Request, RequestId, Timer, Write};
+use super::effect::{Effect, Effects, Enrolled, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
 use super::gather::{Change, Flaw, Gather, Held, Question, Step};
@@ -40,15 +41,23 @@ const POLL_CUT: Duration = Duration::from_secs(4);
 /// Polls that must succeed in a row before a longer one is tried again.
 const POLLS_BEFORE_LONGER: u32 = 100;
 
+mod home;
+
+use home::Look;
+
 #[derive(Debug)]
 pub(super) struct Session {
     link: Link,
     last: u64,
     /// The session that is open; none while another is being opened.
-    pub(super) number: Option<SessionNumber>,
+    pub(super) name: Option<SessionName>,
+    /// The newest that is in the home.
+    home: SessionName,
+    /// What this process had when another was found in use, which is not in its home.
+    fenced: Option<Fenced>,
     /// What is said with it changed since.
     untold: bool,
-    /// The newest that is known of.
+    /// The newest that it has heard of.
     newest: SessionNumber,
     settings: PollSettings,
     /// The longest wait that went well, in seconds.
@@ -69,7 +78,9 @@ impl Default for Session {
         Self {
             link: Link::Off,
             last: 0,
-            number: None,
+            name: None,
+            home: SessionName::default(),
+            fenced: None,
             untold: false,
             newest: SessionNumber::default(),
             settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
@@ -89,9 +100,23 @@ enum Link {
     Off,
     Enrolling(RequestId),
     Opening(RequestId),
-    Polling { id: RequestId, sent: Monotonic, gather: Box<Gather> },
-    Gathering { id: RequestId, gather: Box<Gather> },
-    Fetching { fetch: Box<Fetch>, paused: bool },
+    /// What was offered is being written into the home; only then it is used.
+    Keeping(Box<SessionAnswer>),
+    /// The home is being read, for this.
+    Looking(Look),
+    Polling {
+        id: RequestId,
+        sent: Monotonic,
+        gather: Box<Gather>,
+    },
+    Gathering {
+        id: RequestId,
+        gather: Box<Gather>,
+    },
+    Fetching {
+        fetch: Box<Fetch>,
+        paused: bool,
+    },
     Switching,
     Resting(Next),
 }
@@ -106,9 +131,9 @@ enum Next {
 }
 
 impl Session {
-    /// Goes on after the sessions up to this one.
-    pub(super) fn since(newest: SessionNumber) -> Self {
-        Self { newest, ..Self::default() }
+    /// Goes on in a home that has this session.
+    pub(super) fn since(home: SessionName) -> Self {
+        Self { home, newest: home.number, ..Self::default() }
     }
 
     pub(super) fn request(&mut self) -> RequestId {
@@ -190,13 +215,15 @@ impl Core {
         let id = self.session.request();
         self.session.link = Link::Opening(id);
         // What is still under way in the former session may be refused from now on, and that means nothing.
-        self.session.number = None;
+        self.session.name = None;
         self.session.untold = false;
         let request = SessionRequest {
             facts: self.place.facts().clone(),
             accepted: self.floor(),
+            instance: self.config.instance.clone(),
+            home: self.session.home,
             last: self.session.newest,
-            yields: matches!(self.standing, Standing::Frozen(FreezeReason::Fenced(_))),
+            fenced: self.session.fenced,
         };
         out.push(Effect::Send { id, request: Request::Session(request) });
     }
@@ -211,11 +238,12 @@ impl Core {
     }
 
     fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
-        if self.standing != Standing::Good {
+        // With a session of its own, an agent without standing finds out whether it may use it.
+        if self.standing != Standing::Good && self.session.name.is_none() {
             let at = self.session.ask_at.max(now);
             return self.session.rest(at, Next::Open, out);
         }
-        let Some(session) = self.session.number.filter(|_| !self.session.untold) else { return self.open_session(out) };
+        let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
         let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
         let wait_seconds = if gather.may_wait() { wait } else { 0 };
@@ -231,7 +259,10 @@ impl Core {
     pub(super) fn link_due(&mut self, now: Monotonic, out: &mut Effects) {
         match std::mem::replace(&mut self.session.link, Link::Off) {
             Link::Resting(Next::Enrol) => self.enrol(out),
-            Link::Resting(Next::Open) => self.open_session(out),
+            Link::Resting(Next::Open) => match self.session.fenced {
+                Some(fenced) => self.look_home(Look::Fenced(fenced), out),
+                None => self.open_session(out),
+            },
             Link::Resting(Next::Poll) => self.poll(now, out),
             Link::Resting(Next::Gather(gather)) => self.ask(now, gather, out),
             Link::Fetching { fetch, paused: _ } => {
@@ -242,6 +273,8 @@ impl Core {
             link @ (Link::Off
             | Link::Enrolling(_)
             | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Switching) => self.session.link = link,
@@ -255,13 +288,12 @@ impl Core {
         result: Result<Answer, LinkFailure>,
         out: &mut Effects,
     ) {
-        if let Err(LinkFailure::Refused(refusal)) = &result {
-            if let Some(standing) = Standing::told_by(refusal).filter(|_| self.is_awaited(id)) {
-                self.lose_standing(now, standing, out);
+        match &result {
+            Err(LinkFailure::Refused(refusal)) if self.is_awaited(id) => self.refused(now, refusal, out),
+            Ok(Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) if self.is_awaited(id) => {
+                self.regain_standing(out);
             }
-            if refusal.refusal == RefusalKind::SessionUnknown && self.is_awaited(id) {
-                self.session_unknown(now, out);
-            }
+            Ok(_) | Err(_) => {}
         }
         if self.reports.is_flying(id) {
             return self.reported(now, result, out);
@@ -272,7 +304,7 @@ impl Core {
                 other => self.failed(now, Next::Enrol, other.err().as_ref(), out),
             },
             Link::Opening(asked) if asked == id => match result {
-                Ok(Answer::Session(answer)) => self.opened(now, &answer, out),
+                Ok(Answer::Session(answer)) => self.opened(answer, out),
                 other => self.failed(now, Next::Open, other.err().as_ref(), out),
             },
             Link::Polling { id: asked, sent, gather } if asked == id => match result {
@@ -290,6 +322,8 @@ impl Core {
             link @ (Link::Off
             | Link::Enrolling(_)
             | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Fetching { .. }
@@ -307,18 +341,20 @@ impl Core {
             Link::Off
             | Link::Enrolling(_)
             | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Fetching { .. }
             | Link::Switching
-            | Link::Resting(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.number),
+            | Link::Resting(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.name),
         }
     }
 
     /// Everything under way with the hub comes to nothing; a session is asked for at `at`. A set that is on its way to the
     /// disk is accepted all the same.
     pub(super) fn ask_again(&mut self, at: Monotonic, out: &mut Effects) {
-        self.session.number = None;
+        self.session.name = None;
         self.session.ask_at = at;
         match self.session.link {
             // What follows it is a question, which waits until then.
@@ -327,6 +363,8 @@ impl Core {
             Link::Off
             | Link::Enrolling(_)
             | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Resting(_) => {}
@@ -337,7 +375,7 @@ impl Core {
 
     /// The hub does not know the session that it gave: it lost history. What is under way in it comes to nothing.
     fn session_unknown(&mut self, now: Monotonic, out: &mut Effects) {
-        self.session.number = None;
+        self.session.name = None;
         if !matches!(self.session.link, Link::Switching | Link::Opening(_)) {
             self.failed(now, Next::Open, None, out);
         }
@@ -350,34 +388,6 @@ impl Core {
         self.session.link = Link::Switching;
         self.disk.write(Write::Enrolled(Enrolled { target, name }));
         self.disk.then(Then::Enrolled);
-    }
-
-    fn opened(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
-        let SessionAnswer { session, outdated, epoch, poll, addresses: _ } = *answer;
-        self.session.newest = self.session.newest.max(session);
-        if outdated {
-            return self.open_session(out);
-        }
-        self.regain_standing(out);
-        self.session.number = Some(session);
-        self.session.settings = poll;
-        self.session.wait_max = POLL_WAIT_SECONDS_MAX;
-        self.reports.new_session();
-        self.repeat_associated(now);
-        match self.floor() {
-            Some(accepted) if epoch < accepted.version.epoch => {
-                self.flawed(Flaw::Older);
-                self.failed(now, Next::Open, None, out);
-            }
-            Some(accepted) if epoch > accepted.version.epoch => {
-                self.session.succeeded();
-                self.ask(now, Box::new(Gather::everything()), out);
-            }
-            Some(_) | None => {
-                self.session.succeeded();
-                self.poll(now, out);
-            }
-        }
     }
 
     fn gathered(
@@ -463,7 +473,7 @@ impl Core {
 
     /// Asks for more bodies, if that is what goes on, or accepts the set when it has all.
     pub(super) fn fetch_more(&mut self, out: &mut Effects) {
-        let Some(session) = self.session.number else { return };
+        let Some(session) = self.session.name else { return };
         let Link::Fetching { fetch, paused: false } = &mut self.session.link else { return };
         while self.disk.has_room_for_bodies() {
             self.session.last += 1;
@@ -590,8 +600,8 @@ impl Core {
     }
 
     /// Whether reports can be sent at all.
-    pub(super) fn session_number(&self) -> Option<SessionNumber> {
-        self.session.number.filter(|_| self.phase != Phase::Ended)
+    pub(super) fn session_name(&self) -> Option<SessionName> {
+        self.session.name.filter(|_| self.phase != Phase::Ended)
     }
 }
 

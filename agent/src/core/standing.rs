@@ -1,5 +1,5 @@
-//! Whether this agent may act, as far as the hub has said. Everything but `Good` asks again by itself, and ends with the next
-//! session that the hub opens: nobody has to come to the site.
+//! Whether this agent may act, as far as the hub has said. Everything but `Good` asks again by itself, and ends when the hub
+//! takes what it says in the next session: nobody has to come to the site.
 //!
 //! ```text
 //!            fenced, quarantined, deleted, revoked
@@ -7,7 +7,7 @@
 //!    ▲ │                                              ▲ │  └───┘ backing off to ten
 //!    │ └── the hub does not know this target ─▶ UnknownToHub ◀─┐
 //!    │                                              │ │  └─────┘ the same
-//!    └───────────── a session is opened ◀───────────┴─┘
+//!    └────────── a session is used ◀────────────────┴─┘
 //! ```
 //!
 //! Frozen, it changes nothing at its cluster. A hub that does not know the target cannot judge it: the accepted set is kept as
@@ -91,7 +91,7 @@ impl Core {
         self.ask_again(now + wait, out);
     }
 
-    /// The hub has opened a session: whatever stood against that is over.
+    /// The hub has taken what was said in a session: whatever stood against that is over.
     pub(super) fn regain_standing(&mut self, out: &mut Effects) {
         self.asked = 0;
         if std::mem::take(&mut self.standing) != Standing::Good {

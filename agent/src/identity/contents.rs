@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_common::signature::{SigningKey, VerifyingKey};
 use tideline_common::wire::v1::Accepted;
-use tideline_common::{Digest, EnrolmentToken, HubId, SessionNumber, TargetId, Uid};
+use tideline_common::{Digest, EnrolmentToken, HubId, SessionName, TargetId, Uid};
 
 use super::Error;
 use crate::addresses::Addresses;
@@ -45,9 +45,10 @@ pub(super) struct Contents {
     /// The cluster whose sessions the hub accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cluster: Option<Uid>,
-    /// The newest session that was opened.
+    /// The newest session that was offered to this home. A copy of a home is another home, which does not know what is offered
+    /// to the first from then on.
     #[serde(default)]
-    pub(super) session: SessionNumber,
+    pub(super) session: SessionName,
     /// The newest set that was accepted. Written now and then, so it may be behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) floor: Option<Accepted>,
@@ -88,7 +89,7 @@ impl Contents {
             addresses,
             enrolled: None,
             cluster: None,
-            session: SessionNumber::default(),
+            session: SessionName::default(),
             floor: None,
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::Accepted;
-use tideline_common::{EnrolmentToken, HubId, SessionNumber, Uid};
+use tideline_common::{EnrolmentToken, HubId, SessionName, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, watch};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::contents::{Contents, HubPin, TargetName, Unreadable};
-use super::merge::{self, Data, Merged};
+use super::merge::{self, Data, HomeIn, Merged};
 use super::secret::{Failure, SecretPlace, Stored};
 use super::{Error, file};
 use crate::addresses::{Addresses, Token};
@@ -38,6 +38,7 @@ pub(crate) struct Found {
     /// What the file holds.
     copy: Option<Contents>,
     token: TokenUse,
+    home: HomeIn,
 }
 
 /// What a token that the agent was given is to this identity.
@@ -96,6 +97,7 @@ impl Found {
         directory: &Path,
         token: Option<&EnrolmentToken>,
         place: Option<SecretPlace>,
+        home: HomeIn,
     ) -> Result<Self, Error> {
         let path = directory.join(file::FILE);
         let (copy, damage) = match file::read(&path) {
@@ -104,7 +106,7 @@ impl Found {
             Err(error) => return Err(error),
         };
         let Some(place) = place else {
-            return damage.map_or_else(|| Self::of(path, None, None, copy, directory, token), Err);
+            return damage.map_or_else(|| Self::of(path, None, None, copy, (directory, home), token), Err);
         };
         for _ in 0..ROUNDS_MAX {
             let mut written = Written { place: place.clone(), version: None, behind: false, complained: false };
@@ -113,13 +115,13 @@ impl Found {
                 Reading::Later(why) => {
                     warn!("{place} cannot be read now: {why}. The copy in the data directory serves meanwhile");
                     written.behind = true;
-                    return Self::of(path, Some(written), None, copy, directory, token);
+                    return Self::of(path, Some(written), None, copy, (directory, home), token);
                 }
                 Reading::Never(why) => {
                     info!(
                         "the identity is kept in the data directory alone: the Secret {place} cannot be used ({why})"
                     );
-                    return damage.map_or_else(|| Self::of(path, None, None, copy, directory, token), Err);
+                    return damage.map_or_else(|| Self::of(path, None, None, copy, (directory, home), token), Err);
                 }
             };
             let secret = match stored {
@@ -146,7 +148,7 @@ impl Found {
                 None => {}
             }
             let known = secret.clone();
-            let mut found = Self::of(path.clone(), Some(written), secret, copy.clone(), directory, token)?;
+            let mut found = Self::of(path.clone(), Some(written), secret, copy.clone(), (directory, home), token)?;
             if known.as_ref() == Some(&found.merged.contents) || found.write_first().await? {
                 return Ok(found);
             }
@@ -162,13 +164,14 @@ impl Found {
         secret: Option<Written>,
         stored: Option<Contents>,
         copy: Option<Contents>,
-        directory: &Path,
+        (directory, home): (&Path, HomeIn),
         token: Option<&EnrolmentToken>,
     ) -> Result<Self, Error> {
-        let merged = merge::merge(stored, copy.clone()).map_err(|merge::TwoTargets { secret: of_secret, file }| {
-            let place = secret.as_ref().map(|written| written.place.to_string()).unwrap_or_default();
-            Error::TwoIdentities { place, file, secret: of_secret }
-        })?;
+        let merged =
+            merge::merge(stored, copy.clone(), home).map_err(|merge::TwoTargets { secret: of_secret, file }| {
+                let place = secret.as_ref().map(|written| written.place.to_string()).unwrap_or_default();
+                Error::TwoIdentities { place, file, secret: of_secret }
+            })?;
         let pin = token.map(HubPin::of).transpose()?;
         let (merged, token) = match (merged, token.zip(pin)) {
             (None, None) => return Err(Error::NoToken(directory.to_owned())),
@@ -183,7 +186,7 @@ impl Found {
                 (merged, used)
             }
         };
-        Ok(Self { path, secret, merged, copy, token })
+        Ok(Self { path, secret, merged, copy, token, home })
     }
 
     /// Writes the Secret before anything is done under the identity. False if another was first.
@@ -223,13 +226,14 @@ impl Found {
 
     /// Begins to use it.
     pub(crate) fn keep(self) -> Result<Keeper, Error> {
-        let Self { path, secret, merged: Merged { contents, data: _ }, copy, token: _ } = self;
+        let Self { path, secret, merged: Merged { contents, data: _ }, copy, token: _, home } = self;
         if copy.as_ref() != Some(&contents) {
             file::save(&path, &contents)?;
         }
         let (superseded, _) = watch::channel(None);
         Ok(Keeper {
             path,
+            home,
             contents: StdMutex::new(contents),
             saving: Mutex::default(),
             patience: Patience::default(),
@@ -243,6 +247,7 @@ impl Found {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     path: PathBuf,
+    home: HomeIn,
     contents: StdMutex<Contents>,
     /// Held while the file is written: one at a time, and what is newer last.
     saving: Mutex<()>,
@@ -275,8 +280,8 @@ impl Keeper {
         self.contents().cluster.clone()
     }
 
-    /// How far the identity has come: its newest session, and the newest set that was accepted.
-    pub(crate) fn standing(&self) -> (SessionNumber, Option<Accepted>) {
+    /// How far the identity has come: the newest session in its home, and the newest set that was accepted.
+    pub(crate) fn standing(&self) -> (SessionName, Option<Accepted>) {
         let contents = self.contents();
         (contents.session, contents.floor)
     }
@@ -299,17 +304,53 @@ impl Keeper {
         Ok(())
     }
 
-    /// Keeps that a session was opened from this cluster.
-    pub(crate) async fn opened(&self, session: SessionNumber, cluster: Option<Uid>) {
-        let opened = |contents: &mut Contents| {
-            contents.session = contents.session.max(session);
+    /// Keeps that this session was offered, and the cluster from which it was asked for. Returns the session that is in the home
+    /// then: another if a later process has written there, which is left as it is.
+    pub(crate) async fn keep_session(&self, session: SessionName, cluster: Option<Uid>) -> Result<SessionName, Error> {
+        let home = self.read_home().await?;
+        if home.number > session.number {
+            return Ok(home);
+        }
+        let offered = |contents: &mut Contents| {
+            contents.session = session;
             contents.cluster = contents.cluster.take().or(cluster);
         };
-        match self.change(opened).await {
-            Ok(()) => self.write_or_complain().await,
-            // Not in the Secret either then: it must not be ahead of a file that this process could not write.
-            Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
+        self.change(offered).await.map(|()| session)
+    }
+
+    /// Has the Secret hold what the file holds by now.
+    pub(crate) async fn copy_to_secret(&self) {
+        self.write_or_complain().await;
+    }
+
+    /// Reads which session is in the home by now, whoever wrote it.
+    pub(crate) async fn read_home(&self) -> Result<SessionName, Error> {
+        let path = self.path.clone();
+        let read = tokio::task::spawn_blocking(move || file::read(&path));
+        let file = match self.patience.wait(read, || ()).await {
+            Some(Ok(read)) => read?,
+            Some(Err(panicked)) => return Err(self.unread(std::io::Error::other(panicked))),
+            None => return Err(self.unread(std::io::ErrorKind::TimedOut.into())),
+        };
+        // A file that is gone tells of nobody.
+        let ours = self.contents().session;
+        let file = file.map_or(ours, |contents| contents.session);
+        if self.home == HomeIn::Directory {
+            return Ok(file);
         }
+        let secret = self.secret.lock().await;
+        let stored = match secret.as_ref() {
+            Some(written) => written.place.read().await.ok(),
+            None => None,
+        };
+        match stored {
+            Some(Stored::Contents { contents, .. }) => Ok(file.max(contents.session)),
+            Some(Stored::Nothing | Stored::Unreadable { .. }) | None => Ok(file),
+        }
+    }
+
+    fn unread(&self, source: std::io::Error) -> Error {
+        Error::Io { action: "read", path: self.path.clone(), source }
     }
 
     /// Keeps where the hub is asked from now on.
@@ -463,9 +504,10 @@ fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
     if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
         return Err(Refused::Superseded("it holds another identity now".to_owned()));
     }
-    if there.session > ours.session {
-        let why = format!("it has opened session {}, and this one {}", there.session, ours.session);
-        return Err(Refused::Superseded(why));
+    // Which of two homes holds the target is the hub's to say, and what is newer in the Secret is not written over.
+    if there.session.number > ours.session.number {
+        let why = format!("another home of this identity has session {}, and this one {}", there.session, ours.session);
+        return Err(Refused::Failed(why));
     }
     Ok(())
 }

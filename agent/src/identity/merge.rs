@@ -29,9 +29,23 @@ pub(super) struct TwoTargets {
     pub(super) file: TargetId,
 }
 
+/// Which sessions are in this agent's home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HomeIn {
+    /// Those of the data directory; those of the Secret only for a start without one. So of two copies of a data directory in
+    /// one cluster each is a home of its own.
+    Directory,
+    /// Those of the Secret as well: replicas share it, and a Lease decides which of them is at work.
+    Secret,
+}
+
 /// Joins what Secret and file say; None if neither says anything. The Secret is the truth; but who is enrolled stays so,
-/// and how far an identity has come never sinks.
-pub(super) fn merge(secret: Option<Contents>, file: Option<Contents>) -> Result<Option<Merged>, TwoTargets> {
+/// how far an identity has come never sinks, and the session is the home's.
+pub(super) fn merge(
+    secret: Option<Contents>,
+    file: Option<Contents>,
+    home: HomeIn,
+) -> Result<Option<Merged>, TwoTargets> {
     let (secret, file) = match (secret, file) {
         (None, None) => return Ok(None),
         (Some(contents), None) => return Ok(Some(Merged { contents, data: Data::Outdated })),
@@ -49,7 +63,10 @@ pub(super) fn merge(secret: Option<Contents>, file: Option<Contents>) -> Result<
         return Ok(Some(Merged { contents, data }));
     }
     let behind = file.session < secret.session || file.floor.map(version) < secret.floor.map(version);
-    let session = secret.session.max(file.session);
+    let session = match home {
+        HomeIn::Directory if !file.session.is_none() => file.session,
+        HomeIn::Directory | HomeIn::Secret => secret.session.max(file.session),
+    };
     let floor = newest(secret.floor, file.floor);
     let cluster = secret.cluster.clone().or_else(|| file.cluster.clone());
     let addresses = secret.addresses.clone().merge(file.addresses.clone());

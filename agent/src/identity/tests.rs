@@ -4,11 +4,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tideline_common::wire::v1::Accepted;
-use tideline_common::{Digest, EnrolmentToken, Epoch, Revision, SessionNumber, TargetId, Version};
+use tideline_common::{Digest, EnrolmentToken, Epoch, Revision, SessionName, TargetId, Version};
 use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
-use super::merge::{Data, merge};
+use super::merge::{Data, HomeIn, merge};
 use super::{Error, Found, Keeper, TargetName, TokenUse};
 use crate::addresses::Addresses;
 
@@ -28,7 +28,7 @@ fn target(number: u128) -> TargetName {
 }
 
 async fn open(directory: &Path, token: Option<&EnrolmentToken>) -> Result<Keeper, Error> {
-    Found::look(directory, token, None).await?.keep()
+    Found::look(directory, token, None, HomeIn::Directory).await?.keep()
 }
 
 #[tokio::test]
@@ -36,11 +36,11 @@ async fn the_key_stays_and_the_enrolment_is_kept() -> Result<(), anyhow::Error> 
     let directory = tempfile::tempdir()?;
     let first = open(directory.path(), Some(&token(1))).await?;
     first.enrol(target(5)).await?;
-    first.opened(SessionNumber(3), None).await;
+    first.keep_session(SessionName::new(3, 9), None).await?;
     let second = open(directory.path(), None).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!((second.enrolled(), second.pin()), (Some(target(5)), first.pin()));
-    assert_eq!(second.standing(), (SessionNumber(3), None));
+    assert_eq!(second.standing(), (SessionName::new(3, 9), None));
     let mode = fs::metadata(directory.path().join("identity.json"))?.permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     Ok(())
@@ -62,7 +62,7 @@ async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() ->
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!(second.pin().hub, token(2).hub);
     second.enrol(target(5)).await?;
-    let found = Found::look(directory.path(), Some(&token(1)), None).await?;
+    let found = Found::look(directory.path(), Some(&token(1)), None, HomeIn::Directory).await?;
     assert_eq!(found.token(), TokenUse::OtherHub(token(1).hub));
     assert_eq!(found.keep()?.pin(), second.pin(), "what runs is not stopped by it, and follows no other hub");
     Ok(())
@@ -86,7 +86,7 @@ async fn a_new_token_of_the_pinned_hub_says_where_it_is_and_an_old_one_nothing()
         (moved(10, "https://changed.example"), TokenUse::SeenBefore, "https://new.example"),
         (other_key, TokenUse::OtherHub(token(1).hub), "https://new.example"),
     ] {
-        let found = Found::look(directory.path(), Some(&given), None).await?;
+        let found = Found::look(directory.path(), Some(&given), None, HomeIn::Directory).await?;
         assert_eq!(found.token(), used);
         let keeper = found.keep()?;
         assert_eq!(keeper.addresses().first().map(ToString::to_string).as_deref(), Some(url));
@@ -120,7 +120,7 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
         addresses: Addresses::of(&token(1)),
         enrolled: enrolled.map(target),
         cluster: None,
-        session: SessionNumber(session),
+        session: if session == 0 { SessionName::default() } else { SessionName::new(session, 9) },
         floor: revision.map(|revision| Accepted {
             version: Version { epoch: Epoch(1), revision: Revision(revision) },
             digest: Digest::of(&revision.to_be_bytes()),
@@ -131,7 +131,7 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
 #[test]
 fn who_was_at_work_since_makes_the_other_copy_outdated() {
     let ours = || Some(contents(1, Some(5), 3, Some(7)));
-    let data = |secret, file| merge(secret, file).unwrap().unwrap().data;
+    let data = |secret, file| merge(secret, file, HomeIn::Directory).unwrap().unwrap().data;
     assert_eq!(data(ours(), ours()), Data::Current);
     assert_eq!(data(None, ours()), Data::Current);
     assert_eq!(data(ours(), None), Data::Outdated, "an empty data directory, or that of an identity that was removed");
@@ -144,7 +144,8 @@ fn who_was_at_work_since_makes_the_other_copy_outdated() {
 
 #[test]
 fn two_targets_are_no_identity() {
-    let two = merge(Some(contents(1, Some(5), 3, None)), Some(contents(2, Some(6), 3, None))).unwrap_err();
+    let two =
+        merge(Some(contents(1, Some(5), 3, None)), Some(contents(2, Some(6), 3, None)), HomeIn::Directory).unwrap_err();
     assert_eq!((two.secret, two.file), (target(5).target, target(6).target));
 }
 
@@ -159,17 +160,18 @@ fn any_contents() -> impl Strategy<Value = Option<Contents>> {
 proptest! {
     #[test]
     fn an_identity_never_goes_back_and_merging_again_changes_nothing(secret in any_contents(), file in any_contents()) {
-        let Some(merged) = merge(secret.clone(), file.clone()).unwrap() else {
+        let Some(merged) = merge(secret.clone(), file.clone(), HomeIn::Directory).unwrap() else {
             prop_assert!(secret.is_none() && file.is_none());
             return Ok(());
         };
         let one = &merged.contents;
         for copy in [&secret, &file].into_iter().flatten().filter(|copy| copy.seed == one.seed) {
-            prop_assert!(one.session >= copy.session);
+            let own = file.as_ref().filter(|file| file.seed == one.seed && !file.session.is_none());
+            prop_assert!(one.session >= own.unwrap_or(copy).session);
             prop_assert!(one.floor.map(|it| it.version) >= copy.floor.map(|it| it.version));
             prop_assert!(one.enrolled.is_some() || copy.enrolled.is_none());
         }
-        let again = merge(Some(one.clone()), Some(one.clone())).unwrap().unwrap();
+        let again = merge(Some(one.clone()), Some(one.clone()), HomeIn::Directory).unwrap().unwrap();
         prop_assert_eq!(again.contents, merged.contents.clone());
         prop_assert_eq!(again.data, Data::Current);
     }
@@ -188,9 +190,35 @@ fn the_cluster_is_the_one_that_either_copy_names() {
         let cluster = cluster.map(|uid| uid.parse().unwrap());
         Some(Contents { cluster, ..contents(1, Some(5), 3, None) })
     };
-    let merged = |secret, file| merge(secret, file).unwrap().unwrap().contents.cluster.map(|uid| uid.to_string());
+    let merged = |secret, file| {
+        merge(secret, file, HomeIn::Directory).unwrap().unwrap().contents.cluster.map(|uid| uid.to_string())
+    };
     assert_eq!(merged(of(Some("a")), of(None)).as_deref(), Some("a"));
     assert_eq!(merged(of(None), of(Some("b"))).as_deref(), Some("b"));
     assert_eq!(merged(of(Some("a")), of(Some("b"))).as_deref(), Some("a"), "the Secret is the truth");
     assert_eq!(merged(of(None), of(None)), None);
+}
+
+#[test]
+fn the_session_is_the_directorys_own_unless_replicas_share_the_secret() {
+    let session = |secret, file, home| merge(secret, file, home).unwrap().unwrap().contents.session.number.0;
+    let with = |session| Some(contents(1, Some(5), session, None));
+    assert_eq!(session(with(7), with(3), HomeIn::Directory), 3, "another copy of the directory was offered 7");
+    assert_eq!(session(with(3), with(7), HomeIn::Directory), 7);
+    assert_eq!(session(with(7), None, HomeIn::Directory), 7, "a start without a directory");
+    assert_eq!(session(with(7), with(0), HomeIn::Directory), 7);
+    assert_eq!(session(with(7), with(3), HomeIn::Secret), 7);
+}
+
+#[tokio::test]
+async fn a_session_that_a_later_process_wrote_stays() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let first = open(directory.path(), Some(&token(1))).await?;
+    first.keep_session(SessionName::new(3, 9), None).await?;
+    let second = open(directory.path(), None).await?;
+    second.keep_session(SessionName::new(5, 9), None).await?;
+    assert_eq!(first.read_home().await?, SessionName::new(5, 9));
+    assert_eq!(first.keep_session(SessionName::new(4, 9), None).await?, SessionName::new(5, 9));
+    assert_eq!(second.read_home().await?, SessionName::new(5, 9), "it was written over");
+    Ok(())
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
-use crate::ids::{SessionNumber, Version};
+use crate::ids::{InvalidId, SessionName, Version};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::object::ObjectKey;
 
@@ -143,7 +143,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     let (mut wait, mut approved, mut decommission) = (None, None, None);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
-            "session" => set(&mut session, "session", parse(value).map(SessionNumber), value)?,
+            "session" => set(&mut session, "session", parse_session(value), value)?,
             "since" => set(&mut since, "since", parse::<Version>(value), value)?,
             "digest" => set(&mut digest, "digest", parse(value), value)?,
             "after" => set(&mut after, "after", parse_key(value), value)?,
@@ -175,6 +175,10 @@ fn set<T>(slot: &mut Option<T>, name: &'static str, value: Result<T, String>, te
 
 fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn parse_session(text: &str) -> Result<SessionName, String> {
+    text.parse().map_err(|InvalidId { why, .. }| why.to_owned())
 }
 
 fn parse_approved(text: &str) -> Result<ApprovedHeld, String> {

@@ -3,7 +3,7 @@
 //! | request | answer | |
 //! |---|---|---|
 //! | `POST /link/v1/enrol` [`EnrolRequest`] | [`EnrolAnswer`] | signed with the token's key |
-//! | `POST /link/v1/session` [`SessionRequest`] | [`SessionAnswer`] | fences older sessions |
+//! | `POST /link/v1/session` [`SessionRequest`] | [`SessionAnswer`] | offers a session |
 //! | `GET /link/v1/desired?…` [`DesiredRequest`] | [`DesiredAnswer`] | long poll |
 //! | `POST /link/v1/bodies` [`BodiesRequest`] | [`BodiesAnswer`] | content-addressed |
 //! | `PUT /link/v1/reported` [`ReportedRequest`] | [`ReportedAnswer`] | absolute, idempotent |
@@ -23,7 +23,7 @@ use crate::associated::{AssociatedKind, Made};
 use crate::desired::{Entry, Tombstone, Unassignment};
 use crate::digest::Digest;
 use crate::health::Health;
-use crate::ids::{Epoch, HubId, SessionNumber, TargetId, Uid, Version};
+use crate::ids::{Epoch, HubId, InstanceId, SessionName, SessionNumber, TargetId, Uid, Version};
 use crate::object::ObjectKey;
 use crate::policy::ApplyPolicy;
 use crate::reason::Reason;
@@ -73,7 +73,17 @@ pub struct EnrolAnswer {
     pub name: String,
 }
 
-/// Opens a session. What the agent proves to have seen lets the hub notice that it lost history.
+/// One process of an agent, as people tell it from another with the same identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    pub id: InstanceId,
+    /// Of its machine, or of its Pod.
+    pub host: String,
+}
+
+/// Asks for a session. What the agent proves to have seen lets the hub notice that it lost history, and which session its home
+/// knows lets it tell a restart from another agent with the same identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRequest {
@@ -81,21 +91,35 @@ pub struct SessionRequest {
     /// The set the agent last accepted, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Accepted>,
-    /// The newest session that the agent knows of. One is opened only if there is no newer: a request that comes late or
-    /// twice must not fence the session that was opened since.
+    pub instance: Instance,
+    /// The newest session that is in its home. A home has every session before its first use.
+    #[serde(default, skip_serializing_if = "SessionName::is_none")]
+    pub home: SessionName,
+    /// The newest session that it has heard of. One is opened only if there is no newer: a request that comes late or twice
+    /// says nothing about the session that was opened since.
     #[serde(default, skip_serializing_if = "is_first")]
     pub last: SessionNumber,
-    /// This process was fenced: it is given a session only when the holder of the newest has long been silent.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub yields: bool,
+    /// This process was told that another holds the identity, and has not found that session in its own home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fenced: Option<Fenced>,
 }
 
+/// That the hub refused a session because another was in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fenced {
+    /// The one that this process had.
+    pub session: SessionName,
+    pub by: SessionName,
+}
+
+/// Offers a session. It is the agent's when it is used first, and not before; until then the present one goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionAnswer {
-    pub session: SessionNumber,
-    /// Nothing was opened: `session` is the newest there is, and newer than the one the request named. Who means to open
-    /// one asks again, naming it.
+    pub session: SessionName,
+    /// Nothing was offered: `session` is the one in use, and newer than the request says. Who means to open one asks again,
+    /// naming it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outdated: bool,
     /// Higher than the agent's own after lost history.
@@ -155,7 +179,7 @@ pub struct PollSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredRequest {
-    pub session: SessionNumber,
+    pub session: SessionName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Version>,
     /// Of the whole set at `since`. Absent while pages are being gathered, when the agent holds no whole set.
@@ -314,7 +338,7 @@ pub enum Terminal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BodiesRequest {
-    pub session: SessionNumber,
+    pub session: SessionName,
     pub wanted: Vec<BodyWanted>,
 }
 
@@ -359,7 +383,7 @@ pub struct Body {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedRequest {
-    pub session: SessionNumber,
+    pub session: SessionName,
     /// Rises by one with every report of the session.
     pub seq: u64,
     /// The set that is being kept, if any was accepted.
@@ -388,6 +412,9 @@ pub struct ReportedRequest {
     /// Of a cluster that goes out of service, or has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decommission: Option<DecommissionReport>,
+    /// The process ends, in order, and uses its session no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goodbye: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -492,6 +519,9 @@ pub struct Refusal {
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
+    /// The session in use, for which another is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fenced_by: Option<SessionName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -512,7 +542,8 @@ pub enum RefusalKind {
     Quarantined,
     /// 403: this key was revoked. A new token lets the agent in again, with a new key.
     Revoked,
-    /// 409: a newer session is open. Open another only if this process is meant to run.
+    /// 409: another session is in use, which `fenced_by` names. An agent that does not find it in its own home says so when it
+    /// asks for a session: then two live with one identity.
     Fenced,
     /// 409: the hub never gave this session, as far as it knows: it lost history. Open another.
     SessionUnknown,

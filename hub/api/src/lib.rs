@@ -40,7 +40,8 @@ pub use space::{
     SpaceProvider, SpaceProviderError, SpaceSpec, SpaceStatus,
 };
 pub use sync_target::{
-    Decommission, Poll, PollProfile, SetVersion, SyncTarget, SyncTargetPhase, SyncTargetSpec, SyncTargetStatus,
+    AgentInstance, Decommission, Poll, PollProfile, SetVersion, SyncTarget, SyncTargetPhase, SyncTargetSpec,
+    SyncTargetStatus,
 };
 pub use unassignment_approval::{UnassignmentApproval, UnassignmentApprovalSpec};
 

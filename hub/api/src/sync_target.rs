@@ -74,8 +74,8 @@ pub enum Decommission {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SyncTargetStatus {
-    /// Pending until the agent first spoke; Ready while it is heard; Stale when it was not heard in time; Unknown when
-    /// the hub cannot tell yet, as after its own restart.
+    /// Pending until the agent first spoke; Ready while it is heard; Stale when it was not heard in time; DuplicateAgent while
+    /// it is heard and another lives with the same identity; Unknown when the hub cannot tell yet, as after its own restart.
     pub phase: SyncTargetPhase,
     /// The version of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +98,10 @@ pub struct SyncTargetStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub held_deletions: Option<u32>,
+    /// The agents that live with the identity of this target, where there are several: as after a data directory was copied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 8, "x-kubernetes-list-type" = "atomic"))]
+    pub instances: Vec<AgentInstance>,
     /// Conditions by the Kubernetes conventions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
@@ -109,10 +113,30 @@ pub enum SyncTargetPhase {
     Pending,
     Ready,
     Stale,
+    DuplicateAgent,
     /// Also a phase that a newer hub wrote.
     #[default]
     #[serde(other)]
     Unknown,
+}
+
+/// One of several agents with one identity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AgentInstance {
+    /// Names the process.
+    pub id: String,
+    /// Of its machine, or of its Pod.
+    pub host: String,
+    /// Where it is heard from, as far as the hub sees it: it may be a load balancer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Since when it keeps the cluster, or asks to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub since: Option<Time>,
+    /// Whether it is the one that keeps the cluster.
+    pub holds: bool,
 }
 
 /// The name of a desired set within its target.

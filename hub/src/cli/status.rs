@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tideline_api::{SyncTarget, SyncTargetPhase, decode};
+use tideline_api::{AgentInstance, SyncTarget, SyncTargetPhase, decode};
 use tideline_common::associated::{Sum, Tally};
 use tideline_common::rollup::{Counts, MadeOver};
 use tideline_common::{AssociatedKind, SpaceName};
+use tideline_hub::duplicates;
 use tideline_hub::held_unassignments::{self, HeldUnassignment};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::virtual_resources::GROUP;
@@ -59,6 +60,8 @@ struct TargetLine {
     kubernetes_version: Option<String>,
     last_contact: Option<Timestamp>,
     held_deletions: u32,
+    /// The agents that live with its identity, where there are several.
+    instances: Vec<AgentInstance>,
 }
 
 /// One placed object over all of its targets.
@@ -169,12 +172,19 @@ impl Status {
             .targets
             .iter()
             .map(|target| {
-                let TargetLine { name, phase, agent_version, kubernetes_version, last_contact, held_deletions } =
-                    target;
+                let TargetLine {
+                    name,
+                    phase,
+                    agent_version,
+                    kubernetes_version,
+                    last_contact,
+                    held_deletions,
+                    instances,
+                } = target;
                 json!({
                     "name": name, "phase": phase, "agentVersion": agent_version,
                     "kubernetesVersion": kubernetes_version, "lastContact": last_contact,
-                    "heldDeletions": held_deletions,
+                    "heldDeletions": held_deletions, "instances": instances,
                 })
             })
             .collect();
@@ -313,7 +323,11 @@ impl Status {
                 SyncTargetPhase::Pending => {
                     hints.push(format!("{}: it enrolled, and its agent has not opened a session yet.", target.name));
                 }
-                SyncTargetPhase::Ready | SyncTargetPhase::Unknown => {}
+                // Said below of every one that has several.
+                SyncTargetPhase::DuplicateAgent | SyncTargetPhase::Ready | SyncTargetPhase::Unknown => {}
+            }
+            if !target.instances.is_empty() {
+                hints.push(format!("{}: {}", target.name, duplicates::describe(&target.name, &target.instances)));
             }
             if target.held_deletions > 0 {
                 hints.push(format!(
@@ -372,6 +386,7 @@ impl TargetLine {
             kubernetes_version: status.kubernetes_version,
             last_contact: status.last_contact.map(|time| time.0),
             held_deletions: status.held_deletions.unwrap_or_default(),
+            instances: status.instances,
         }
     }
 }

@@ -43,8 +43,12 @@ impl Engine {
             self.close(now, id);
         }
         let (cluster, decommission) = (record.cluster.clone(), record.decommission);
-        let session = self.targets.seen(id, record);
-        self.step(now, link::Event::TargetKnown { target: id, cluster, session, decommission });
+        let accepted = record.accepted.clone();
+        let holder = Box::new(self.targets.seen(id, record));
+        self.step(now, link::Event::TargetKnown { target: id, cluster, holder, decommission });
+        if let Some((instance, word)) = accepted {
+            self.step(now, link::Event::InstanceAccepted { target: id, instance, word });
+        }
         if decommission != Decommission::No {
             // What is held there may be all that it has: placement says nothing of it.
             self.changes.push(Change::Retire(id));

@@ -64,7 +64,7 @@ impl RememberedTarget {
             }
             (None, Some(_)) => return None,
         };
-        Some(Refusal { refusal, message, retry_after_seconds: None })
+        Some(Refusal { refusal, message, retry_after_seconds: None, fenced_by: None })
     }
 
     /// Its SyncTarget has this key now. Says whether that is news.

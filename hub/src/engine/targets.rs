@@ -2,8 +2,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{ClusterFacts, Decommission};
-use tideline_common::{Reason, SessionNumber, TargetId, Uid};
+use tideline_common::{InstanceId, Reason, TargetId, Uid};
 
+use crate::link::core::HolderRecord;
 use crate::placement::Target;
 
 /// What the inventory says of a target.
@@ -17,6 +18,8 @@ pub struct TargetRecord {
     pub cluster: Option<Uid>,
     /// Whether it goes out of service.
     pub decommission: Decommission,
+    /// Which of several agents with its identity a person wants to hold it, and in what words that was said.
+    pub accepted: Option<(InstanceId, String)>,
 }
 
 /// What is known of one target besides its set and its reports.
@@ -45,8 +48,8 @@ pub enum Contact {
 #[derive(Clone, Debug, Default)]
 pub struct Targets {
     known: BTreeMap<TargetId, TargetOutline>,
-    /// The last session number given to each target, whether or not the inventory shows it yet.
-    sessions: BTreeMap<TargetId, SessionNumber>,
+    /// Who held each target last, whether or not the inventory shows it yet.
+    holders: BTreeMap<TargetId, HolderRecord>,
     /// Seen, and not told to placement yet: they have no index.
     awaited: BTreeMap<TargetId, Target>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
@@ -56,8 +59,8 @@ pub struct Targets {
 }
 
 impl Targets {
-    pub(super) fn new(sessions: BTreeMap<TargetId, SessionNumber>) -> Self {
-        Self { sessions, listing: Some(BTreeSet::new()), ..Self::default() }
+    pub(super) fn new(holders: BTreeMap<TargetId, HolderRecord>) -> Self {
+        Self { holders, listing: Some(BTreeSet::new()), ..Self::default() }
     }
 
     pub(super) fn begin_listing(&mut self) {
@@ -106,7 +109,7 @@ impl Targets {
         self.known.get(&target).map_or_else(|| target.to_string(), |outline| outline.record.name.clone())
     }
 
-    pub(super) fn seen(&mut self, target: TargetId, record: TargetRecord) -> SessionNumber {
+    pub(super) fn seen(&mut self, target: TargetId, record: TargetRecord) -> HolderRecord {
         let outline = self.known.entry(target).or_insert_with(|| TargetOutline {
             record: record.clone(),
             facts: ClusterFacts::default(),
@@ -114,7 +117,7 @@ impl Targets {
             problems: BTreeSet::new(),
         });
         outline.record = record;
-        self.sessions.get(&target).copied().unwrap_or_default()
+        self.holders.get(&target).cloned().unwrap_or_default()
     }
 
     pub(super) fn gone(&mut self, target: TargetId) {
@@ -127,8 +130,8 @@ impl Targets {
         self.known.remove(&target);
     }
 
-    pub(super) fn session_given(&mut self, target: TargetId, session: SessionNumber) {
-        self.sessions.insert(target, session);
+    pub(super) fn held(&mut self, target: TargetId, record: HolderRecord) {
+        self.holders.insert(target, record);
     }
 
     pub(super) fn facts(&mut self, target: TargetId, facts: ClusterFacts) {

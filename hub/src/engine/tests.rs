@@ -3,8 +3,8 @@
 use serde_json::json;
 use tideline_api::{Allow, Placement};
 use tideline_common::signature::SigningKey;
-use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{GroupKind, Revision, SpaceName};
+use tideline_common::wire::v1::{ClusterFacts, Instance, SessionRequest, Terminal, TerminalFact};
+use tideline_common::{GroupKind, InstanceId, Revision, SessionName, SessionNumber, SpaceName};
 
 use super::*;
 use crate::clean;
@@ -169,7 +169,8 @@ fn what_is_held_at_a_target_goes_with_it_out_of_service() {
     hub.pass(SETTLE * 2);
     assert_eq!((hub.removals(), hub.kept()), (0, 300));
     let key = SigningKey::from_seed([7; 32]).public();
-    let record = TargetRecord { name: "t".to_owned(), key, cluster: None, decommission: Decommission::Remove };
+    let record =
+        TargetRecord { name: "t".to_owned(), key, cluster: None, decommission: Decommission::Remove, accepted: None };
     hub.engine.target_seen(hub.now, in_service(false), Some(record));
     hub.persist();
     assert_eq!((hub.removals(), hub.kept(), hub.engine.ledger.assigned()), (300, 0, 0));
@@ -179,7 +180,7 @@ fn what_is_held_at_a_target_goes_with_it_out_of_service() {
 fn a_target_is_told_what_it_said_happened_once() {
     let mut hub = Hub::with(2);
     let report = json!({
-        "session": 1, "seq": 0, "inSync": true,
+        "session": "1.0000000000000001", "seq": 0, "inSync": true,
         "objects": [{
             "group": "", "kind": "ConfigMap", "namespace": "shop", "name": "c1", "sourceUid": "u1",
             "progress": "Applied", "health": "Ready", "terminal": "Finished",
@@ -209,17 +210,24 @@ fn a_target_is_told_what_it_said_happened_once() {
 
 fn agent(seed: u8) -> TargetRecord {
     let key = SigningKey::from_seed([seed; 32]).public();
-    TargetRecord { name: "shop".to_owned(), key, cluster: None, decommission: Decommission::No }
+    TargetRecord { name: "shop".to_owned(), key, cluster: None, decommission: Decommission::No, accepted: None }
+}
+
+fn asks(instance: u64) -> link::Request {
+    let request = SessionRequest {
+        facts: ClusterFacts::default(),
+        accepted: None,
+        instance: Instance { id: InstanceId(instance), host: "store".to_owned() },
+        home: SessionName::default(),
+        last: SessionNumber::default(),
+        fenced: None,
+    };
+    link::Request::Session(request, link::Origin::default())
 }
 
 /// What the agent of the one target is refused with at once.
 fn told(hub: &mut Hub) -> Option<RefusalKind> {
-    let request = link::Request::Session(tideline_common::wire::v1::SessionRequest {
-        facts: tideline_common::wire::v1::ClusterFacts::default(),
-        accepted: None,
-        last: SessionNumber::default(),
-        yields: false,
-    });
+    let request = asks(1);
     let (_, mut answer) = hub.engine.request(hub.now, target(), request);
     answer.try_recv().ok()?.err().map(|refusal| refusal.refusal)
 }
@@ -230,12 +238,7 @@ fn a_revoked_key_ends_what_waits_and_is_refused_until_another_is_there() {
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
     assert_eq!(told(&mut hub), None, "a session is being written");
     let (_, mut waiting) = {
-        let request = link::Request::Session(tideline_common::wire::v1::SessionRequest {
-            facts: tideline_common::wire::v1::ClusterFacts::default(),
-            accepted: None,
-            last: SessionNumber(1),
-            yields: false,
-        });
+        let request = asks(1);
         hub.engine.request(hub.now, target(), request)
     };
     hub.engine.target_seen(hub.now, in_service(true), None);

@@ -86,7 +86,7 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
     if VerifyingKey::from_bytes(&request.agent_key).is_err() {
         let message = "the agent's key is no Ed25519 public key".to_owned();
         let refusal = RefusalKind::Malformed;
-        return Decision::Refuse(Refusal { refusal, message, retry_after_seconds: None });
+        return Decision::Refuse(Refusal { refusal, message, retry_after_seconds: None, fenced_by: None });
     }
     let Some(TokenState { target, expires, usage }) = token else {
         return Decision::Refuse(refused("the hub knows no such token; make another with `tideline-hub token create`"));
@@ -106,7 +106,7 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
 }
 
 pub(super) fn refused(message: impl Into<String>) -> Refusal {
-    Refusal { refusal: RefusalKind::TokenRefused, message: message.into(), retry_after_seconds: None }
+    Refusal { refusal: RefusalKind::TokenRefused, message: message.into(), retry_after_seconds: None, fenced_by: None }
 }
 
 #[cfg(test)]

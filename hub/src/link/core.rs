@@ -1,16 +1,10 @@
 //! The hub's side of the link without its edges: sessions, long polls, pages, reports.
 //!
-//! ```text
-//!            SessionRequest            Stored
-//!   (none) ──────────────▶ Opening ──────────▶ Open ──┐ SessionRequest: a higher number fences this one
-//!                             ▲                       │
-//!                             └───────────────────────┘
-//! ```
-//!
 //! A state machine that is told what happened and says what to do. It reads the desired sets through [`Sets`] and owns
-//! only what may be forgotten: who is connected, who waits, when a target was last heard. Session numbers are persisted
-//! before they are told; a hub that restarts knows every number it gave.
+//! only what may be forgotten: who is connected, who waits, when a target was last heard. Who holds a target is persisted
+//! before a session is offered; a hub that restarts knows every session it gave.
 
+mod holder;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,10 +22,12 @@ use tideline_common::wire::v1::{
     SessionRequest, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Revision, SessionNumber, TargetId, Uid, Unassignment, Version,
+    ApplyPolicy, Digest, Entry, InstanceId, Monotonic, ObjectKey, Revision, TargetId, Uid, Unassignment, Version,
 };
 
-use sessions::Session;
+pub use holder::{Record as HolderRecord, Seen};
+pub use sessions::Origin;
+use sessions::Sessions;
 
 /// One target's desired set by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +76,7 @@ pub struct RequestId(pub u64);
 /// A request whose signature was verified by the key of the target it is from.
 #[derive(Clone, Debug)]
 pub enum Request {
-    Session(SessionRequest),
+    Session(SessionRequest, Origin),
     Desired(DesiredRequest),
     Bodies(BodiesRequest),
     Reported(Box<ReportedRequest>),
@@ -88,12 +84,12 @@ pub enum Request {
 
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A target is known to the inventory, with the cluster it enrolled from, the last session number it was given, and
-    /// whether it goes out of service. The number counts only where the target was not known before.
+    /// A target is known to the inventory, with the cluster it enrolled from, who held it last, and whether it goes out of
+    /// service. The holder counts only where the target was not known before.
     TargetKnown {
         target: TargetId,
         cluster: Option<Uid>,
-        session: SessionNumber,
+        holder: Box<HolderRecord>,
         decommission: Decommission,
     },
     /// Its agent is not served any more, for this reason.
@@ -111,11 +107,16 @@ pub enum Event {
         target: TargetId,
         id: RequestId,
     },
-    /// [`Effect::StoreSession`] was done, or failed.
-    SessionStored {
+    /// [`Effect::StoreHolder`] of this version was done, and so was every earlier one.
+    HolderStored {
         target: TargetId,
-        session: SessionNumber,
-        result: Result<(), String>,
+        version: u64,
+    },
+    /// A person has said, in these words, which of several agents with one identity has the target.
+    InstanceAccepted {
+        target: TargetId,
+        instance: InstanceId,
+        word: String,
     },
     /// These targets' sets changed, or their epochs.
     Committed(Vec<TargetId>),
@@ -132,10 +133,15 @@ pub enum Effect {
         id: RequestId,
         answer: Result<Answer, Refusal>,
     },
-    /// Persist that this number was given, with what the agent says of its cluster; then tell `SessionStored`.
-    StoreSession {
+    /// Persist who holds the target, in place of what was known of that; then tell `HolderStored`.
+    StoreHolder {
         target: TargetId,
-        session: SessionNumber,
+        version: u64,
+        record: Box<HolderRecord>,
+    },
+    /// What an agent that is offered a session says of its cluster.
+    Facts {
+        target: TargetId,
         facts: ClusterFacts,
     },
     /// The agent proves a history that the hub does not have: make the target's epoch, durably, the one after the higher
@@ -210,7 +216,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Target {
     cluster: Option<Uid>,
-    session: Session,
+    sessions: Sessions,
     waiting: Option<Waiting>,
     /// The sequence number of the newest report of the session that was taken in.
     seq: u64,
@@ -219,8 +225,6 @@ struct Target {
     /// When it was last fresh, or when the hub began to wait for it.
     fresh_at: Monotonic,
     freshness: Freshness,
-    /// When the holder of the present session was last heard, or when the hub began to wait for it.
-    heard_at: Monotonic,
     decommission: Decommission,
 }
 
@@ -232,27 +236,29 @@ pub struct Core {
     /// Polls and freshness by deadline, so that a step costs nothing for targets that nothing happens to.
     polls: BTreeSet<(Monotonic, TargetId)>,
     deadlines: BTreeSet<(Monotonic, TargetId)>,
+    /// When it is looked at whether another instance is still heard.
+    lapses: BTreeSet<(Monotonic, TargetId)>,
     timer: Option<Monotonic>,
 }
 
 impl Core {
     pub fn new(config: Config) -> Self {
-        Self { config, targets: BTreeMap::new(), polls: BTreeSet::new(), deadlines: BTreeSet::new(), timer: None }
+        let (polls, deadlines, lapses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Self { config, targets: BTreeMap::new(), polls, deadlines, lapses, timer: None }
     }
 
     /// Takes one event and appends what must happen next; never blocks, reads no clock.
     pub fn step(&mut self, now: Monotonic, sets: &impl Sets, event: Event, out: &mut Effects) {
         match event {
-            Event::TargetKnown { target, cluster, session, decommission } => {
-                self.on_known(now, target, cluster, session, decommission);
+            Event::TargetKnown { target, cluster, holder, decommission } => {
+                self.on_known(now, target, cluster, *holder, decommission);
                 self.answer_waiting(sets, target, out);
             }
             Event::TargetClosed { target, why } => self.on_closed(target, &why, out),
             Event::Requested { id, target, request } => self.on_request(now, sets, id, target, request, out),
             Event::Abandoned { target, id } => self.on_abandoned(target, id),
-            Event::SessionStored { target, session, result } => {
-                self.on_session_stored(now, sets, target, session, &result, out);
-            }
+            Event::HolderStored { target, version } => self.on_holder_stored(sets, target, version, out),
+            Event::InstanceAccepted { target, instance, word } => self.on_accepted(target, instance, &word, out),
             Event::Committed(targets) => {
                 for target in targets {
                     self.answer_waiting(sets, target, out);
@@ -281,12 +287,17 @@ impl Core {
         self.targets.get(&target).map(|target| target.freshness)
     }
 
+    /// Who holds a target, and who else lives with its identity; none if it is not known.
+    pub fn holder(&self, target: TargetId) -> Option<&HolderRecord> {
+        self.targets.get(&target).map(|target| target.sessions.record())
+    }
+
     fn on_known(
         &mut self,
         now: Monotonic,
         id: TargetId,
         cluster: Option<Uid>,
-        session: SessionNumber,
+        holder: HolderRecord,
         decommission: Decommission,
     ) {
         if let Some(target) = self.targets.get_mut(&id) {
@@ -297,12 +308,11 @@ impl Core {
         }
         let target = Target {
             cluster,
-            session: Session::Closed(session),
+            sessions: Sessions::new(holder, now),
             waiting: None,
             seq: 0,
             memory: self.config.memory,
             fresh_at: now,
-            heard_at: now,
             freshness: Freshness::Unheard,
             decommission,
         };
@@ -317,8 +327,8 @@ impl Core {
             self.polls.remove(&(waiting.until, id));
             out.push(Effect::Respond { id: waiting.id, answer: Err(why.clone()) });
         }
-        if let Session::Opening { request, .. } = target.session {
-            out.push(Effect::Respond { id: request, answer: Err(why.clone()) });
+        for id in target.sessions.waiting() {
+            out.push(Effect::Respond { id, answer: Err(why.clone()) });
         }
     }
 
@@ -340,7 +350,7 @@ impl Core {
             return;
         }
         match request {
-            Request::Session(request) => self.on_session(now, sets, id, target, request, out),
+            Request::Session(request, from) => self.on_session(now, sets, id, target, (request, from), out),
             Request::Desired(request) => {
                 if self.admit(now, id, target, request.session, out) {
                     self.on_desired(now, sets, id, target, &request, out);
@@ -465,7 +475,7 @@ impl Core {
         let stale_after = self.stale_after();
         let Some(target) = self.targets.get_mut(&key) else { return };
         let (seq, in_sync) = (request.seq, request.in_sync);
-        target.session = Session::Open(request.session);
+        let ends = request.goodbye.then_some(request.session);
         // What comes late or twice says nothing about now.
         if seq > target.seq {
             target.seq = seq;
@@ -480,6 +490,9 @@ impl Core {
         }
         let memory = target.memory;
         out.push(Effect::Respond { id, answer: Ok(Answer::Reported(ReportedAnswer { seq, memory })) });
+        if let Some(session) = ends {
+            self.goodbye(key, session, out);
+        }
     }
 
     fn on_timer(&mut self, now: Monotonic, out: &mut Effects) {
@@ -496,10 +509,12 @@ impl Core {
                 out.push(Effect::Stale(key));
             }
         }
+        self.lapse(now, out);
     }
 
     fn arm(&mut self, out: &mut Effects) {
-        let next = [self.polls.first(), self.deadlines.first()].into_iter().flatten().map(|(at, _)| *at).min();
+        let firsts = [self.polls.first(), self.deadlines.first(), self.lapses.first()];
+        let next = firsts.into_iter().flatten().map(|(at, _)| *at).min();
         if let Some(at) = next
             && self.timer.is_none_or(|armed| at < armed)
         {
@@ -539,7 +554,10 @@ fn leaving(id: RequestId, how: Decommission, asked: Option<Decommission>, presen
         None => ("this target goes out of service, which its agent is too old for: update the agent", TOO_OLD_SECONDS),
     };
     let (message, retry_after_seconds) = (message.to_owned(), Some(seconds));
-    Some(Effect::Respond { id, answer: Err(Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds }) })
+    Some(Effect::Respond {
+        id,
+        answer: Err(Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds, fenced_by: None }),
+    })
 }
 
 fn wait(seconds: u64) -> Duration {
@@ -593,7 +611,7 @@ fn respond_desired(id: RequestId, answer: DesiredAnswer) -> Effect {
 }
 
 fn refuse(id: RequestId, refusal: RefusalKind, message: &str) -> Effect {
-    let refusal = Refusal { refusal, message: message.to_owned(), retry_after_seconds: None };
+    let refusal = Refusal { refusal, message: message.to_owned(), retry_after_seconds: None, fenced_by: None };
     Effect::Respond { id, answer: Err(refusal) }
 }
 

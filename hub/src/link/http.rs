@@ -31,7 +31,7 @@ use tideline_common::wire::v1::{
     BODIES_PATH, DESIRED_PATH, ENROL_PATH, EnrolAnswer, EnrolRequest, HubAddresses, NumberRefused, REPORTED_PATH,
     Refusal, RefusalKind, SESSION_PATH,
 };
-use tideline_common::{HubId, RunId, TargetId};
+use tideline_common::{HubId, RunId, SessionId, TargetId};
 use tokio::time::timeout;
 
 use super::core;
@@ -85,7 +85,7 @@ impl From<Unverified> for Refusal {
             ),
             Unverified::Starting => {
                 let (message, retry_after_seconds) = ("the hub is starting".to_owned(), Some(1));
-                Self { refusal: RefusalKind::Busy, message, retry_after_seconds }
+                Self { refusal: RefusalKind::Busy, message, retry_after_seconds, fenced_by: None }
             }
         }
     }
@@ -259,7 +259,7 @@ impl<S: Service> Link<S> {
                 self.service.enrol(request).await.map(Done::Enrolled)
             }
             Sender::Target(target) => {
-                let request = head.request(content).inspect_err(|refused| {
+                let request = head.request(content, &self.random).inspect_err(|refused| {
                     if refused.refusal == RefusalKind::TooLarge {
                         self.service.breached(target, Breach::Message);
                     }
@@ -353,6 +353,15 @@ impl Head {
         }
     }
 
+    fn origin(&self, random: &SystemRandom) -> Result<core::Origin, Refusal> {
+        let mut id = [0; 8];
+        let failed = |_| refusal(RefusalKind::Busy, "the operating system gives no random numbers");
+        random.fill(&mut id).map_err(failed)?;
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let address = self.peer.as_ref().map(|peer| peer.address().to_string());
+        Ok(core::Origin { address, at, id: SessionId(u64::from_le_bytes(id)) })
+    }
+
     fn message<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, Refusal> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         codec::decode_request(media_type, content).map_err(|error| match error {
@@ -361,9 +370,9 @@ impl Head {
         })
     }
 
-    fn request(&self, content: &[u8]) -> Result<core::Request, Refusal> {
+    fn request(&self, content: &[u8], random: &SystemRandom) -> Result<core::Request, Refusal> {
         match (self.method.as_str(), self.logical_path()) {
-            ("POST", SESSION_PATH) => self.message(content).map(core::Request::Session),
+            ("POST", SESSION_PATH) => Ok(core::Request::Session(self.message(content)?, self.origin(random)?)),
             ("GET", DESIRED_PATH) => codec::parse_desired_query(self.uri.query().unwrap_or(""))
                 .map(core::Request::Desired)
                 .map_err(|error| refusal(RefusalKind::Malformed, error.to_string())),
@@ -375,7 +384,7 @@ impl Head {
 }
 
 fn refusal(refusal: RefusalKind, message: impl Into<String>) -> Refusal {
-    Refusal { refusal, message: message.into(), retry_after_seconds: None }
+    Refusal { refusal, message: message.into(), retry_after_seconds: None, fenced_by: None }
 }
 
 fn busy(message: impl Into<String>) -> Refusal {

@@ -60,6 +60,7 @@ impl Peers {
         let connection = Connection {
             peers: self.clone(),
             id,
+            address,
             accepted: now,
             gives_way,
             leaves: CancellationToken::new(),
@@ -98,6 +99,7 @@ pub(super) struct Connected(Arc<Connection>);
 struct Connection {
     peers: Peers,
     id: ConnectionId,
+    address: IpAddr,
     accepted: Instant,
     /// It is to be closed at once.
     gives_way: CancellationToken,
@@ -202,6 +204,11 @@ struct UnderWay {
 }
 
 impl Peer {
+    /// The other end of the connection: a client's, or a load balancer's.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.0.connection.address.to_canonical()
+    }
+
     /// The request was proven to be this caller's: its body may be read, and its connection has a place from now on.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use tideline_common::associated::{Made, Tally};
 use tideline_common::health::Health;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress, ReportedRequest};
-use tideline_common::{AssociatedKind, Digest, GroupKind, ObjectKey, Reason, SessionNumber, TargetId, Tombstone, Uid};
+use tideline_common::{AssociatedKind, Digest, GroupKind, ObjectKey, Reason, SessionName, TargetId, Tombstone, Uid};
 
 use super::{Due, Expectation, Overview, Summary, exact_status, overview};
 
@@ -39,7 +39,7 @@ fn report(progress: Progress, health: Health, input: &str) -> ObjectReport {
 
 fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedRequest {
     ReportedRequest {
-        session: SessionNumber(1),
+        session: SessionName::new(1, 1),
         seq: 1,
         accepted: None,
         applied: None,
@@ -50,6 +50,7 @@ fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedReque
         removed,
         overtaken: Vec::new(),
         decommission: None,
+        goodbye: false,
     }
 }
 
@@ -177,7 +178,7 @@ fn what_was_made_stands_while_it_is_asked_for_and_only_in_its_session() {
     assert_eq!(total(&summary), None, "it was removed");
 
     summary.take(target(1), saying(vec![pods("source", 3, "Why")]));
-    summary.take(target(1), ReportedRequest { session: SessionNumber(2), ..saying(Vec::new()) });
+    summary.take(target(1), ReportedRequest { session: SessionName::new(2, 1), ..saying(Vec::new()) });
     assert_eq!(total(&summary), None, "another session began");
 }
 

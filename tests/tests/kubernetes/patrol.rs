@@ -11,7 +11,7 @@ use serde_json::{from_value, json};
 use tideline_agent::Namespaces;
 use tideline_agent::cluster::{Executor, Kinds, Scope, Survey, connect};
 use tideline_agent::core::{Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, PatrolTally, Served, Timer};
-use tideline_common::wire::v1::{Accepted, ClusterFacts};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Instance};
 use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, EntryState, GroupKind, HubId, MARK_ANNOTATION, MARK_LABEL, Mark, Monotonic,
     ObjectKey, Origin, Prune, PruneAdopted, SourceRef, SpaceName, TargetId, Version,
@@ -102,6 +102,7 @@ impl Watchless {
             hub: scope().hub,
             facts: ClusterFacts::default(),
             answered: true,
+            instance: Instance::default(),
             enrolment: None,
             seed: 1,
             fuse: FuseLimits::default(),
@@ -168,9 +169,13 @@ impl Watchless {
                     | Effect::Tell(_)
                     | Effect::Follow(_)
                     | Effect::Decommissioned(_) => {}
-                    Effect::Stopped | Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => {
-                        panic!("nobody asked for it")
-                    }
+                    Effect::Stopped
+                    | Effect::Freeze(_)
+                    | Effect::UnknownToHub
+                    | Effect::Thaw
+                    | Effect::KeepSession { .. }
+                    | Effect::ReadHome
+                    | Effect::Replaced { .. } => panic!("nobody asked for it"),
                 }
             }
         }

@@ -4,6 +4,7 @@
 mod bad_input;
 mod crowds;
 mod disk;
+mod duplicates;
 mod faulty_disk;
 mod harness;
 mod image;

@@ -9,12 +9,12 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, PruneAdopted, Revision, RevisionId, RunId, SegmentId,
-    SessionNumber, TargetId, Tombstone, Uid,
+    SessionId, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{Batch, Committed, Fresh, Ledger};
 use tideline_hub::link::Desk;
-use tideline_hub::link::core::{self as link, SetInfo, SetPage, Sets};
+use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
 use tideline_hub::summary::{Screened, Summary, screen};
 use uuid::Uuid;
@@ -31,7 +31,7 @@ const BODIES: usize = 100;
 pub(crate) struct Disk {
     pub(crate) decommission: Decommission,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
-    session: SessionNumber,
+    holder: HolderRecord,
     /// By number: what a person approved, and until when.
     approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
 }
@@ -83,7 +83,7 @@ impl History {
 pub(crate) struct Writing {
     batch: Option<Batch>,
     written: usize,
-    session: Option<SessionNumber>,
+    holder: Option<(u64, Box<HolderRecord>)>,
     answers: Vec<Demand>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Hub {
     /// Words of the agent were dropped, for they concerned nothing that it has.
     dropped: bool,
     changes: Vec<Change>,
-    session: Option<SessionNumber>,
+    holder: Option<(u64, Box<HolderRecord>)>,
     /// Answers that acknowledge what is not written yet.
     answers: Vec<Demand>,
     pub(crate) writing: Option<Writing>,
@@ -194,7 +194,7 @@ impl Hub {
             summary: Summary::default(),
             dropped: false,
             changes: Vec::new(),
-            session: None,
+            holder: None,
             answers: Vec::new(),
             writing: None,
             history: History::default(),
@@ -208,6 +208,13 @@ impl Hub {
         let batch = hub.ledger.plan(fresh, [Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
         hub.write_chunks(&batch, batch.chunks().len());
         hub
+    }
+
+    /// What the edge says of a request.
+    pub(crate) fn origin(&mut self, now: Monotonic) -> Origin {
+        self.drawn += 1;
+        let id = u64::try_from(self.drawn).expect("few are drawn");
+        Origin { address: None, at: now.as_millis() / 1000, id: SessionId(id) }
     }
 
     fn fresh(&mut self, now: Monotonic) -> Fresh {
@@ -235,7 +242,7 @@ impl Hub {
         self.ending = false;
         self.run += 1;
         self.changes.clear();
-        self.session = None;
+        self.holder = None;
         self.answers.clear();
         self.writing = None;
     }
@@ -260,9 +267,10 @@ impl Hub {
         self.link = link::Core::new(config(self.run));
         self.history.follow(&self.ledger);
         for (target, cluster) in [(TARGET, Some(parse(CLUSTER))), (OTHER_TARGET, None)] {
-            let session = if target == TARGET { self.disk.session } else { SessionNumber::default() };
+            let holder = if target == TARGET { self.disk.holder.clone() } else { HolderRecord::default() };
+            let holder = Box::new(holder);
             let decommission = if target == TARGET { self.disk.decommission } else { Decommission::No };
-            let known = link::Event::TargetKnown { target: parse(target), cluster, session, decommission };
+            let known = link::Event::TargetKnown { target: parse(target), cluster, holder, decommission };
             self.step(now, known, out);
         }
     }
@@ -282,8 +290,8 @@ impl Hub {
 
     /// The inventory shows the target.
     pub(crate) fn known(&self) -> link::Event {
-        let (target, cluster, session) = (parse(TARGET), Some(parse(CLUSTER)), self.disk.session);
-        link::Event::TargetKnown { target, cluster, session, decommission: self.disk.decommission }
+        let (target, cluster, holder) = (parse(TARGET), Some(parse(CLUSTER)), Box::new(self.disk.holder.clone()));
+        link::Event::TargetKnown { target, cluster, holder, decommission: self.disk.decommission }
     }
 
     fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
@@ -334,24 +342,24 @@ impl Hub {
         let changes = std::mem::take(&mut self.changes);
         let fresh = self.fresh(now);
         let batch = Some(self.ledger.plan_within(fresh, changes, self.allowance)).filter(|batch| !batch.is_empty());
-        let session = self.session.take();
+        let holder = self.holder.take();
         let answers = std::mem::take(&mut self.answers);
-        if batch.is_none() && session.is_none() && answers.is_empty() {
+        if batch.is_none() && holder.is_none() && answers.is_empty() {
             return false;
         }
-        self.writing = Some(Writing { batch, written: 0, session, answers });
+        self.writing = Some(Writing { batch, written: 0, holder, answers });
         true
     }
 
     /// Writes one more piece. True if that was not the last.
     pub(crate) fn go_on_writing(&mut self, now: Monotonic, out: &mut Vec<Demand>) -> bool {
         let Some(mut writing) = self.writing.take() else { return false };
-        self.writes += u64::from(writing.batch.is_some() || writing.session.is_some());
+        self.writes += u64::from(writing.batch.is_some() || writing.holder.is_some());
         let chunks = writing.batch.as_ref().map_or(0, |batch| batch.chunks().len());
         let kind = if writing.written < chunks {
             Some(HubEffect::WriteChunk)
         } else {
-            writing.session.map(|_| HubEffect::WriteSession)
+            writing.holder.as_ref().map(|_| HubEffect::WriteHolder)
         };
         let end = kind.and_then(|kind| self.end_over(kind));
         if let Some((When::Before, absence)) = end {
@@ -363,14 +371,15 @@ impl Hub {
             writing.written += 1;
             self.write_chunks(&batch, writing.written);
             writing.batch = Some(batch);
-        } else if let Some(session) = writing.session {
-            self.disk.session = session;
+        } else if let Some((_, record)) = &writing.holder {
+            self.disk.holder = (**record).clone();
         }
         if let Some((When::After, absence)) = end {
             self.ends(absence, out);
             return false;
         }
-        let left = writing.written < chunks || (writing.session.is_some_and(|session| self.disk.session != session));
+        let left =
+            writing.written < chunks || writing.holder.as_ref().is_some_and(|(_, record)| self.disk.holder != **record);
         if left {
             self.writing = Some(writing);
             return true;
@@ -409,9 +418,8 @@ impl Hub {
             }
             self.step(now, link::Event::Committed(affected), out);
         }
-        if let Some(session) = writing.session {
-            let event = link::Event::SessionStored { target: parse(TARGET), session, result: Ok(()) };
-            self.step(now, event, out);
+        if let Some((version, _)) = writing.holder {
+            self.step(now, link::Event::HolderStored { target: parse(TARGET), version }, out);
         }
     }
 
@@ -447,7 +455,7 @@ impl Hub {
                 self.answers.push(Demand::Respond(id, answer));
             }
             link::Effect::Respond { id, answer } => out.push(Demand::Respond(id, answer)),
-            link::Effect::StoreSession { session, .. } => self.session = Some(session),
+            link::Effect::StoreHolder { version, record, .. } => self.holder = Some((version, record)),
             link::Effect::RaiseEpoch { target, proven } => {
                 self.epochs_raised += 1;
                 self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
@@ -469,7 +477,7 @@ impl Hub {
             }
             link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
             link::Effect::Quarantined { .. } => panic!("there is one cluster"),
-            link::Effect::Heard { .. } | link::Effect::Stale(_) => {}
+            link::Effect::Heard { .. } | link::Effect::Stale(_) | link::Effect::Facts { .. } => {}
         }
     }
 
@@ -509,10 +517,11 @@ impl Hub {
         let records = &self.probe.as_ref()?.commits[commit];
         let ledger = Ledger::load(records).expect("it was whole when it was written");
         let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals });
-        let (target, session) = (parse(TARGET), request.session);
+        let target = parse(TARGET);
+        let holder = Box::new(self.link.holder(target).cloned().unwrap_or_default());
         let mut replica = link::Core::new(config(self.run));
         let decommission = Decommission::No;
-        let known = link::Event::TargetKnown { target, cluster: Some(parse(CLUSTER)), session, decommission };
+        let known = link::Event::TargetKnown { target, cluster: Some(parse(CLUSTER)), holder, decommission };
         let request = link::Request::Desired(request.clone());
         let asked = link::Event::Requested { id: link::RequestId(0), target, request };
         let mut effects = link::Effects::new();
@@ -551,6 +560,6 @@ impl Hub {
 
     /// Whether nothing waits for anything.
     pub(crate) fn is_idle(&self) -> bool {
-        self.writing.is_none() && self.changes.is_empty() && self.session.is_none()
+        self.writing.is_none() && self.changes.is_empty() && self.holder.is_none()
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Accepted, Decommission, ObjectReport};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionNumber, Tombstone};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionName, Tombstone};
 
 use crate::ids::{CLUSTER, parse};
 
@@ -11,6 +11,8 @@ use crate::ids::{CLUSTER, parse};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     enrolled: Option<Enrolled>,
+    /// The session that is in the home.
+    pub(crate) home: SessionName,
     /// What the identity keeps of the sets that were accepted.
     floor: Option<Accepted>,
     pub(crate) accepted: Option<Accepted>,
@@ -95,7 +97,7 @@ impl Journal {
 
     /// All is lost but the identity, which is kept elsewhere.
     pub(crate) fn lose(&mut self) {
-        *self = Self { enrolled: self.enrolled.take(), floor: self.floor, ..Self::default() };
+        *self = Self { enrolled: self.enrolled.take(), home: self.home, floor: self.floor, ..Self::default() };
     }
 
     pub(crate) fn load(&self) -> Loaded {
@@ -104,7 +106,7 @@ impl Journal {
         Loaded {
             enrolled: self.enrolled.clone(),
             cluster: self.enrolled.as_ref().map(|_| parse(CLUSTER)),
-            session: SessionNumber::default(),
+            session: self.home,
             floor: self.floor,
             accepted: self.accepted,
             entries: self.entries.values().cloned().collect(),

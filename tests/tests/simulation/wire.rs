@@ -64,10 +64,10 @@ impl Packet {
     }
 
     /// What the hub's link is asked; none for an enrolment, which is not the link's.
-    pub(crate) fn request(&self) -> Option<link::Request> {
+    pub(crate) fn request(&self, from: link::Origin) -> Option<link::Request> {
         match self {
             Self::Enrol => None,
-            Self::Session(bytes) => Some(link::Request::Session(read(bytes))),
+            Self::Session(bytes) => Some(link::Request::Session(read(bytes), from)),
             Self::Desired(query) => {
                 let request = codec::parse_desired_query(query).expect("what one side wrote the other can read");
                 Some(link::Request::Desired(request))

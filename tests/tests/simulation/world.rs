@@ -10,7 +10,7 @@ use tideline_agent::core::{
 };
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
-use tideline_common::{AssociatedKind, GroupKind, Monotonic, ObjectKey, Uid};
+use tideline_common::{AssociatedKind, GroupKind, Monotonic, ObjectKey, SessionName, Uid};
 use tideline_hub::link::core as link;
 
 use crate::cluster::{Chore, Cluster};
@@ -78,6 +78,13 @@ enum Happening {
         at: Monotonic,
     },
     Written {
+        run: u64,
+    },
+    /// The home has the session that was offered.
+    SessionKept {
+        run: u64,
+    },
+    HomeRead {
         run: u64,
     },
     /// An operation takes effect.
@@ -148,6 +155,8 @@ struct Agent {
     core: Option<Core>,
     journal: Journal,
     writing: VecDeque<(PersistId, Vec<Write>)>,
+    /// What is being written into the home.
+    keeping: Option<SessionName>,
     /// Begun, and without effect yet.
     operations: BTreeMap<OpId, Op>,
     requests: BTreeMap<RequestId, Packet>,
@@ -226,6 +235,7 @@ impl World {
                 core: None,
                 journal: Journal::default(),
                 writing: VecDeque::new(),
+                keeping: None,
                 operations: BTreeMap::new(),
                 requests: BTreeMap::new(),
                 numbers: RunNumbers::default(),
@@ -385,6 +395,8 @@ impl World {
                 }
             }
             Happening::Written { run } if run == self.agent.run => self.written(),
+            Happening::SessionKept { run } if run == self.agent.run => self.session_kept(),
+            Happening::HomeRead { run } if run == self.agent.run => self.home_read(),
             Happening::Lands { run, id } if run == self.agent.run => self.operation_lands(id),
             Happening::Ends { run, id, result } if run == self.agent.run => {
                 self.note(|| format!("agent: {id:?} ended: {result:?}"));
@@ -422,6 +434,8 @@ impl World {
             | Happening::GiveUp { .. }
             | Happening::AgentTimer { .. }
             | Happening::Written { .. }
+            | Happening::SessionKept { .. }
+            | Happening::HomeRead { .. }
             | Happening::Lands { .. }
             | Happening::Ends { .. }
             | Happening::Watch { .. }

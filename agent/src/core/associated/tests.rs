@@ -3,7 +3,7 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::{
     Accepted, ClusterFacts, HubAddresses, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
 };
-use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, GroupKind, Mark, Origin, SessionNumber, Version};
+use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, GroupKind, Mark, Origin, SessionName, Version};
 
 use super::super::effect::{Request, RequestId};
 use super::super::event::{Answer, Associate, Condition, Event, Observed, Owner, Served};
@@ -54,6 +54,7 @@ impl Scene {
             hub: hub_id(),
             facts: ClusterFacts::default(),
             answered: true,
+            instance: tideline_common::wire::v1::Instance::default(),
             enrolment: None,
             seed: 1,
             fuse: FuseLimits::default(),
@@ -89,11 +90,12 @@ impl Scene {
                 Effect::Follow(follow) => self.follow = follow,
                 Effect::Send { id, request: Request::Session(_) } => {
                     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 3600 };
-                    let session = SessionNumber(7);
+                    let session = SessionName::new(7, 1);
                     let (epoch, addresses) = (Epoch::default(), HubAddresses::default());
                     let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses };
                     self.step(Event::Answered { id, result: Ok(Answer::Session(answer)) });
                 }
+                Effect::KeepSession { session, .. } => self.step(Event::SessionKept { result: Ok(session) }),
                 Effect::Send { id, request: Request::Reported(request) } => self.reported(id, request),
                 // Journal and cluster are as slow as can be.
                 other => self.effects.push(other),

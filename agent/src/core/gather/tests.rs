@@ -3,7 +3,7 @@ use super::super::tests::{Random, entry, key, policies, uid};
 use super::*;
 
 use tideline_common::wire::v1::{DesiredAnswer, DesiredRequest};
-use tideline_common::{Epoch, PrunePolicy, Revision, SessionNumber};
+use tideline_common::{Epoch, PrunePolicy, Revision, SessionName};
 
 /// Gathers from a hub that changes between pages, and holds what it has.
 struct Agent {
@@ -21,7 +21,7 @@ impl Agent {
         for _ in 0..1_000 {
             let Question { since, digest, after } = gather.question();
             let request = DesiredRequest {
-                session: SessionNumber(1),
+                session: SessionName::new(1, 1),
                 since,
                 digest,
                 after,

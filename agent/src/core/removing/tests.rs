@@ -83,6 +83,7 @@ fn listed_as_before(recorded: bool) -> Removing {
         hub: hub_id(),
         facts: ClusterFacts::default(),
         answered: true,
+        instance: tideline_common::wire::v1::Instance::default(),
         enrolment: None,
         seed: 1,
         fuse: FuseLimits::default(),

@@ -24,6 +24,7 @@ fn config() -> Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
         answered: true,
+        instance: tideline_common::wire::v1::Instance::default(),
         enrolment: Some(enrolment),
         seed: 1,
         fuse: FuseLimits::default(),
@@ -55,7 +56,12 @@ impl Script {
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {
-        self.event(&format!("answer {id}"), Event::Answered { id: RequestId(id), result: Ok(answer) });
+        let effects = self.event(&format!("answer {id}"), Event::Answered { id: RequestId(id), result: Ok(answer) });
+        for effect in effects {
+            if let Effect::KeepSession { session, .. } = effect {
+                self.event("kept", Event::SessionKept { result: Ok(session) });
+            }
+        }
     }
 
     fn no_answer(&mut self, id: u64) {
@@ -64,7 +70,14 @@ impl Script {
     }
 
     fn refused(&mut self, id: u64, refusal: RefusalKind) {
-        let refusal = Refusal { refusal, message: "no".into(), retry_after_seconds: None };
+        let refusal = Refusal { refusal, message: "no".into(), retry_after_seconds: None, fenced_by: None };
+        let result = Err(LinkFailure::Refused(refusal));
+        self.event(&format!("refused {id}"), Event::Answered { id: RequestId(id), result });
+    }
+
+    fn refused_by(&mut self, id: u64, by: SessionName) {
+        let refusal = RefusalKind::Fenced;
+        let refusal = Refusal { refusal, message: "no".into(), retry_after_seconds: None, fenced_by: Some(by) };
         let result = Err(LinkFailure::Refused(refusal));
         self.event(&format!("refused {id}"), Event::Answered { id: RequestId(id), result });
     }
@@ -104,6 +117,9 @@ impl Script {
             Effect::Freeze(reason) => format!("{reason:?}"),
             Effect::UnknownToHub => "UnknownToHub".to_owned(),
             Effect::Thaw => "Thaw".to_owned(),
+            Effect::KeepSession { session, .. } => format!("Keep session {}", session.number),
+            Effect::ReadHome => "Read home".to_owned(),
+            Effect::Replaced { by } => format!("Replaced by {}", by.number),
         }
     }
 
@@ -114,7 +130,7 @@ impl Script {
 
 fn session() -> Answer {
     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 90 };
-    let (session, epoch, addresses) = (SessionNumber(3), Epoch(1), HubAddresses::default());
+    let (session, epoch, addresses) = (SessionName::new(3, 1), Epoch(1), HubAddresses::default());
     Answer::Session(SessionAnswer { session, outdated: false, epoch, poll, addresses })
 }
 
@@ -155,11 +171,7 @@ fn a_new_agent_enrols_opens_gathers_fetches_and_switches() {
         start: 1 Enrol
         answer 1: Persist 1 of 1, Retry in 600 s
         persisted 1: 2 Session
-        answer 2: 3 Desired wait 0, Report in 0 s
-        answer 3: 4 Bodies of 1
-        answer 4: 6 Bodies of 1
-        answer 6: Persist 2 of 2
-        persisted 2: 9 Desired since 1.1 wait 40, Watch 1, Patrol in 316 s
+        answer 2: Keep session 1
     "#]]);
 }
 
@@ -202,14 +214,20 @@ fn a_stop_with_nothing_under_way_ends_at_once() {
 }
 
 #[test]
-fn a_stop_waits_for_the_last_report() {
+fn a_stop_waits_for_the_last_report_and_says_goodbye() {
     let mut script = Script::new(held());
     script.event("start", Event::Started);
     script.answer(1, session());
     script.after(1).event("timer", Event::Timer(Timer::Report));
     script.event("stop", Event::Stop);
     assert!(script.printed.ends_with("stop: \n"), "{}", script.printed);
-    script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }));
+    let answer =
+        Event::Answered { id: RequestId(3), result: Ok(Answer::Reported(ReportedAnswer { seq: 1, memory: 1 })) };
+    let effects = script.event("answer 3", answer);
+    let Some(Effect::Send { id, request: Request::Reported(last) }) = effects.last() else { panic!("{effects:?}") };
+    assert!(last.goodbye, "{last:?}");
+    // Whoever does not answer now is not asked again.
+    script.no_answer(id.0);
     assert!(script.printed.ends_with("Stopped\n"), "{}", script.printed);
 }
 
@@ -227,7 +245,8 @@ fn a_poll_that_is_cut_is_made_shorter() {
     }
     script.check(&expect![[r#"
         start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
-        answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
+        answer 1: Keep session 3
+        kept: 2 Desired since 1.4 wait 40, Report in 0 s
         timer: 3 Reported 1 objects
         answer 3: Report in 30 s
         no answer 2: Link in 0 s
@@ -262,7 +281,8 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
     script.after(60).event("timer", Event::Timer(Timer::Link));
     script.check(&expect![[r#"
         start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
-        answer 1: 2 Desired since 1.4 wait 40, Report in 0 s
+        answer 1: Keep session 3
+        kept: 2 Desired since 1.4 wait 40, Report in 0 s
         answer 2: Link in 0 s
         timer: 3 Session
     "#]]);
@@ -289,14 +309,109 @@ fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
     script.check(&expect![[r#"
         start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
         while it is opened: 
-        answer 1: 2 Session of v1.34
-        answer 2: 3 Desired since 1.4 wait 40, Report in 0 s
+        answer 1: Keep session 3
+        kept: 2 Session of v1.34
+        answer 2: Keep session 3
+        kept: 3 Desired since 1.4 wait 40, Report in 0 s
         the same: 
         while the hub is waited for: 4 Session of v1.35
         refused 3: 
-        answer 4: 5 Desired since 1.4 wait 40
+        answer 4: Keep session 3
+        kept: 5 Desired since 1.4 wait 40
         no answer 5: Link in 0 s
         while there is no hub: 
         timer: 6 Session of v1.36
     "#]]);
+}
+
+/// What a fenced agent does with what is in its home.
+fn fenced(home: SessionName) -> Script {
+    let mut script = Script::new(Script::enrolled());
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    script.printed.clear();
+    let refusal = Refusal {
+        refusal: RefusalKind::Fenced,
+        message: "another is in use".into(),
+        retry_after_seconds: None,
+        fenced_by: Some(SessionName::new(8, 2)),
+    };
+    script.event("fenced", Event::Answered { id: RequestId(2), result: Err(LinkFailure::Refused(refusal)) });
+    let effects = script.event("home", Event::HomeRead { result: Ok(home) });
+    let proof = effects.iter().find_map(|effect| match effect {
+        Effect::Send { request: Request::Session(request), .. } => request.fenced,
+        _ => None,
+    });
+    writeln!(script.printed, "{proof:?}").unwrap();
+    script
+}
+
+#[test]
+fn a_fenced_process_whose_home_a_later_one_has_ends() {
+    fenced(SessionName::new(8, 2)).check(&expect![[r#"
+        fenced: Fenced("another is in use"), Link in 96 s, Read home
+        home: Replaced by 8
+        None
+    "#]]);
+    fenced(SessionName::new(9, 7)).check(&expect![[r#"
+        fenced: Fenced("another is in use"), Link in 96 s, Read home
+        home: Replaced by 9
+        None
+    "#]]);
+}
+
+#[test]
+fn a_fenced_process_that_does_not_find_the_other_in_its_home_says_so_at_once_and_then_waits() {
+    let mut script = fenced(SessionName::new(3, 1));
+    script.refused_by(3, SessionName::new(8, 2));
+    script.check(&expect![[r#"
+        fenced: Fenced("another is in use"), Link in 96 s, Read home
+        home: 3 Session
+        Some(Fenced { session: SessionName { number: SessionNumber(3), id: SessionId(0000000000000001) }, by: SessionName { number: SessionNumber(8), id: SessionId(0000000000000002) } })
+        refused 3: Link in 212 s
+    "#]]);
+}
+
+#[test]
+fn a_session_is_used_only_when_the_home_has_it() {
+    let mut script = Script::new(Script::enrolled());
+    script.event("start", Event::Started);
+    script.event("answer", Event::Answered { id: RequestId(1), result: Ok(session()) });
+    script.event("not kept", Event::SessionKept { result: Err("full".into()) });
+    script.after(60).event("timer", Event::Timer(Timer::Link));
+    script.event("answer", Event::Answered { id: RequestId(2), result: Ok(session()) });
+    script.event("kept", Event::SessionKept { result: Ok(SessionName::new(3, 1)) });
+    script.check(&expect![[r#"
+        start: 1 Session, Retry in 600 s
+        answer: Keep session 3
+        not kept: Link in 0 s
+        timer: 2 Session
+        answer: Keep session 3
+        kept: 3 Desired wait 0, 4 Reported 0 objects
+    "#]]);
+}
+
+#[test]
+fn an_offer_to_a_process_whose_home_a_later_one_has_ends_it() {
+    let mut script = Script::new(Script::enrolled());
+    script.event("start", Event::Started);
+    script.event("answer", Event::Answered { id: RequestId(1), result: Ok(session()) });
+    script.event("kept", Event::SessionKept { result: Ok(SessionName::new(5, 1)) });
+    script.check(&expect![[r#"
+        start: 1 Session, Retry in 600 s
+        answer: Keep session 3
+        kept: Replaced by 5
+    "#]]);
+}
+
+#[test]
+fn who_heard_of_a_newer_session_looks_into_its_home_before_it_asks_again() {
+    let mut script = Script::new(Script::enrolled());
+    script.event("start", Event::Started);
+    let Answer::Session(answer) = session() else { unreachable!("it is one") };
+    let outdated = Answer::Session(SessionAnswer { outdated: true, ..answer });
+    script.event("outdated", Event::Answered { id: RequestId(1), result: Ok(outdated) });
+    let effects = script.event("home", Event::HomeRead { result: Ok(SessionName::new(3, 1)) });
+    let Some(Effect::Send { request: Request::Session(request), .. }) = effects.first() else { panic!("{effects:?}") };
+    assert_eq!((request.home, request.last.0), (SessionName::new(3, 1), 3));
 }

@@ -85,13 +85,13 @@ fn while_the_hub_does_not_know_the_target_no_removal_begins() {
     assert!(!world.cluster.objects.contains_key(&removed));
 }
 
-/// It must not take the session back from who has it.
 #[test]
-fn only_a_fenced_agent_yields() {
+fn only_who_was_fenced_by_a_session_that_is_not_in_its_home_says_so() {
     for refusal in REFUSALS {
         let (mut world, _) = at_work();
         world.hub.refuses = Some(refusal);
         world.run_for(Duration::from_mins(30));
-        assert_eq!(world.hub.yielded, refusal == RefusalKind::Fenced, "{refusal:?}");
+        let by = world.hub.proved.map(|fenced| fenced.by.number.0);
+        assert_eq!(by, (refusal == RefusalKind::Fenced).then_some(99), "{refusal:?}");
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{
     ApprovedPage, BodiesAnswer, BodiesRequest, Body, Decommission, DesiredAnswer, DesiredPage, DesiredRequest,
-    EnrolAnswer, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest,
-    SessionAnswer, TargetCondition,
+    EnrolAnswer, Fenced, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind, ReportedAnswer,
+    ReportedRequest, SessionAnswer, TargetCondition,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionNumber,
-    Tombstone, Version,
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionName, Tombstone,
+    Version,
 };
 
 use super::super::{Answer, LinkFailure, Request};
@@ -23,7 +23,7 @@ pub(in crate::core) struct Hub {
     epoch: u64,
     changed: BTreeMap<ObjectKey, u64>,
     pub(in crate::core) tombstones: BTreeMap<Tombstone, (u64, PrunePolicy)>,
-    pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionNumber, u64, ObjectReport)>,
+    pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionName, u64, ObjectReport)>,
     sessions: u64,
     pub(in crate::core) page: usize,
     bodies: BTreeMap<Digest, String>,
@@ -41,8 +41,8 @@ pub(in crate::core) struct Hub {
     /// What every request is refused with.
     pub(in crate::core) refuses: Option<RefusalKind>,
     pub(in crate::core) sessions_asked: u64,
-    /// Whether the agent said that it was fenced when it asked for a session last.
-    pub(in crate::core) yielded: bool,
+    /// What the agent said of a session that fences it when it asked last.
+    pub(in crate::core) proved: Option<Fenced>,
 }
 
 impl Hub {
@@ -127,13 +127,14 @@ impl Hub {
     pub(in crate::core) fn reply(&mut self, request: Request) -> Result<Answer, LinkFailure> {
         if let Request::Session(request) = &request {
             self.sessions_asked += 1;
-            self.yielded = request.yields;
+            self.proved = request.fenced;
         }
         match self.refuses {
             None => Ok(self.answer(request)),
             Some(refusal) => {
                 let message = "no".to_owned();
-                Err(LinkFailure::Refused(Refusal { refusal, message, retry_after_seconds: None }))
+                let fenced_by = (refusal == RefusalKind::Fenced).then(|| SessionName::new(99, 1));
+                Err(LinkFailure::Refused(Refusal { refusal, message, retry_after_seconds: None, fenced_by }))
             }
         }
     }
@@ -146,7 +147,7 @@ impl Hub {
             Request::Session(_) => {
                 self.sessions += 1;
                 Answer::Session(SessionAnswer {
-                    session: SessionNumber(self.sessions),
+                    session: SessionName::new(self.sessions, 1),
                     outdated: false,
                     epoch: Epoch(self.epoch),
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },

@@ -51,6 +51,7 @@ pub(in crate::core) fn config(seed: u64, fuse: FuseLimits) -> Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
         answered: true,
+        instance: tideline_common::wire::v1::Instance::default(),
         enrolment: Some(enrolment),
         seed,
         fuse,
@@ -276,6 +277,20 @@ impl World {
                     self.step(Event::Answered { id, result });
                 }
             }
+            Effect::KeepSession { session, .. } => {
+                let result = if self.faults && self.random.chance(10) {
+                    Err("full".into())
+                } else {
+                    self.journal.session = session;
+                    Ok(session)
+                };
+                self.step(Event::SessionKept { result });
+            }
+            Effect::ReadHome => {
+                let fails = self.faults && self.random.chance(10);
+                let result = if fails { Err("no".into()) } else { Ok(self.journal.session) };
+                self.step(Event::HomeRead { result });
+            }
             Effect::Persist { id, writes } => {
                 self.persists += 1;
                 let result = if self.faults && self.random.chance(10) {
@@ -348,8 +363,13 @@ impl World {
                 Effect::Decommissioned(report) => self.decommissioned = Some(report),
                 Effect::Patrolled(tally) => self.patrols.push(tally),
                 Effect::Tell(_) => {}
+                Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
                 Effect::Follow(follow) => assert!(follow.is_empty(), "nobody asks for it"),
-                Effect::Send { .. } | Effect::Persist { .. } | Effect::Survey { .. } => self.pending.push(effect),
+                Effect::Send { .. }
+                | Effect::Persist { .. }
+                | Effect::KeepSession { .. }
+                | Effect::ReadHome
+                | Effect::Survey { .. } => self.pending.push(effect),
             }
         }
     }

@@ -23,6 +23,7 @@ fn config() -> Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),
         answered: true,
+        instance: tideline_common::wire::v1::Instance::default(),
         enrolment: None,
         seed: 1,
         fuse: FuseLimits::default(),

@@ -5,7 +5,7 @@ use tideline_common::replay::RunNumber;
 use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_request, sign_response};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{BodiesAnswer, Body, DesiredAnswer, DesiredRequest, Refusal, RefusalKind};
-use tideline_common::{Digest, RunId, SessionNumber};
+use tideline_common::{Digest, RunId, SessionName};
 
 use super::{Kind, Outgoing, Returned, Said, Sending, read_answer};
 use crate::core::{Answer, LinkFailure, Request};
@@ -16,7 +16,7 @@ fn hub() -> SigningKey {
 
 fn poll() -> DesiredRequest {
     DesiredRequest {
-        session: SessionNumber(4),
+        session: SessionName::new(4, 1),
         since: None,
         digest: None,
         after: None,
@@ -86,8 +86,9 @@ fn a_signed_answer_is_believed() {
 fn a_signed_refusal_is_a_refusal() {
     let refusal = Refusal {
         refusal: RefusalKind::Fenced,
-        message: "a newer session is open".to_owned(),
+        message: "another session is in use".to_owned(),
         retry_after_seconds: None,
+        fenced_by: None,
     };
     let returned = signed(&hub(), 409, &refusal, "nonce");
     match read(Kind::Desired, &returned) {

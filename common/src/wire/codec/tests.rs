@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::{Error, decode, decode_request, desired_query, encode, parse_desired_query};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
-use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionNumber, Version};
+use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionName, Version};
 
 fn full() -> DesiredRequest {
     DesiredRequest {
-        session: SessionNumber(7),
+        session: SessionName::new(7, 1),
         since: Some(Version { epoch: Epoch(1), revision: Revision(71) }),
         digest: Some(Digest::of(b"set")),
         after: Some(ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")),
@@ -83,7 +83,7 @@ fn a_cut_message_is_refused() -> Result<(), Error> {
 #[test]
 fn the_query_is_written_without_characters_to_escape() {
     let query = desired_query(&full());
-    expect!["session=7&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep"]
+    expect!["session=7.0000000000000001&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep"]
         .assert_eq(&query);
     assert!(query.bytes().all(|b| b.is_ascii_alphanumeric() || b"=&-_.".contains(&b)), "{query}");
 }
@@ -91,7 +91,7 @@ fn the_query_is_written_without_characters_to_escape() {
 #[test]
 fn a_bare_query_asks_for_everything_at_once() {
     let bare = DesiredRequest {
-        session: SessionNumber(3),
+        session: SessionName::new(3, 1),
         since: None,
         digest: None,
         after: None,
@@ -99,8 +99,8 @@ fn a_bare_query_asks_for_everything_at_once() {
         approved: None,
         decommission: None,
     };
-    assert_eq!(desired_query(&bare), "session=3");
-    assert_eq!(parse_desired_query("session=3&later=1").ok(), Some(bare));
+    assert_eq!(desired_query(&bare), "session=3.0000000000000001");
+    assert_eq!(parse_desired_query("session=3.0000000000000001&later=1").ok(), Some(bare));
 }
 
 #[test]
@@ -109,25 +109,30 @@ fn queries_that_cannot_be_read_say_why() {
     check_query("since=1.2", &expect!["refused: the query lacks session"]);
     check_query(
         "session=x",
-        &expect![[r#"refused: the query's session cannot be read: invalid digit found in string: "x""#]],
+        &expect![[
+            r#"refused: the query's session cannot be read: it must be NUMBER.ID, the id of 16 digits of 0-9 and a-f: "x""#
+        ]],
     );
-    check_query("session=1&session=2", &expect!["refused: the query has session twice"]);
     check_query(
-        "session=1&since=7",
+        "session=1.00000000000000aa&session=2.00000000000000aa",
+        &expect!["refused: the query has session twice"],
+    );
+    check_query(
+        "session=1.00000000000000aa&since=7",
         &expect![[
             r#"refused: the query's since cannot be read: "7" is not a version: it must be EPOCH.REVISION: "7""#
         ]],
     );
     check_query(
-        "session=1&digest=00",
+        "session=1.00000000000000aa&digest=00",
         &expect![[r#"refused: the query's digest cannot be read: a digest must be 64 hexadecimal digits: "00""#]],
     );
     check_query(
-        "session=1&after=%7B",
+        "session=1.00000000000000aa&after=%7B",
         &expect![[r#"refused: the query's after cannot be read: it is not base64url without padding: "%7B""#]],
     );
     check_query(
-        "session=1&after=e30",
+        "session=1.00000000000000aa&after=e30",
         &expect![[r#"refused: the query's after cannot be read: missing field `name` at line 1 column 2: "e30""#]],
     );
     check_query(&"a".repeat(5000), &expect!["refused: the query is longer than 4096 bytes"]);
@@ -145,7 +150,7 @@ proptest! {
         decommission in proptest::option::of(0..3_usize),
     ) {
         let request = DesiredRequest {
-            session: SessionNumber(session),
+            session: SessionName::new(session, 1),
             since: since.map(|(epoch, revision)| Version { epoch: Epoch(epoch), revision: Revision(revision) }),
             digest: digest.map(Digest::from_bytes),
             after: after.map(|(group, kind, namespace, name)| {

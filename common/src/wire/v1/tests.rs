@@ -85,7 +85,14 @@ fn enrolment_is_stable() {
 fn session_is_stable() {
     golden(
         "session-request",
-        &SessionRequest { facts: facts(), accepted: Some(accepted()), last: SessionNumber::default(), yields: false },
+        &SessionRequest {
+            facts: facts(),
+            accepted: Some(accepted()),
+            instance: Instance { id: InstanceId(0x3f9c_2b7d_10e8_a645), host: "store-0042-0".to_owned() },
+            home: SessionName::new(7, 5),
+            last: SessionNumber(9),
+            fenced: Some(Fenced { session: SessionName::new(7, 5), by: SessionName::new(9, 6) }),
+        },
     );
     let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
     let addresses = HubAddresses {
@@ -94,7 +101,7 @@ fn session_is_stable() {
     };
     golden(
         "session-answer",
-        &SessionAnswer { session: SessionNumber(7), outdated: false, epoch: Epoch(1), poll, addresses },
+        &SessionAnswer { session: SessionName::new(7, 1), outdated: false, epoch: Epoch(1), poll, addresses },
     );
 }
 
@@ -104,6 +111,7 @@ fn refused_number_is_stable() {
         refusal: RefusalKind::BadRequestNumber,
         message: "no number that is free in this run of the hub".to_owned(),
         retry_after_seconds: None,
+        fenced_by: None,
     };
     let addresses = HubAddresses { urls: vec!["https://hub.example.com".to_owned()], ..HubAddresses::default() };
     golden("number-refused", &NumberRefused { refusal, addresses });
@@ -114,7 +122,7 @@ fn desired_is_stable() {
     golden(
         "desired-request",
         &DesiredRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             since: Some(version(70)),
             digest: Some(Digest::of(b"set")),
             after: Some(key("api")),
@@ -151,7 +159,7 @@ fn approvals_are_stable() {
     golden(
         "desired-request-approved",
         &DesiredRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             since: None,
             digest: None,
             after: None,
@@ -180,7 +188,7 @@ fn decommissioning_is_stable() {
     golden(
         "desired-request-decommission",
         &DesiredRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             since: None,
             digest: None,
             after: None,
@@ -213,7 +221,7 @@ fn decommissioning_is_stable() {
     golden(
         "reported-request-decommission",
         &ReportedRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             seq: 12,
             accepted: Some(accepted()),
             applied: Some(version(72)),
@@ -224,6 +232,7 @@ fn decommissioning_is_stable() {
             removed: Vec::new(),
             overtaken: Vec::new(),
             decommission: Some(DecommissionReport { how: Decommission::Keep, left: 3 }),
+            goodbye: false,
         },
     );
 }
@@ -246,7 +255,7 @@ fn bodies_are_stable() {
     golden(
         "bodies-request",
         &BodiesRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             wanted: vec![BodyWanted { key: key("web"), input: Digest::of(b"input"), offset: 0 }],
         },
     );
@@ -272,7 +281,7 @@ fn reported_is_stable() {
     golden(
         "reported-request",
         &ReportedRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             seq: 12,
             accepted: Some(accepted()),
             applied: Some(version(70)),
@@ -294,6 +303,7 @@ fn reported_is_stable() {
             removed: vec![Tombstone { key: key("old"), source: uid() }],
             overtaken: vec![Tombstone { key: key("web"), source: uid() }],
             decommission: None,
+            goodbye: false,
         },
     );
     golden("reported-answer", &ReportedAnswer { seq: 12, memory: 7 });
@@ -333,7 +343,7 @@ fn what_was_made_of_objects_is_stable() {
     golden(
         "reported-request-associated",
         &ReportedRequest {
-            session: SessionNumber(7),
+            session: SessionName::new(7, 1),
             seq: 13,
             accepted: None,
             applied: None,
@@ -344,6 +354,7 @@ fn what_was_made_of_objects_is_stable() {
             removed: Vec::new(),
             overtaken: Vec::new(),
             decommission: None,
+            goodbye: true,
         },
     );
 }
@@ -354,8 +365,9 @@ fn refusal_is_stable() {
         "refusal",
         &Refusal {
             refusal: RefusalKind::Fenced,
-            message: "a newer session is open".to_owned(),
+            message: "another session is in use".to_owned(),
             retry_after_seconds: None,
+            fenced_by: Some(SessionName::new(9, 6)),
         },
     );
 }

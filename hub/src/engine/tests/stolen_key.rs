@@ -14,16 +14,20 @@ impl Hub {
         let mut hub = Self::with(3);
         hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
         let facts = ClusterFacts { agent_version: "v".repeat(1 << 20), ..ClusterFacts::default() };
-        let session = SessionRequest { facts, accepted: None, last: SessionNumber::default(), yields: false };
-        let (_, mut answer) = hub.engine.request(hub.now, target(), link::Request::Session(session));
+        let link::Request::Session(request, from) = asks(1) else { unreachable!("it is one") };
+        let request = link::Request::Session(SessionRequest { facts, ..request }, from);
+        let (_, mut answer) = hub.engine.request(hub.now, target(), request);
         hub.persist();
         answer.try_recv().unwrap().unwrap();
+        // The session is the agent's with its first use.
+        hub.reports(0, Vec::new());
+        hub.persist();
         hub
     }
 
     fn reports(&mut self, seq: u64, objects: Vec<ObjectReport>) -> u64 {
         let report = ReportedRequest {
-            session: SessionNumber(1),
+            session: SessionName::new(1, 0),
             seq,
             accepted: None,
             applied: None,
@@ -34,6 +38,7 @@ impl Hub {
             removed: Vec::new(),
             overtaken: Vec::new(),
             decommission: None,
+            goodbye: false,
         };
         let (_, mut answer) = self.engine.request(self.now, target(), link::Request::Reported(Box::new(report)));
         match answer.try_recv().unwrap().unwrap() {

@@ -1,54 +1,89 @@
-//! Who may speak for a target: its sessions, one open at a time, each with a higher number than any before.
+//! Sessions on the wire: who may speak for a target, by the rule in [`holder`](super::holder).
 
 use std::time::Duration;
 
-use tideline_common::wire::v1::{HubAddresses, RefusalKind, SessionAnswer, SessionRequest};
-use tideline_common::{Epoch, Monotonic, SessionNumber, TargetId};
+use tideline_common::wire::v1::{HubAddresses, Instance, Refusal, RefusalKind, SessionAnswer, SessionRequest};
+use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, TargetId};
 
+use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, proves_lost_history, refuse};
 
-/// A process that was fenced gets the session back when nobody has used it for so long while this hub ran: what holds it is
-/// not coming back by itself.
-const HOLDER_SILENT: Duration = Duration::from_hours(24);
+/// Letters of a host's name that are kept: as many as Linux gives one.
+const HOST_LETTERS_MAX: usize = 64;
 
+/// Where a request comes from, as the hub's edge sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Perhaps a load balancer's.
+    pub address: Option<String>,
+    /// Seconds of Unix time. For people; nothing is decided by it.
+    pub at: u64,
+    /// Random, and fresh from the system for every request: what a machine that is set back would have twice is of no use.
+    pub id: SessionId,
+}
+
+/// The sessions of one target.
 #[derive(Debug)]
-pub(super) enum Session {
-    /// No session since this hub started; the number is the last one given, by any run.
-    Closed(SessionNumber),
-    /// The number is being persisted; nobody was told yet.
-    Opening {
-        number: SessionNumber,
-        request: RequestId,
-    },
-    Open(SessionNumber),
+pub(super) struct Sessions {
+    holder: Holder,
+    /// As it was handed out to be persisted last, and how often that was done.
+    told: (u64, Record),
+    /// How much of that is on disk.
+    stored: u64,
+    /// Who is to be told an offer once this much is on disk.
+    offers: Vec<(u64, RequestId, SessionName)>,
+    /// When the others are looked at again.
+    lapse_at: Option<Monotonic>,
+}
+
+impl Sessions {
+    pub(super) fn new(record: Record, now: Monotonic) -> Self {
+        let holder = Holder::new(record.clone(), now);
+        Self { holder, told: (0, record), stored: 0, offers: Vec::new(), lapse_at: None }
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        self.holder.record()
+    }
+
+    /// How much of the record was handed out.
+    #[cfg(test)]
+    pub(super) fn version(&self) -> u64 {
+        self.told.0
+    }
+
+    /// Whoever waits for an offer.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = RequestId> {
+        self.offers.iter().map(|(_, id, _)| *id)
+    }
 }
 
 impl Core {
-    /// Lets only the present session pass.
+    /// Lets only the present session pass, or one that is offered: that is the present one from then on.
     pub(super) fn admit(
         &mut self,
         now: Monotonic,
         id: RequestId,
-        target: TargetId,
-        session: SessionNumber,
+        key: TargetId,
+        session: SessionName,
         out: &mut Effects,
     ) -> bool {
-        let Some(known) = self.targets.get_mut(&target) else { return false };
-        let (present, open) = match known.session {
-            // After a restart of the hub the last session given goes on as if nothing had happened.
-            Session::Open(number) | Session::Closed(number) => (number, true),
-            Session::Opening { number, .. } => (number, false),
-        };
-        if open && present == session && session != SessionNumber::default() {
-            known.heard_at = now;
-            return true;
+        let Some(target) = self.targets.get_mut(&key) else { return false };
+        let admitted = target.sessions.holder.admit(now, session);
+        match admitted {
+            Admitted::InUse => {}
+            Admitted::Passed => {
+                target.seq = 0;
+                if let Some(waiting) = target.waiting.take() {
+                    self.polls.remove(&(waiting.until, key));
+                    out.push(fenced(waiting.id, session));
+                }
+            }
+            Admitted::Fenced(by) => out.push(fenced(id, by)),
+            Admitted::Unknown => out.push(reopen(id)),
         }
-        out.push(if session > present {
-            refuse(id, RefusalKind::SessionUnknown, "this session is not known here; open another")
-        } else {
-            refuse(id, RefusalKind::Fenced, "a newer session of this identity is open")
-        });
-        false
+        self.store(key, out);
+        matches!(admitted, Admitted::InUse | Admitted::Passed)
     }
 
     pub(super) fn on_session(
@@ -57,7 +92,7 @@ impl Core {
         sets: &impl Sets,
         id: RequestId,
         key: TargetId,
-        request: SessionRequest,
+        (request, from): (SessionRequest, Origin),
         out: &mut Effects,
     ) {
         let Some(target) = self.targets.get_mut(&key) else { return };
@@ -69,70 +104,132 @@ impl Core {
             return;
         }
         target.cluster = target.cluster.take().or_else(|| request.facts.cluster.clone());
-        if request.yields && now.since(target.heard_at) < HOLDER_SILENT {
-            out.push(refuse(
-                id,
-                RefusalKind::Fenced,
-                "a newer session of this identity is open, and its agent is heard from",
-            ));
-            return;
+        let SessionRequest { facts, accepted, instance, home, last, fenced: was_fenced } = request;
+        let host = instance.host.chars().take(HOST_LETTERS_MAX).collect();
+        let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
+        let verdict = target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced }, from.id);
+        match verdict {
+            Verdict::Offer(session) => {
+                if let (Some(proven), Some(present)) = (accepted, sets.info(key))
+                    && proves_lost_history(proven, present)
+                {
+                    out.push(Effect::RaiseEpoch { target: key, proven });
+                }
+                out.push(Effect::Facts { target: key, facts });
+                self.store(key, out);
+                self.offer(sets, id, key, session, out);
+                return;
+            }
+            Verdict::Outdated(session) => self.answer(sets, id, key, (session, true), out),
+            Verdict::Busy(left) => out.push(busy(id, left)),
+            Verdict::Fenced(by) => out.push(fenced(id, by)),
+            Verdict::Reopen => out.push(reopen(id)),
         }
-        let (last, abandoned) = match target.session {
-            Session::Closed(number) | Session::Open(number) => (number, None),
-            Session::Opening { number, request } => (number, Some(request)),
-        };
-        if request.last < last {
-            let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
-            let (poll, addresses) = (self.config.poll, HubAddresses::default());
-            let answer = SessionAnswer { session: last, outdated: true, epoch, poll, addresses };
-            out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
-            return;
-        }
-        if let Some(abandoned) = abandoned {
-            out.push(refuse(abandoned, RefusalKind::Fenced, "a newer session is being opened"));
-        }
-        if let Some(waiting) = target.waiting.take() {
-            self.polls.remove(&(waiting.until, key));
-            out.push(refuse(waiting.id, RefusalKind::Fenced, "a newer session is being opened"));
-        }
-        // A number that an agent was given in a history that was lost is not given again.
-        let number = request.last.next();
-        target.session = Session::Opening { number, request: id };
-        if let (Some(proven), Some(present)) = (request.accepted, sets.info(key))
-            && proves_lost_history(proven, present)
-        {
-            out.push(Effect::RaiseEpoch { target: key, proven });
-        }
-        out.push(Effect::StoreSession { target: key, session: number, facts: request.facts });
+        self.store(key, out);
     }
 
-    pub(super) fn on_session_stored(
+    /// Tells an offer, now or when it is on disk.
+    fn offer(&mut self, sets: &impl Sets, id: RequestId, key: TargetId, session: SessionName, out: &mut Effects) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        let needs = target.sessions.told.0;
+        if target.sessions.stored < needs {
+            target.sessions.offers.push((needs, id, session));
+        } else {
+            self.answer(sets, id, key, (session, false), out);
+        }
+    }
+
+    pub(super) fn on_holder_stored(&mut self, sets: &impl Sets, key: TargetId, stored: u64, out: &mut Effects) {
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        target.sessions.stored = target.sessions.stored.max(stored);
+        let told: Vec<_> = target.sessions.offers.extract_if(.., |(needs, ..)| *needs <= stored).collect();
+        for (_, id, session) in told {
+            self.answer(sets, id, key, (session, false), out);
+        }
+    }
+
+    fn answer(
         &mut self,
-        now: Monotonic,
         sets: &impl Sets,
+        id: RequestId,
         key: TargetId,
-        session: SessionNumber,
-        result: &Result<(), String>,
+        (session, outdated): (SessionName, bool),
         out: &mut Effects,
     ) {
-        let Some(target) = self.targets.get_mut(&key) else { return };
-        let Session::Opening { number, request } = target.session else { return };
-        if number != session {
-            return;
-        }
-        if result.is_err() {
-            // The number may have been written: it is never given again.
-            target.session = Session::Closed(number);
-            out.push(refuse(request, RefusalKind::Busy, "the hub cannot write its store at the moment"));
-            return;
-        }
-        target.session = Session::Open(number);
-        target.heard_at = now;
-        target.seq = 0;
         let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
         // The edge knows where the hub is reached.
         let (poll, addresses) = (self.config.poll, HubAddresses::default());
-        let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses };
-        out.push(Effect::Respond { id: request, answer: Ok(Answer::Session(answer)) });
+        let answer = SessionAnswer { session, outdated, epoch, poll, addresses };
+        out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
     }
+
+    /// The holder ends in order.
+    pub(super) fn goodbye(&mut self, key: TargetId, session: SessionName, out: &mut Effects) {
+        if let Some(target) = self.targets.get_mut(&key) {
+            target.sessions.holder.goodbye(session);
+            self.store(key, out);
+        }
+    }
+
+    /// A person chooses among those that live with this identity.
+    pub(super) fn on_accepted(&mut self, key: TargetId, instance: InstanceId, word: &str, out: &mut Effects) {
+        if let Some(target) = self.targets.get_mut(&key) {
+            target.sessions.holder.accept(instance, word);
+            self.store(key, out);
+        }
+    }
+
+    /// Instances that were heard no more for long are spoken of no more.
+    pub(super) fn lapse(&mut self, now: Monotonic, out: &mut Effects) {
+        while let Some(&(at, key)) = self.lapses.first().filter(|(at, _)| *at <= now) {
+            self.lapses.remove(&(at, key));
+            if let Some(target) = self.targets.get_mut(&key) {
+                target.sessions.lapse_at = None;
+                target.sessions.holder.lapse(now);
+                self.store(key, out);
+            }
+        }
+    }
+
+    /// Has the holder persisted, if it is another by now.
+    fn store(&mut self, key: TargetId, out: &mut Effects) {
+        let Some(Sessions { holder, told: (version, told), lapse_at, .. }) =
+            self.targets.get_mut(&key).map(|target| &mut target.sessions)
+        else {
+            return;
+        };
+        if let (None, Some(at)) = (&lapse_at, holder.others_lapse_at()) {
+            *lapse_at = Some(at);
+            self.lapses.insert((at, key));
+        }
+        if told != holder.record() {
+            *version += 1;
+            holder.record().clone_into(told);
+            out.push(Effect::StoreHolder { target: key, version: *version, record: Box::new(told.clone()) });
+        }
+    }
+}
+
+fn fenced(id: RequestId, by: SessionName) -> Effect {
+    let refusal = Refusal {
+        refusal: RefusalKind::Fenced,
+        message: format!("another agent with this identity holds the target, in session {by}"),
+        retry_after_seconds: None,
+        fenced_by: Some(by),
+    };
+    Effect::Respond { id, answer: Err(refusal) }
+}
+
+fn busy(id: RequestId, left: Duration) -> Effect {
+    let refusal = Refusal {
+        refusal: RefusalKind::Busy,
+        message: "another agent with this identity is starting".to_owned(),
+        retry_after_seconds: Some(left.as_secs() + 1),
+        fenced_by: None,
+    };
+    Effect::Respond { id, answer: Err(refusal) }
+}
+
+fn reopen(id: RequestId) -> Effect {
+    refuse(id, RefusalKind::SessionUnknown, "this session is not known here; open another")
 }

@@ -1,9 +1,12 @@
 use super::*;
 
 use expect_test::{Expect, expect};
-use tideline_common::{DesiredSet, Epoch, PrunePolicy, Tombstone};
+use tideline_common::wire::v1::Instance;
+use tideline_common::{DesiredSet, Epoch, PrunePolicy, SessionId, SessionName, Tombstone};
 
 use crate::approvals::{Approval, Approvals};
+
+mod sessions;
 
 /// One target's set, and the revision that each key last changed at.
 #[derive(Default)]
@@ -114,7 +117,7 @@ impl Script {
         script.event(Event::TargetKnown {
             target: target(),
             cluster: None,
-            session: SessionNumber(4),
+            holder: Box::new(HolderRecord::held(SessionName::new(4, 1), Instance::default())),
             decommission: Decommission::No,
         });
         script
@@ -131,31 +134,29 @@ impl Script {
         self.event(Event::Requested { id: RequestId(self.requests), target: target(), request })
     }
 
+    /// A process of the holder's home opens a session.
     fn open(&mut self, accepted: Option<Accepted>) -> String {
-        let last = self.last_session();
-        let asked = self.request(Request::Session(SessionRequest {
-            facts: ClusterFacts::default(),
-            accepted,
-            last,
-            yields: false,
-        }));
-        let session = match self.core.targets[&target()].session {
-            Session::Opening { number, .. } => number,
-            Session::Closed(_) | Session::Open(_) => panic!("no session is being opened: {asked}"),
-        };
-        let stored = self.event(Event::SessionStored { target: target(), session, result: Ok(()) });
-        format!("{asked}\n{stored}")
+        let home = self.core.holder(target()).expect("it is known").session();
+        let asked = self.asks(SessionRequest { accepted, ..asks_from(home, self.requests + 1) });
+        let version = self.core.targets[&target()].sessions.version();
+        format!("{asked}\n{}", self.event(Event::HolderStored { target: target(), version }))
     }
 
-    fn last_session(&self) -> SessionNumber {
-        match self.core.targets[&target()].session {
-            Session::Closed(number) | Session::Open(number) | Session::Opening { number, .. } => number,
-        }
+    fn asks(&mut self, request: SessionRequest) -> String {
+        self.request(Request::Session(request, Origin { id: SessionId(1), ..Origin::default() }))
+    }
+
+    /// The hub's process ends, and begins with what was persisted.
+    fn restart(&mut self) {
+        let holder = Box::new(self.core.holder(target()).expect("it is known").clone());
+        self.core = Core::new(Config::default());
+        let decommission = Decommission::No;
+        self.event(Event::TargetKnown { target: target(), cluster: None, holder, decommission });
     }
 
     fn desired(&mut self, session: u64, since: Option<Accepted>, wait_seconds: u64) -> String {
         self.request(Request::Desired(DesiredRequest {
-            session: SessionNumber(session),
+            session: SessionName::new(session, 1),
             since: since.map(|since| since.version),
             digest: since.map(|since| since.digest),
             after: None,
@@ -167,7 +168,7 @@ impl Script {
 
     fn report(&mut self, session: u64, seq: u64, in_sync: bool) -> String {
         self.request(Request::Reported(Box::new(ReportedRequest {
-            session: SessionNumber(session),
+            session: SessionName::new(session, 1),
             seq,
             accepted: None,
             applied: None,
@@ -178,6 +179,7 @@ impl Script {
             removed: Vec::new(),
             overtaken: Vec::new(),
             decommission: None,
+            goodbye: false,
         })))
     }
 
@@ -191,7 +193,7 @@ fn print(effect: &Effect) -> String {
     match effect {
         Effect::Respond { id, answer: Ok(Answer::Session(answer)) } => {
             let outdated = if answer.outdated { ", outdated" } else { "" };
-            format!("{}: session {} epoch {}{outdated}", id.0, answer.session, answer.epoch)
+            format!("{}: session {} epoch {}{outdated}", id.0, answer.session.number, answer.epoch)
         }
         Effect::Respond { id, answer: Ok(Answer::Desired(DesiredAnswer::Page(page))) } => {
             let names: Vec<_> = page.entries.iter().map(|entry| &*entry.key.name).collect();
@@ -202,8 +204,12 @@ fn print(effect: &Effect) -> String {
         Effect::Respond { id, answer: Ok(Answer::Reported(answer)) } => {
             format!("{}: reported {} memory {}", id.0, answer.seq, answer.memory)
         }
-        Effect::Respond { id, answer: Err(refusal) } => format!("{}: refused {:?}", id.0, refusal.refusal),
-        Effect::StoreSession { session, .. } => format!("store session {session}"),
+        Effect::Respond { id, answer: Err(refusal) } => {
+            let by = refusal.fenced_by.map_or_else(String::new, |by| format!(" by {}", by.number));
+            format!("{}: refused {:?}{by}", id.0, refusal.refusal)
+        }
+        Effect::StoreHolder { version, .. } => format!("store {version}"),
+        Effect::Facts { .. } => "facts".to_owned(),
         Effect::RaiseEpoch { proven, .. } => format!("raise epoch, proven {}", proven.version),
         Effect::ReadBodies { wanted, outdated, .. } => {
             let names: Vec<_> = wanted.iter().map(|wanted| &*wanted.key.name).collect();
@@ -227,7 +233,8 @@ fn session_is_told_only_once_it_is_stored() {
     check(
         &script.open(None),
         &expect![[r#"
-            store session 5
+            facts
+            store 1
             1: session 5 epoch 1"#]],
     );
 }
@@ -241,62 +248,55 @@ fn newer_session_fences_the_older_with_its_poll() {
     check(
         &script.open(None),
         &expect![[r#"
-        2: refused Fenced
-        store session 6
-        3: session 6 epoch 1"#]],
+            facts
+            store 3
+            3: session 6 epoch 1"#]],
     );
-    check(&script.desired(5, None, 0), &expect!["4: refused Fenced"]);
-    check(&script.desired(6, None, 0), &expect!["5: snapshot at 1.0 of 0: "]);
+    check(&script.desired(5, None, 0), &expect!["4: snapshot at 1.0 of 0: "]);
+    check(
+        &script.desired(6, None, 0),
+        &expect![[r#"
+        2: refused Fenced by 6
+        store 4
+        5: snapshot at 1.0 of 0: "#]],
+    );
 }
 
 #[test]
 fn session_request_that_is_late_or_doubled_fences_nobody() {
     let mut script = Script::new();
     script.open(None);
-    check(&script.request(Request::Session(asks_after(4))), &expect!["2: session 5 epoch 1, outdated"]);
-    check(&script.desired(5, None, 0), &expect!["3: snapshot at 1.0 of 0: "]);
+    check(&script.asks(asks_from(SessionName::new(4, 1), 9)), &expect!["2: refused Busy"]);
+    check(
+        &script.desired(5, None, 0),
+        &expect![[r#"
+        store 2
+        3: snapshot at 1.0 of 0: "#]],
+    );
 }
 
 #[test]
 fn session_of_a_lost_history_is_to_be_opened_anew_under_a_higher_number() {
     let mut script = Script::new();
     check(&script.desired(9, None, 0), &expect!["1: refused SessionUnknown"]);
-    check(&script.request(Request::Session(asks_after(9))), &expect!["store session 10"]);
-}
-
-fn asks_after(last: u64) -> SessionRequest {
-    SessionRequest { facts: ClusterFacts::default(), accepted: None, last: SessionNumber(last), yields: false }
-}
-
-#[test]
-fn a_fenced_agent_gets_the_session_back_when_its_holder_has_long_been_silent() {
-    let mut script = Script::new();
-    script.open(None);
-    let asks = |script: &mut Script| {
-        let yields = SessionRequest { yields: true, ..asks_after(5) };
-        script.request(Request::Session(yields))
-    };
-    check(&asks(&mut script), &expect!["2: refused Fenced"]);
-    script.now += 23 * 3600;
-    script.desired(5, None, 0);
-    script.now += 23 * 3600;
-    check(&asks(&mut script), &expect!["4: refused Fenced"]);
-    script.now += 3600;
-    check(&asks(&mut script), &expect!["store session 6"]);
-}
-
-#[test]
-fn session_that_cannot_be_stored_is_not_given_and_its_number_is_not_given_again() {
-    let mut script = Script::new();
-    script.request(Request::Session(asks_after(4)));
-    let failed = Event::SessionStored { target: target(), session: SessionNumber(5), result: Err("full".to_owned()) };
-    check(&script.event(failed), &expect!["1: refused Busy"]);
     check(
-        &script.open(None),
+        &script.asks(asks_from(SessionName::new(9, 7), 9)),
         &expect![[r#"
-        store session 6
-        2: session 6 epoch 1"#]],
+        facts
+        store 1"#]],
     );
+}
+
+/// A process whose home has this session.
+fn asks_from(home: SessionName, instance: u64) -> SessionRequest {
+    SessionRequest {
+        facts: ClusterFacts::default(),
+        accepted: None,
+        instance: Instance { id: InstanceId(instance), host: format!("host-{instance}") },
+        home,
+        last: home.number,
+        fenced: None,
+    }
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn session_goes_on_over_a_restart_of_the_hub() {
         report 120
         2: reported 120 memory 1"#]],
     );
-    check(&script.report(3, 121, true), &expect!["3: refused Fenced"]);
+    check(&script.report(3, 121, true), &expect!["3: refused Fenced by 4"]);
 }
 
 #[test]
@@ -319,7 +319,12 @@ fn waiting_poll_is_answered_with_the_change() {
     script.open(None);
     script.sets.put("a");
     let accepted = script.accepted();
-    check(&script.desired(5, Some(accepted), 45), &expect!["timer 45"]);
+    check(
+        &script.desired(5, Some(accepted), 45),
+        &expect![[r#"
+        store 2
+        timer 45"#]],
+    );
     script.sets.put("b");
     check(&script.event(Event::Committed(vec![target()])), &expect!["2: delta at 1.2 of 2: b"]);
 }
@@ -358,21 +363,24 @@ fn history_that_the_hub_lost_raises_the_epoch() {
     check(
         &script.open(Some(ahead)),
         &expect![[r#"
-        raise epoch, proven 1.9
-        store session 5
-        1: session 5 epoch 1"#]],
+            raise epoch, proven 1.9
+            facts
+            store 1
+            1: session 5 epoch 1"#]],
     );
     check(
         &script.desired(5, Some(other), 45),
         &expect![[r#"
-        raise epoch, proven 1.1
-        2: SnapshotRequired { epoch: Epoch(2) }"#]],
+            store 2
+            raise epoch, proven 1.1
+            2: SnapshotRequired { epoch: Epoch(2) }"#]],
     );
     check(
         &script.open(Some(accepted)),
         &expect![[r#"
-        store session 6
-        3: session 6 epoch 1"#]],
+            facts
+            store 3
+            3: session 6 epoch 1"#]],
     );
 }
 
@@ -382,7 +390,12 @@ fn delta_over_an_epoch_is_not_to_be_had() {
     script.open(None);
     let accepted = script.accepted();
     script.sets.epoch = 2;
-    check(&script.desired(5, Some(accepted), 45), &expect!["2: SnapshotRequired { epoch: Epoch(2) }"]);
+    check(
+        &script.desired(5, Some(accepted), 45),
+        &expect![[r#"
+        store 2
+        2: SnapshotRequired { epoch: Epoch(2) }"#]],
+    );
 }
 
 #[test]
@@ -420,9 +433,10 @@ fn report_that_comes_late_or_twice_is_answered_and_not_taken_in() {
     check(
         &script.report(5, 2, true),
         &expect![[r#"
-        heard, in sync true
-        report 2
-        2: reported 2 memory 1"#]],
+            store 2
+            heard, in sync true
+            report 2
+            2: reported 2 memory 1"#]],
     );
     check(&script.report(5, 2, true), &expect!["3: reported 2 memory 1"]);
     check(&script.report(5, 1, true), &expect!["4: reported 1 memory 1"]);
@@ -435,8 +449,13 @@ fn body_is_given_only_to_whom_it_is_assigned() {
     script.sets.put("a");
     let wanted = |name: &str, of: &str| BodyWanted { key: key(name), input: Digest::of(of.as_bytes()), offset: 0 };
     let wanted = vec![wanted("a", "a"), wanted("a", "older"), wanted("b", "b")];
-    let request = BodiesRequest { session: SessionNumber(5), wanted };
-    check(&script.request(Request::Bodies(request)), &expect!["read a (2 outdated)"]);
+    let request = BodiesRequest { session: SessionName::new(5, 1), wanted };
+    check(
+        &script.request(Request::Bodies(request)),
+        &expect![[r#"
+        store 2
+        read a (2 outdated)"#]],
+    );
 }
 
 #[test]
@@ -444,11 +463,11 @@ fn identity_used_from_another_cluster_is_quarantined() {
     let mut script = Script::new();
     let from = |uid: &str| SessionRequest {
         facts: ClusterFacts { cluster: uid.parse().ok(), ..ClusterFacts::default() },
-        ..asks_after(4)
+        ..asks_from(SessionName::new(4, 1), 9)
     };
-    script.request(Request::Session(from("first")));
+    script.asks(from("first"));
     check(
-        &script.request(Request::Session(from("second"))),
+        &script.asks(from("second")),
         &expect![[r#"
         quarantined
         2: refused Quarantined"#]],
@@ -463,7 +482,7 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
     let accepted = script.accepted();
     let asks = |script: &mut Script, held: ApprovedHeld, wait_seconds: u64| {
         script.request(Request::Desired(DesiredRequest {
-            session: SessionNumber(5),
+            session: SessionName::new(5, 1),
             since: Some(accepted.version),
             digest: Some(accepted.digest),
             after: None,
@@ -474,7 +493,12 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
     };
     let none = ApprovedHeld::default();
     assert!(script.sets.approvals.end_listing().is_empty());
-    check(&asks(&mut script, none, 45), &expect!["timer 45"]);
+    check(
+        &asks(&mut script, none, 45),
+        &expect![[r#"
+        store 2
+        timer 45"#]],
+    );
     // Of no news to an agent that does not know of approvals, nor to one that waits for nothing else.
     check(&script.event(Event::Approved(vec![target()])), &expect![""]);
 
@@ -514,7 +538,7 @@ fn nothing_of_an_approval_is_lost_to_an_agent_that_is_ahead_of_a_replica() {
     let _changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
     let asks = |script: &mut Script| {
         script.request(Request::Desired(DesiredRequest {
-            session: SessionNumber(5),
+            session: SessionName::new(5, 1),
             since: Some(since.version),
             digest: Some(since.digest),
             after: None,
@@ -541,7 +565,12 @@ fn deleted_target_is_told_so() {
     script.open(None);
     let accepted = script.accepted();
     script.desired(5, Some(accepted), 45);
-    let why = Refusal { refusal: RefusalKind::TargetGone, message: "deleted".to_owned(), retry_after_seconds: None };
+    let why = Refusal {
+        refusal: RefusalKind::TargetGone,
+        message: "deleted".to_owned(),
+        retry_after_seconds: None,
+        fenced_by: None,
+    };
     check(&script.event(Event::TargetClosed { target: target(), why }), &expect!["2: refused TargetGone"]);
     check(&script.desired(5, None, 0), &expect!["3: refused Busy"]);
 }

@@ -12,7 +12,7 @@ use super::*;
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER_TARGET: &str = "00000000-0000-4000-8000-000000000002";
-const POLL: &str = "session=1&wait=1";
+const POLL: &str = "session=1.0000000000000001&wait=1";
 
 /// Knows one target, with the key of seed 1, and one token, with the key of seed 2.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Service for Known {
         match request {
             core::Request::Desired(_) => Ok(Reply::Core(core::Answer::Desired(DesiredAnswer::NothingNew))),
             core::Request::Reported(_) => Ok(Reply::Core(core::Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }))),
-            core::Request::Session(_) | core::Request::Bodies(_) => Err(refusal(RefusalKind::TargetGone, "gone")),
+            core::Request::Session(..) | core::Request::Bodies(_) => Err(refusal(RefusalKind::TargetGone, "gone")),
         }
     }
 }
@@ -251,9 +251,9 @@ async fn content_that_is_not_what_was_signed_is_refused() {
     let hub = start(1);
     let mut numbers = told(&hub).await;
     let report = ("PUT", REPORTED_PATH, "");
-    let content = br#"{"session":1,"seq":1,"inSync":true}"#;
+    let content = br#"{"session":"1.0000000000000001","seq":1,"inSync":true}"#;
     let sent = Sent::of(&agent(), TARGET, numbers.take(), report, content);
-    let got = hub.send_with(&sent, Body::from(r#"{"session":1,"seq":9,"inSync":true}"#)).await;
+    let got = hub.send_with(&sent, Body::from(r#"{"session":"1.0000000000000001","seq":9,"inSync":true}"#)).await;
     assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Malformed, 0));
     let sent = Sent::of(&agent(), TARGET, numbers.take(), report, content);
     assert_eq!(hub.send(&sent).await.status, 200);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use tideline_common::associated::Made;
 use tideline_common::health::Health;
-use tideline_common::{AssociatedKind, GroupKind, SessionNumber, TargetId, Tombstone};
+use tideline_common::{AssociatedKind, GroupKind, SessionName, TargetId, Tombstone};
 
 use super::super::Summary;
 use super::*;
@@ -61,7 +61,7 @@ fn status(bytes: usize) -> Arc<RawValue> {
 
 fn saying(objects: Vec<ObjectReport>) -> ReportedRequest {
     ReportedRequest {
-        session: SessionNumber(1),
+        session: SessionName::new(1, 1),
         seq: 1,
         accepted: None,
         applied: None,
@@ -72,6 +72,7 @@ fn saying(objects: Vec<ObjectReport>) -> ReportedRequest {
         removed: Vec::new(),
         overtaken: Vec::new(),
         decommission: None,
+        goodbye: false,
     }
 }
 
@@ -217,7 +218,7 @@ proptest! {
                 let made = AssociatedReport { key, source_uid, made };
                 ReportedRequest { associated: vec![made], ..saying(vec![object]) }
             };
-            summary.take(target(), ReportedRequest { session: SessionNumber(session), ..report });
+            summary.take(target(), ReportedRequest { session: SessionName::new(session, 1), ..report });
             let known = summary.target(target()).expect("it was taken in");
             let objects: usize = known.objects.values().map(|object| weight(object)).sum();
             let made: usize = known.made.values().map(|made| made_weight(made)).sum();

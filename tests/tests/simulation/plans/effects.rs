@@ -79,6 +79,9 @@ kinds!(
         Freeze: Nowhere(SHUT_OUT),
         UnknownToHub: Nowhere(SHUT_OUT),
         Thaw: Nowhere(SHUT_OUT),
+        KeepSession: Here,
+        ReadHome: Nowhere("no session is opened beside another: seeds do that"),
+        Replaced: Nowhere("one process at a time has the home"),
     }
 );
 
@@ -89,7 +92,8 @@ kinds!(
         RespondDesired: Here,
         RespondReported: Here,
         Refuse: Here,
-        StoreSession: Here,
+        StoreHolder: Here,
+        Facts: Nowhere("a display, told with every offer"),
         RaiseEpoch: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
         ReadBodies: Here,
         Report: Here,
@@ -98,7 +102,7 @@ kinds!(
         Quarantined: Nowhere("there is one cluster"),
         SetTimer: Here,
         WriteChunk: Here,
-        WriteSession: Here,
+        WriteHolder: Here,
     }
 );
 
@@ -140,6 +144,9 @@ pub(crate) fn of_agent(effect: &Effect) -> Vec<AgentEffect> {
         Effect::Freeze(_) => AgentEffect::Freeze,
         Effect::UnknownToHub => AgentEffect::UnknownToHub,
         Effect::Thaw => AgentEffect::Thaw,
+        Effect::KeepSession { .. } => AgentEffect::KeepSession,
+        Effect::ReadHome => AgentEffect::ReadHome,
+        Effect::Replaced { .. } => AgentEffect::Replaced,
     };
     vec![one]
 }
@@ -170,7 +177,8 @@ pub(crate) fn of_hub(effect: &link::Effect) -> HubEffect {
             Ok(link::Answer::Reported(_)) => HubEffect::RespondReported,
             Err(_) => HubEffect::Refuse,
         },
-        link::Effect::StoreSession { .. } => HubEffect::StoreSession,
+        link::Effect::StoreHolder { .. } => HubEffect::StoreHolder,
+        link::Effect::Facts { .. } => HubEffect::Facts,
         link::Effect::RaiseEpoch { .. } => HubEffect::RaiseEpoch,
         link::Effect::ReadBodies { .. } => HubEffect::ReadBodies,
         link::Effect::Report { .. } => HubEffect::Report,

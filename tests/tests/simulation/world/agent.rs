@@ -1,8 +1,8 @@
 //! The agent's process: what its edges do.
 
 use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult};
-use tideline_common::wire::v1::{ClusterFacts, Decommission, EnrolRequest};
-use tideline_common::{Monotonic, Reason};
+use tideline_common::wire::v1::{ClusterFacts, Decommission, EnrolRequest, Instance};
+use tideline_common::{InstanceId, Monotonic, Reason};
 
 use super::mishaps::Fate;
 use super::{Happening, Standing, World};
@@ -24,6 +24,7 @@ impl World {
             hub: parse(HUB),
             facts,
             answered: true,
+            instance: Instance { id: InstanceId(self.random.next()), host: format!("run-{}", self.agent.run) },
             enrolment: Some(enrolment),
             seed: self.random.next(),
             fuse: self.scenario.fuse,
@@ -115,6 +116,17 @@ impl World {
                 self.note(|| "agent: UNKNOWN to the hub".to_owned());
                 self.agent.standing = Standing::UnknownToHub;
             }
+            Effect::KeepSession { session, .. } => {
+                self.note(|| format!("agent: writes session {session} into its home"));
+                self.agent.keeping = Some(session);
+                let after = self.random.within(COMMIT);
+                self.schedule(after, Happening::SessionKept { run });
+            }
+            Effect::ReadHome => {
+                let after = self.random.within(COMMIT);
+                self.schedule(after, Happening::HomeRead { run });
+            }
+            Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
             Effect::Thaw => {
                 self.note(|| "agent: goes on".to_owned());
                 self.agent.standing = Standing::Good;
@@ -132,6 +144,23 @@ impl World {
             Ok(())
         };
         self.agent_steps(Event::Persisted { id, result });
+    }
+
+    pub(super) fn session_kept(&mut self) {
+        let Some(session) = self.agent.keeping.take() else { return };
+        let result = if self.random.chance(self.faults.disk) {
+            Err("full".to_owned())
+        } else {
+            self.agent.journal.home = session;
+            Ok(session)
+        };
+        self.agent_steps(Event::SessionKept { result });
+    }
+
+    pub(super) fn home_read(&mut self) {
+        let fails = self.random.chance(self.faults.disk);
+        let result = if fails { Err("no".to_owned()) } else { Ok(self.agent.journal.home) };
+        self.agent_steps(Event::HomeRead { result });
     }
 
     pub(super) fn operation_lands(&mut self, id: OpId) {

@@ -84,7 +84,8 @@ impl World {
         if let Some(refusal) = self.shut_out {
             return self.reply(run, id, &Reply::of(&Err(refuse(refusal))));
         }
-        let Some(request) = sending.packet.request() else {
+        let from = self.hub.origin(self.monotonic());
+        let Some(request) = sending.packet.request(from) else {
             let answer = EnrolAnswer { hub: parse(HUB), target: parse(TARGET), name: "store".to_owned() };
             return self.reply(run, id, &Reply::enrolled(&answer));
         };
@@ -208,5 +209,5 @@ impl World {
 }
 
 fn refuse(refusal: RefusalKind) -> Refusal {
-    Refusal { refusal, message: "shut out".to_owned(), retry_after_seconds: None }
+    Refusal { refusal, message: "shut out".to_owned(), retry_after_seconds: None, fenced_by: None }
 }

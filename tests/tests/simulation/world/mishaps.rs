@@ -284,6 +284,11 @@ impl World {
                 Fate::Done { .. } | Fate::Lost | Fate::Chance => self.agent.journal.write(&writes),
             }
         }
+        if let Some(session) = self.agent.keeping.take()
+            && self.is_done(fate)
+        {
+            self.agent.journal.home = session;
+        }
         for op in std::mem::take(&mut self.agent.operations).into_values() {
             if self.is_done(fate) {
                 self.lands(&op);

@@ -1,0 +1,147 @@
+//! Several agents with one identity, as the hub hears them.
+
+use expect_test::expect;
+use tideline_common::wire::v1::Fenced;
+use tideline_common::{SessionName, SessionNumber};
+
+use super::*;
+
+/// One on a copy of the home that was made before the holder opened the session in use, which it has heard of.
+fn stranger(script: &Script) -> SessionRequest {
+    let session = script.core.holder(target()).expect("it is known").session();
+    SessionRequest { last: session.number, ..asks_from(SessionName::new(2, 1), 77) }
+}
+
+fn others(script: &Script) -> Vec<String> {
+    let record = script.core.holder(target()).expect("it is known");
+    record.others().iter().map(|other| other.instance.host.clone()).collect()
+}
+
+#[test]
+fn whose_home_does_not_know_the_session_in_use_waits_until_the_holder_was_silent_for_a_day() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let asks = stranger(&script);
+    check(
+        &script.asks(asks.clone()),
+        &expect![[r#"
+        3: refused Fenced by 5
+        store 3"#]],
+    );
+    assert_eq!(others(&script), ["host-77"]);
+    script.now += 23 * 3600;
+    script.desired(5, None, 0);
+    script.now += 23 * 3600;
+    check(
+        &script.asks(asks.clone()),
+        &expect![[r#"
+        5: refused Fenced by 5
+        store 4"#]],
+    );
+    script.now += 3600;
+    check(
+        &script.asks(asks),
+        &expect![[r#"
+        facts
+        store 5"#]],
+    );
+}
+
+#[test]
+fn silence_is_counted_over_restarts_of_the_hub() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let asks = stranger(&script);
+    for hours in [8, 16, 24] {
+        script.now += 8 * 3600;
+        let answer = script.asks(asks.clone());
+        assert_eq!(answer.contains("refused Fenced"), hours < 24, "after {hours} hours: {answer}");
+        script.restart();
+    }
+}
+
+#[test]
+fn a_person_says_which_of_two_holds_the_target_and_says_it_once() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let asks = stranger(&script);
+    script.asks(asks.clone());
+    let says = |script: &mut Script, instance: u64| {
+        let word = Event::InstanceAccepted { target: target(), instance: InstanceId(instance), word: "today".into() };
+        script.event(word)
+    };
+    check(&says(&mut script, 78), &expect![[""]]);
+    check(&says(&mut script, 77), &expect!["store 4"]);
+    check(
+        &script.asks(asks),
+        &expect![[r#"
+        facts
+        store 5"#]],
+    );
+    let version = script.core.targets[&target()].sessions.version();
+    check(&script.event(Event::HolderStored { target: target(), version }), &expect!["4: session 6 epoch 1"]);
+    check(
+        &script.desired(6, None, 0),
+        &expect![[r#"
+        store 6
+        5: snapshot at 1.0 of 0: "#]],
+    );
+    check(&script.desired(5, None, 0), &expect!["6: refused Fenced by 6"]);
+    assert_eq!(others(&script), [""; 0], "the other is spoken of again when it is heard");
+    check(&says(&mut script, 77), &expect![[""]]);
+}
+
+#[test]
+fn a_holder_that_was_displaced_by_a_copy_of_its_home_gets_the_place_back() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    // The copy knows session 5, as a restart would.
+    script.open(None);
+    script.desired(6, None, 0);
+    check(&script.desired(5, None, 0), &expect!["5: refused Fenced by 6"]);
+    let own = SessionName::new(5, 1);
+    let fenced = Some(Fenced { session: own, by: SessionName::new(6, 1) });
+    let proves = SessionRequest { last: SessionNumber(6), fenced, ..asks_from(own, 1) };
+    check(
+        &script.asks(proves.clone()),
+        &expect![[r#"
+        6: refused SessionUnknown
+        store 5"#]],
+    );
+    check(
+        &script.asks(SessionRequest { fenced: None, ..proves }),
+        &expect![[r#"
+        facts
+        store 6"#]],
+    );
+    check(
+        &script.desired(7, None, 0),
+        &expect![[r#"
+        store 7
+        8: snapshot at 1.0 of 0: "#]],
+    );
+    check(&script.desired(6, None, 0), &expect!["9: refused Fenced by 7"]);
+    assert_eq!(others(&script), ["host-3"]);
+}
+
+#[test]
+fn another_instance_that_is_heard_no_more_is_spoken_of_for_a_day() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let asks = stranger(&script);
+    script.asks(asks);
+    script.now += 24 * 3600;
+    assert_eq!(others(&script), ["host-77"]);
+    check(
+        &script.event(Event::Timer),
+        &expect![[r#"
+        stale
+        store 4"#]],
+    );
+    assert_eq!(others(&script), [""; 0]);
+}
