@@ -186,7 +186,7 @@ fn json_has_the_rollups_as_the_hub_sends_them() {
     let sent = deployment(&json!({"expected": 1, "new": 7}), &json!([]));
     let status = Status::of("default", vec![ready("store")], vec![sent.clone()]).unwrap();
     assert_eq!(status.json()["rollups"], json!([sent]));
-    expect![[r#"[{"agentVersion":"0.1.0","heldDeletions":0,"kubernetesVersion":"v1.35.4","lastContact":"2026-03-01T09:59:48Z","name":"store","phase":"Ready"}]"#]].assert_eq(&status.json()["targets"].to_string());
+    expect![[r#"[{"agentVersion":"0.1.0","heldDeletions":0,"instances":[],"kubernetesVersion":"v1.35.4","lastContact":"2026-03-01T09:59:48Z","name":"store","phase":"Ready"}]"#]].assert_eq(&status.json()["targets"].to_string());
 }
 
 #[test]
