@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{
-    Accepted, ClusterFacts, Decommission, DecommissionReport, EnrolRequest, Instance, ObjectReport,
+    Accepted, Attested, ClusterFacts, Continuity, Decommission, DecommissionReport, EnrolRequest, Instance,
+    ObjectReport,
 };
 use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionName, TargetId, Tombstone, Uid,
@@ -36,6 +37,7 @@ mod folded;
 mod fuse;
 mod gate;
 mod gather;
+mod history;
 mod inputs;
 mod jitter;
 mod kinds;
@@ -140,8 +142,10 @@ pub struct Loaded {
     pub session: SessionName,
     /// The newest set that this identity is known to have accepted, whether or not the journal still has it. Nothing older
     /// is accepted again.
-    pub floor: Option<Accepted>,
-    pub accepted: Option<Accepted>,
+    pub floor: Option<Attested>,
+    pub accepted: Option<Attested>,
+    /// What the hub said last of its history.
+    pub history: Continuity,
     pub entries: Vec<Arc<Entry>>,
     /// By the digest that entries name.
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -167,8 +171,9 @@ pub struct Core {
     /// How often the hub was asked since the standing is what it is.
     asked: u32,
     accepted: Option<Accepted>,
-    /// As in [`Loaded::floor`].
-    floor: Option<Accepted>,
+    /// The newest set that was ever accepted, as far as is known here, with the hub's word of it.
+    newest: Option<Attested>,
+    history: Continuity,
     desired: DesiredSet,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     inputs: Inputs,
@@ -214,6 +219,7 @@ impl Core {
             session,
             floor,
             accepted,
+            history,
             entries,
             policies,
             bodies,
@@ -231,8 +237,9 @@ impl Core {
             standing: Standing::Good,
             asked: 0,
             believe_marks: accepted.is_none(),
-            accepted,
-            floor,
+            accepted: accepted.map(|accepted| accepted.set),
+            newest: [accepted, floor].into_iter().flatten().max_by_key(|known| known.set.version),
+            history,
             desired: DesiredSet::default(),
             policies,
             inputs: Inputs::new(bodies),
@@ -281,11 +288,6 @@ impl Core {
         core.pack();
         core.fuse.resume(passed, |tombstone| core.removals.contains_key(tombstone));
         core
-    }
-
-    /// The newest set that was ever accepted, as far as is known here.
-    fn floor(&self) -> Option<Accepted> {
-        [self.accepted, self.floor].into_iter().flatten().max_by_key(|accepted| accepted.version)
     }
 
     /// Takes one event and appends what must happen next.

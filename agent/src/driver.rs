@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::{Accepted, ClusterFacts};
+use tideline_common::wire::v1::{Attested, ClusterFacts};
 use tideline_common::{HubId, Monotonic, SessionName, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
@@ -84,7 +84,7 @@ pub(crate) struct Parts {
     pub(crate) namespaces: Namespaces,
     pub(crate) identity: Arc<Keeper>,
     /// Told of every set that is accepted.
-    pub(crate) newest: Arc<watch::Sender<Option<Accepted>>>,
+    pub(crate) newest: Arc<watch::Sender<Option<Attested>>>,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     /// A set was accepted before: the agent works without its hub.
@@ -104,7 +104,7 @@ pub(crate) struct Driver {
     scope: Option<Scope>,
     identity: Arc<Keeper>,
     superseded: watch::Receiver<Option<String>>,
-    newest: Arc<watch::Sender<Option<Accepted>>>,
+    newest: Arc<watch::Sender<Option<Attested>>>,
     metrics: Metrics,
     health: Health,
     watches: Watches,
@@ -535,6 +535,7 @@ impl Driver {
             | Write::Removed(_)
             | Write::Passed { .. }
             | Write::Lapsed { .. }
+            | Write::History(_)
             | Write::Decommission(_)
             | Write::Unsent(_)
             | Write::Sent { .. }

@@ -1,11 +1,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{InvalidId, RevisionId, SegmentId, TargetId, Version};
 use crate::signature::{SigningKey, VerifyingKey};
-use crate::token::base64_bytes;
 
 /// What tells a revision from any other of the same number: the segment of history in which it was made, and its own id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ impl Point {
 }
 
 /// The newest set that an agent knows of, as it shows it to a hub: is this part of your history?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shown {
     pub version: Version,
     pub point: Point,
@@ -52,32 +53,61 @@ impl FromStr for Shown {
 
 /// The hub's signed word that it gave a target the set of this revision. A hub that was set back, or moved to a copy of
 /// its data directory, knows by its own signature that it once said so.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Word {
     pub target: TargetId,
     pub version: Version,
-    #[serde(flatten)]
     pub point: Point,
-    /// Ed25519, by the hub's key.
-    #[serde(with = "base64_bytes")]
-    pub signature: Vec<u8>,
+    signature: Signature,
 }
 
+/// Ed25519, by the hub's key; in base64.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+struct Signature([u8; 64]);
+
 impl Word {
-    pub fn sign(key: &SigningKey, target: TargetId, Shown { version, point }: Shown) -> Self {
-        let signature = key.sign_statement(&statement(target, version, point));
-        Self { target, version, point, signature }
+    /// As whoever decides what is said makes it: to be signed before it is sent.
+    pub const fn unsigned(target: TargetId, Shown { version, point }: Shown) -> Self {
+        Self { target, version, point, signature: Signature([0; 64]) }
+    }
+
+    #[must_use]
+    pub fn sign(self, key: &SigningKey) -> Self {
+        let Self { target, version, point, signature: _ } = self;
+        Self { signature: Signature(key.sign_statement(&statement(target, version, point))), ..self }
     }
 
     /// Whether this is the word of whoever has the key.
     pub fn is_by(&self, key: &VerifyingKey) -> bool {
         let Self { target, version, point, signature } = self;
-        key.verify_statement(&statement(*target, *version, *point), signature)
+        key.verify_statement(&statement(*target, *version, *point), &signature.0)
     }
 
     pub const fn shown(&self) -> Shown {
         Shown { version: self.version, point: self.point }
+    }
+}
+
+impl TryFrom<String> for Signature {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or("a signature is 64 bytes in base64")
+    }
+}
+
+impl From<Signature> for String {
+    fn from(Signature(bytes): Signature) -> Self {
+        STANDARD.encode(bytes)
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 == [0; 64] { "Signature(none)" } else { "Signature(…)" })
     }
 }
 

@@ -53,8 +53,8 @@ impl SigningKey {
     }
 
     /// Signs a statement that stands for itself, outside of any message.
-    pub(crate) fn sign_statement(&self, statement: &str) -> Vec<u8> {
-        self.pair.sign(statement.as_bytes()).as_ref().to_vec()
+    pub(crate) fn sign_statement(&self, statement: &str) -> [u8; 64] {
+        self.pair.sign(statement.as_bytes()).as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
     }
 
     fn sign(&self, base: &str) -> String {

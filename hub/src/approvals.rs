@@ -78,6 +78,35 @@ impl Approvals {
         self.relist(changed)
     }
 
+    /// Whether every approval that there is was read.
+    pub fn is_known(&self) -> bool {
+        self.listing.is_none()
+    }
+
+    /// The objects that hold approvals in force.
+    pub fn objects(&self) -> impl Iterator<Item = &Uid> {
+        self.all.keys()
+    }
+
+    /// Every approval in force: the object that holds it, its target, and what it approves.
+    pub fn all(&self) -> impl Iterator<Item = (&Uid, TargetId, &[Tombstone])> {
+        self.all.iter().map(|(object, approval)| (object, approval.target, &*approval.removals))
+    }
+
+    /// Takes out what is void, of all approvals. Returns the targets whose lists changed.
+    #[must_use]
+    pub fn strike(&mut self, is_void: impl Fn(&Uid, &Tombstone) -> bool) -> Vec<TargetId> {
+        let mut changed = BTreeSet::new();
+        for (object, approval) in &mut self.all {
+            let left: Vec<_> = approval.removals.iter().filter(|removal| !is_void(object, removal)).cloned().collect();
+            if left.len() < approval.removals.len() {
+                approval.removals = left.into();
+                changed.insert(approval.target);
+            }
+        }
+        self.relist(changed)
+    }
+
     /// They are read anew. What is known stays.
     pub fn begin_listing(&mut self) {
         self.listing = Some(BTreeSet::new());

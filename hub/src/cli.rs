@@ -2,6 +2,7 @@
 
 mod approve;
 mod ca;
+mod history;
 mod status;
 mod table;
 mod targets;
@@ -110,6 +111,9 @@ enum Command {
     /// Approve that objects are taken from targets, where one change takes so many that the hub holds it
     #[command(after_help = unassign::EXAMPLE)]
     ApproveUnassignments(unassign::Arguments),
+    /// Settle that clusters know of what this hub does not, as after it was set back or restored
+    #[command(subcommand, after_help = history::EXAMPLE)]
+    History(history::Command),
 }
 
 #[derive(Debug, Args)]
@@ -188,6 +192,8 @@ pub(crate) enum Error {
     Unassign(#[from] unassign::Error),
     #[error(transparent)]
     Targets(#[from] targets::Error),
+    #[error(transparent)]
+    History(#[from] history::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -223,6 +229,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
         Command::Targets(targets) => print(&block_on(targets::run(&targets))??),
         Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
         Command::ApproveUnassignments(arguments) => print(&block_on(unassign::run(&arguments))??),
+        Command::History(command) => print(&block_on(history::run(&command))??),
     }
 }
 

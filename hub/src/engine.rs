@@ -11,6 +11,7 @@
 
 mod approved;
 mod bounds;
+mod history;
 mod inventory;
 mod outline;
 mod remembered;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use tideline_common::limits::BODY_BATCH_BYTES_MAX;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
-    BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, Refusal, RefusalKind, ReportedRequest,
+    BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, DesiredAnswer, Refusal, RefusalKind, ReportedRequest,
 };
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId};
 use tokio::sync::oneshot;
@@ -33,7 +34,7 @@ use tracing::{info, warn};
 use self::bounds::Bounds;
 use crate::approvals::Approvals;
 use crate::fuse::Fuse;
-use crate::ledger::{Batch, Fresh, Ledger};
+use crate::ledger::{Accepted, Batch, Fresh, HistoryChange, Ledger};
 use crate::limits::FACT_BYTES_MAX;
 use crate::link::Desk;
 use crate::link::core::{self as link, HolderRecord, RequestId};
@@ -104,6 +105,8 @@ pub struct Engine {
     pub(crate) index: Index,
     pub(crate) ledger: Ledger,
     approvals: Approvals,
+    /// What a person accepted of other histories, until approvals and inventory were read.
+    accepted: Vec<Accepted>,
     fuse: Fuse,
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
@@ -147,6 +150,7 @@ impl Engine {
             index,
             ledger,
             approvals: Approvals::default(),
+            accepted: Vec::new(),
             fuse,
             link: link::Core::new(config),
             summary: Summary::default(),
@@ -237,6 +241,13 @@ impl Engine {
                         self.place_target(target);
                     }
                     self.ask_again(now, &affected);
+                    self.assigned_since(&affected.iter().copied().collect());
+                    if committed.history {
+                        self.history_changed(now);
+                    }
+                    if committed.voided {
+                        self.void_approvals(now);
+                    }
                     self.step(now, link::Event::Committed(affected));
                 }
                 Err(stale) => unreachable!("there is one committer: {stale}"),
@@ -258,6 +269,9 @@ impl Engine {
         let id = RequestId(self.next_request);
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(id, sender);
+        if let Some(shown) = request.shown() {
+            self.ledger.confirmed(target, shown);
+        }
         match self.closed(target) {
             Some(why) => self.respond(id, Err(why)),
             None => self.step(now, link::Event::Requested { id, target, request }),
@@ -350,18 +364,21 @@ impl Engine {
             {
                 self.acknowledgements.push((id, Ok(Reply::Core(answer))));
             }
-            link::Effect::Respond { id, answer } => self.respond(id, answer.map(Reply::Core)),
+            link::Effect::Respond { id, answer } => {
+                if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
+                    self.ledger.handed(page.word.target);
+                }
+                self.respond(id, answer.map(Reply::Core));
+            }
             link::Effect::StoreHolder { target, version, record } => {
                 self.targets.held(target, (*record).clone());
                 self.dirty.targets.insert(target);
                 self.holders.push(HolderWrite { target, version, record });
             }
             link::Effect::Facts { target, facts } => self.targets.facts(target, bounded(facts)),
-            link::Effect::RaiseEpoch { target, proven } => {
-                warn!(sync_target = %target, proven = %proven.version, "a target proves history that this hub has lost");
-                self.targets.problem(target, Reason::HistoryLost);
-                self.dirty.targets.insert(target);
-                self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
+            link::Effect::Shown { target, shown, proof } => {
+                warn!(sync_target = %target, shown = %shown.version, ?proof, "agent holds a set that is not of this hub's history");
+                self.changes.push(Change::History(HistoryChange::Shown { target, shown, proof }));
             }
             link::Effect::ReadBodies { id, target, wanted, outdated } => {
                 let answer = self.bodies(target, &wanted, outdated);

@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
-use tideline_api::{DeletionApproval, Location, Placement, Selector, Space, SyncTarget, UnassignmentApproval, decode};
+use tideline_api::{
+    DeletionApproval, HistoryAcceptance, Location, Placement, Selector, Space, SyncTarget, UnassignmentApproval, decode,
+};
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{Monotonic, ObjectKey, Revision, SpaceName, TargetId, Uid};
@@ -20,6 +22,7 @@ use crate::clean::{self, Labels};
 use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
 use crate::enrol::{AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
+use crate::history;
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
 use crate::shared::Shared;
 use crate::spaces::{SourceEvent, SpaceResource, SpaceSource};
@@ -40,6 +43,7 @@ enum Role {
     Placements,
     Approvals,
     Releases,
+    Acceptances,
     /// To be placed.
     Objects,
     /// Nothing that placement looks at.
@@ -118,6 +122,12 @@ impl Ingest {
                     self.shared.step(|engine, _| engine.release(&revisions.map(Revision).collect()));
                 }
                 Err(error) => warn!(error = exit::chain(&error), "an UnassignmentApproval cannot be read"),
+            },
+            Role::Acceptances => match decode::<HistoryAcceptance>(object.clone()) {
+                Ok(acceptance) => {
+                    self.shared.step(|engine, _| engine.history_accepted(history::read(&acceptance.spec)));
+                }
+                Err(error) => warn!(error = exit::chain(&error), "a HistoryAcceptance cannot be read"),
             },
             Role::Objects => self.source(of, object),
             Role::Other => {}
@@ -219,7 +229,7 @@ impl Ingest {
                 engine.source_gone(&id);
             }
             // It has done its work when it was seen.
-            Role::Releases | Role::Other => {}
+            Role::Releases | Role::Acceptances | Role::Other => {}
         });
     }
 }
@@ -232,6 +242,7 @@ fn role(of: &SpaceResource) -> Role {
         (true, tideline_api::GROUP, "spaces") => Role::Spaces,
         (true, tideline_api::GROUP, "deletionapprovals") => Role::Approvals,
         (true, tideline_api::GROUP, "unassignmentapprovals") => Role::Releases,
+        (true, tideline_api::GROUP, "historyacceptances") => Role::Acceptances,
         (false, tideline_api::GROUP, "placements") => Role::Placements,
         (true, ..) => Role::Other,
         (false, ..) => Role::Objects,
@@ -245,7 +256,7 @@ fn part(of: &SpaceResource) -> Option<Part<'_>> {
         Role::Spaces => Some(Part::Spaces),
         Role::Placements => Some(Part::Placements(&of.space)),
         Role::Objects => Some(Part::Objects(&of.space, &of.resource)),
-        Role::Approvals | Role::Releases | Role::Other => None,
+        Role::Approvals | Role::Releases | Role::Acceptances | Role::Other => None,
     }
 }
 

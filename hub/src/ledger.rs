@@ -38,6 +38,7 @@
 //! is kept is in the set, and belongs to nobody: whatever wants its place gets it, and what wants it again has it.
 
 mod batch;
+mod broken;
 mod claim;
 mod commit;
 mod grave;
@@ -58,12 +59,14 @@ use tideline_common::{Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, Sourc
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
 pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
+pub use broken::{Absence, Accepted, HistoryChange, Missing, Proof, Restored, Standing, Void};
 pub use claim::Body;
 pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
 pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
-pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA};
+pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA, restored};
 
+use broken::{Broken, Voids};
 use claim::{Claim, ClaimId};
 use commit::TargetState;
 use grave::Grave;
@@ -103,6 +106,9 @@ pub struct Ledger {
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     log: Log,
     history: History,
+    broken: Broken,
+    /// By the object that holds the approval.
+    voids: Voids,
     /// Records that nothing refers to, left by a crash; the next batch deletes them.
     garbage: Vec<Vec<u8>>,
 }
@@ -254,10 +260,17 @@ impl Ledger {
         }
     }
 
-    /// A target says that it has accepted the set of a revision. Written with the next segment.
-    pub fn confirmed(&mut self, target: TargetId, revision: Revision) {
-        if let Some(index) = self.index_of(target) {
-            self.history.confirmed(index, revision);
+    /// The agent of a target shows what it has accepted. Written with the next segment.
+    pub fn confirmed(&mut self, target: TargetId, shown: Shown) {
+        let Some(index) = self.index_of(target) else { return };
+        if self.lineage(shown) != Lineage::Same {
+            return;
+        }
+        let revision = shown.version.revision;
+        self.history.confirmed(index, revision);
+        // A run on a copy of this store, which began later, may have given the present set under a later revision.
+        if let Some(target) = self.targets.get_mut(&index) {
+            target.revision = target.revision.max(revision);
         }
     }
 

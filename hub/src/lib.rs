@@ -12,6 +12,7 @@ pub mod enrol;
 pub mod fuse;
 pub mod held_deletions;
 pub mod held_unassignments;
+pub mod history;
 pub mod identity;
 mod ingest;
 pub mod kubeconfig;

@@ -35,8 +35,8 @@ use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    approve, certificates, committer, held_deletions, held_unassignments, ingest, kubeconfig, ledger, listener,
-    metrics, statuses, token, virtual_resources, written_by,
+    approve, certificates, committer, held_deletions, held_unassignments, history, ingest, kubeconfig, ledger,
+    listener, metrics, statuses, token, virtual_resources, written_by,
 };
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
@@ -181,7 +181,7 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
         if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
     let virtual_resources = if space == SpaceName::root().as_str() {
-        vec![held_deletions::resource(shared), held_unassignments::resource(shared)]
+        vec![held_deletions::resource(shared), held_unassignments::resource(shared), history::resource(shared)]
     } else {
         virtual_resources::all(shared)
     };

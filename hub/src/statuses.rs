@@ -365,6 +365,10 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
         problems.entry(told.reason).or_insert(&told.message);
     }
     problems.extend(outline.problems.iter().map(|problem| (*problem, what_to_do(*problem))));
+    let broken = engine.history_sentence(target);
+    if let Some(broken) = &broken {
+        problems.insert(Reason::HistoryLost, broken);
+    }
     let problems = problems
         .into_iter()
         .map(|(problem, message)| json!({"type": problem, "status": "True", "reason": problem, "message": message}));
@@ -386,7 +390,11 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
         let several = Reason::DuplicateAgent;
         json!({"type": several, "status": "True", "reason": several, "message": message})
     });
-    let decommissioned = decommissioned(engine, target, outline.record.decommission, freshness);
+    let decommissioned = if engine.ledger.leaving_is_unexplained(target) {
+        Some(leaving_waits())
+    } else {
+        decommissioned(engine, target, outline.record.decommission, freshness)
+    };
     status["conditions"] =
         std::iter::once(ready).chain(decommissioned).chain(duplicate).chain(problems).chain(held).collect();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
@@ -395,10 +403,6 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
 /// What is to be known of a problem that the link found.
 fn what_to_do(problem: Reason) -> &'static str {
     match problem {
-        Reason::HistoryLost => {
-            "its agent knows a newer set than this hub, as after a backup was restored: what nothing explains is held until it \
-             is assigned again, or its deletion is approved"
-        }
         Reason::Quarantined => {
             "its identity was used from another cluster than the one that enrolled, and refused there; the log of the hub \
              names that one"
@@ -410,6 +414,13 @@ fn what_to_do(problem: Reason) -> &'static str {
         }
         _ => "see the log of the hub",
     }
+}
+
+/// A target that was to leave service before a person accepted that history was lost.
+fn leaving_waits() -> Value {
+    let message = "this was said before history was accepted, and may have been taken back by what was lost: its agent is not \
+                   told. Set spec.decommission to null, and then again to what is meant";
+    json!({"type": "Decommissioned", "status": "False", "reason": Reason::HistoryLost, "message": message})
 }
 
 /// The condition of a target that goes out of service: how far it is, and whether it has.

@@ -20,10 +20,10 @@ use clap::Parser;
 use serde_json::{from_value, json};
 use tideline_agent::core::Write;
 use tideline_agent::journal::Journal;
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Revision, SourceRef,
-    SpaceName, Version,
+    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Point, Revision, Shown,
+    SourceRef, SpaceName, TargetId, Version, Word,
 };
 use tideline_tests::Scratch;
 use tokio::time::sleep;
@@ -91,7 +91,9 @@ async fn fill(directory: &Path, count: u32) -> Result<()> {
     }
     let set: DesiredSet = entries.iter().cloned().collect();
     let version = Version { epoch: Epoch(1), revision: Revision(1) };
-    let accepted = Accepted { version, digest: set.digest() };
+    let shown = Shown { version, point: Point::NOWHERE };
+    let word = Word::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
+    let accepted = Attested { set: Accepted { version, digest: set.digest() }, word };
     let policies = vec![Arc::new(ApplyPolicy::default())];
     let accept = Write::Accept { accepted, put: entries.clone(), remove: Vec::new(), policies };
     journal.write(vec![accept]).await?;

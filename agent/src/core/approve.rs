@@ -59,6 +59,18 @@ impl Approvals {
     pub(super) fn strike(&mut self, removal: &Tombstone) {
         self.open.remove(removal);
     }
+
+    /// Something is assigned there: whatever was approved there is void.
+    pub(super) fn strike_at(&mut self, key: &ObjectKey) {
+        if !self.open.is_empty() {
+            self.open.retain(|removal, _| removal.key != *key);
+        }
+    }
+
+    /// All that was approved is void, and whatever is approved now has to be told anew.
+    pub(super) fn void(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Core {
@@ -66,7 +78,7 @@ impl Core {
     pub(super) fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
         let Some(fresh) = self.approvals.take(now, page) else { return false };
         for removal in fresh {
-            if self.desired.get(&removal.key).is_some_and(|entry| entry.source.uid == removal.source) {
+            if self.desired.get(&removal.key).is_some() {
                 self.approvals.strike(&removal);
             }
             // Whatever waits there need not wait for its retry.

@@ -11,7 +11,7 @@ use super::notice::Notice;
 use super::patrol::PatrolTally;
 use super::remove::RemovalPolicy;
 use tideline_common::wire::v1::{
-    Accepted, BodiesRequest, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
+    Attested, BodiesRequest, Continuity, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
     ReportedRequest, SessionRequest,
 };
 use tideline_common::{
@@ -136,7 +136,7 @@ pub enum Write {
     },
     /// Switches to a set of which every body is there. Entries not named stay.
     Accept {
-        accepted: Accepted,
+        accepted: Attested,
         put: Vec<Arc<Entry>>,
         remove: Vec<ObjectKey>,
         policies: Vec<Arc<ApplyPolicy>>,
@@ -165,6 +165,8 @@ pub enum Write {
     Lapsed {
         number: u64,
     },
+    /// What the hub said of its history.
+    History(Continuity),
     /// The cluster goes out of service, or is in service again.
     Decommission(Decommission),
     /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
-use tideline_common::wire::v1::{Accepted, Decommission, DesiredPage, TerminalFact};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Unassignment, Version};
+use tideline_common::wire::v1::{Accepted, Attested, Decommission, DesiredPage, TerminalFact};
+use tideline_common::{
+    ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Unassignment, Version, Word,
+};
 
 use super::name::Name;
 use super::remove::RemovalPolicy;
@@ -15,7 +17,7 @@ use super::remove::RemovalPolicy;
 /// A set that is complete and whose digest was verified, as the difference from the accepted one.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) accepted: Accepted,
+    pub(super) accepted: Attested,
     /// Only what differs.
     pub(super) put: Vec<Arc<Entry>>,
     pub(super) remove: Vec<ObjectKey>,
@@ -105,6 +107,7 @@ struct Walk {
 #[derive(Clone, Copy, Debug)]
 struct At {
     version: Version,
+    word: Word,
     digest: Digest,
     total: u64,
 }
@@ -179,7 +182,7 @@ impl Gather {
         if let Err(step) = self.check(&page, held) {
             return step;
         }
-        let at = At { version: page.at, digest: page.digest, total: page.total };
+        let at = At { version: page.at, word: page.word, digest: page.digest, total: page.total };
         let next = page.next.clone();
         let first_page = self.walk.after.is_none();
         if first_page {
@@ -230,6 +233,9 @@ impl Gather {
     fn take(&mut self, page: DesiredPage, held: &Held<'_>) {
         let DesiredPage { snapshot, entries, tombstones, policies, terminal, decommission, .. } = page;
         self.decommission = decommission;
+        if page.absence_unexplained {
+            self.absence = Absence::Unexplained;
+        }
         if !snapshot {
             // Nothing is assigned there any more, whichever source this set still has there: one between the two may
             // have come and gone unseen.
@@ -326,6 +332,7 @@ impl Gather {
             }
         }
         let terminal = std::mem::take(&mut self.terminal);
+        let accepted = Attested { set: accepted, word: at.word };
         Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal, decommission }))
     }
 }

@@ -125,6 +125,7 @@ impl Core {
         let impersonate = record.and_then(|record| record.impersonate.clone());
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         let void = entry.is_some_and(|entry| entry.source.uid == tombstone.source) && !removal.policy.lets_go();
+        let verdict = self.while_broken(verdict);
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {

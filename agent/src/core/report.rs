@@ -343,6 +343,7 @@ impl Core {
         conditions.extend(self.session.conditions());
         conditions.extend(self.gate_conditions());
         conditions.extend(self.copies.condition());
+        conditions.extend(self.history_condition());
         for condition in self.associated_conditions() {
             match conditions.iter_mut().find(|known| known.reason == condition.reason) {
                 Some(known) => known.count += condition.count,

@@ -219,7 +219,7 @@ impl Core {
         self.session.untold = false;
         let request = SessionRequest {
             facts: self.place.facts().clone(),
-            accepted: self.floor(),
+            accepted: self.newest,
             instance: self.config.instance.clone(),
             home: self.session.home,
             last: self.session.newest,
@@ -246,13 +246,17 @@ impl Core {
         let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
         let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
-        let wait_seconds = if gather.may_wait() { wait } else { 0 };
+        // Who keeps still asks for nothing but whether it is over.
+        let may_wait = gather.may_wait() || self.is_broken();
+        let wait_seconds = if may_wait { wait } else { 0 };
         let Question { since, digest, after } = gather.question();
         self.session.link =
-            if gather.may_wait() { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
+            if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
         let approved = Some(self.approvals.held());
         let decommission = Some(self.decommission);
-        let request = DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission };
+        let (shown, history) = (self.shown(), self.history);
+        let request =
+            DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };
         out.push(Effect::Send { id, request: Request::Desired(request) });
     }
 
@@ -424,6 +428,11 @@ impl Core {
                 }
                 return;
             }
+            DesiredAnswer::Broken => {
+                self.session.succeeded();
+                self.history_broken(now);
+                return self.pause_polling(now, sent, out);
+            }
             DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(Flaw::OutOfPlace),
         };
         match step {
@@ -435,10 +444,8 @@ impl Core {
             Step::NothingNew => {
                 self.session.succeeded();
                 self.session.whole = false;
-                match sent {
-                    Some(sent) if now.since(sent) >= POLL_PAUSE => self.poll(now, out),
-                    Some(_) | None => self.session.rest(now + POLL_PAUSE, Next::Poll, out),
-                }
+                self.history_whole(now);
+                self.pause_polling(now, sent, out);
             }
             Step::Again(flaw) => {
                 self.flawed(flaw);
@@ -449,6 +456,14 @@ impl Core {
                 self.flawed(flaw);
                 self.failed(now, Next::Open, None, out);
             }
+        }
+    }
+
+    /// Polls again; not at once if the answer came at once.
+    fn pause_polling(&mut self, now: Monotonic, sent: Option<Monotonic>, out: &mut Effects) {
+        match sent {
+            Some(sent) if now.since(sent) >= POLL_PAUSE => self.poll(now, out),
+            Some(_) | None => self.session.rest(now + POLL_PAUSE, Next::Poll, out),
         }
     }
 

@@ -35,6 +35,9 @@ impl Core {
         if *decommission != self.decommission {
             self.disk.write(Write::Decommission(*decommission));
         }
+        for removal in self.lapsed_by(&change) {
+            self.disk.write(Write::Removed(removal));
+        }
         for TerminalFact { key, source_uid, fact } in terminal {
             self.note_terminal(key, source_uid.clone(), *fact);
         }
@@ -108,9 +111,14 @@ impl Core {
 
     /// The set is on disk: from now on it is the one that is kept.
     pub(super) fn switched(&mut self, now: Monotonic, change: Change, out: &mut Effects) {
+        for removal in self.lapsed_by(&change) {
+            self.forget_removal(&removal);
+            self.dirty(&removal.key, now);
+        }
         let Change { accepted, put, remove, policies, tombstones, terminal: _, decommission } = change;
         self.policies.extend(policies);
-        self.accepted = Some(accepted);
+        self.accepted = Some(accepted.set);
+        self.newest = Some(accepted);
         let many = put.len() >= PACK_MIN;
         let mut waves = Vec::with_capacity(tombstones.len());
         for Tombstone { key, .. } in tombstones.keys() {
@@ -139,6 +147,7 @@ impl Core {
             self.dirty(&key, now);
         }
         self.decommission(decommission);
+        self.history_whole(now);
         if self.session.take_strays() {
             self.drop_bodies();
         } else {
@@ -160,7 +169,7 @@ impl Core {
         if self.removals.get(&again).is_some_and(|removal| !removal.policy.lets_go()) {
             self.void_removal(&again);
         }
-        self.approvals.strike(&again);
+        self.approvals.strike_at(&key);
         self.kinds.refer(&key, &entry.version);
         self.kinds.speak(&key.kind, &entry.version);
         self.inputs.name(entry.input);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tideline_common::wire::v1::Progress;
+use tideline_common::wire::v1::{Accepted, Attested, Progress};
 use tideline_common::{
-    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, Reason, SourceRef, SpaceName,
-    TargetId, Uid,
+    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, Point, Reason, Shown, SourceRef,
+    SpaceName, TargetId, Uid, Version, Word,
 };
 
 use super::plan::Me;
@@ -18,6 +18,15 @@ pub(super) mod world;
 use world::World;
 
 const SEEDS: u64 = 100;
+
+/// A hub's word that nobody signed.
+pub(super) fn word(version: Version) -> Word {
+    Word::unsigned(target_id(), Shown { version, point: Point::NOWHERE })
+}
+
+pub(super) fn attested(set: Accepted) -> Attested {
+    Attested { set, word: word(set.version) }
+}
 
 #[test]
 fn the_cluster_converges_on_the_hub_s_set_whatever_fails_on_the_way() {

@@ -4,7 +4,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_common::signature::{SigningKey, VerifyingKey};
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::Attested;
 use tideline_common::{Digest, EnrolmentToken, HubId, SessionName, TargetId, Uid};
 
 use super::Error;
@@ -51,7 +51,7 @@ pub(super) struct Contents {
     pub(super) session: SessionName,
     /// The newest set that was accepted. Written now and then, so it may be behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) floor: Option<Accepted>,
+    pub(super) floor: Option<Attested>,
 }
 
 /// The contents are hashed as the text they are. Every version, however old, reads the envelope.

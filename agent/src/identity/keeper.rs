@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tideline_common::signature::SigningKey;
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::Attested;
 use tideline_common::{EnrolmentToken, HubId, SessionName, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
@@ -281,7 +281,7 @@ impl Keeper {
     }
 
     /// How far the identity has come: the newest session in its home, and the newest set that was accepted.
-    pub(crate) fn standing(&self) -> (SessionName, Option<Accepted>) {
+    pub(crate) fn standing(&self) -> (SessionName, Option<Attested>) {
         let contents = self.contents();
         (contents.session, contents.floor)
     }
@@ -364,7 +364,7 @@ impl Keeper {
     }
 
     /// Keeps the newest set that was accepted, now and then, until nobody tells of one any more.
-    pub(crate) async fn follow(self: Arc<Self>, mut newest: watch::Receiver<Option<Accepted>>) {
+    pub(crate) async fn follow(self: Arc<Self>, mut newest: watch::Receiver<Option<Attested>>) {
         let mut next = Instant::now();
         let mut due = None;
         loop {

@@ -1,7 +1,7 @@
 //! One identity out of its two copies. Pure.
 
 use tideline_common::TargetId;
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::Attested;
 
 use super::contents::Contents;
 
@@ -75,10 +75,10 @@ pub(super) fn merge(
     Ok(Some(Merged { contents: Contents { addresses, cluster, session, floor, ..truth }, data }))
 }
 
-pub(super) fn newest(a: Option<Accepted>, b: Option<Accepted>) -> Option<Accepted> {
-    [a, b].into_iter().flatten().max_by_key(|accepted| accepted.version)
+pub(super) fn newest(a: Option<Attested>, b: Option<Attested>) -> Option<Attested> {
+    [a, b].into_iter().flatten().max_by_key(|floor| floor.set.version)
 }
 
-fn version(accepted: Accepted) -> tideline_common::Version {
-    accepted.version
+fn version(floor: Attested) -> tideline_common::Version {
+    floor.set.version
 }

@@ -3,8 +3,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use proptest::prelude::*;
-use tideline_common::wire::v1::Accepted;
-use tideline_common::{Digest, EnrolmentToken, Epoch, Revision, SessionName, TargetId, Version};
+use tideline_common::wire::v1::{Accepted, Attested};
+use tideline_common::{Digest, EnrolmentToken, Epoch, Point, Revision, SessionName, Shown, TargetId, Version, Word};
 use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
@@ -121,9 +121,11 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
         enrolled: enrolled.map(target),
         cluster: None,
         session: if session == 0 { SessionName::default() } else { SessionName::new(session, 9) },
-        floor: revision.map(|revision| Accepted {
-            version: Version { epoch: Epoch(1), revision: Revision(revision) },
-            digest: Digest::of(&revision.to_be_bytes()),
+        floor: revision.map(|revision| {
+            let version = Version { epoch: Epoch(1), revision: Revision(revision) };
+            let shown = Shown { version, point: Point::NOWHERE };
+            let word = Word::unsigned(target(5).target, shown);
+            Attested { set: Accepted { version, digest: Digest::of(&revision.to_be_bytes()) }, word }
         }),
     }
 }
@@ -168,7 +170,7 @@ proptest! {
         for copy in [&secret, &file].into_iter().flatten().filter(|copy| copy.seed == one.seed) {
             let own = file.as_ref().filter(|file| file.seed == one.seed && !file.session.is_none());
             prop_assert!(one.session >= own.unwrap_or(copy).session);
-            prop_assert!(one.floor.map(|it| it.version) >= copy.floor.map(|it| it.version));
+            prop_assert!(one.floor.map(|it| it.set.version) >= copy.floor.map(|it| it.set.version));
             prop_assert!(one.enrolled.is_some() || copy.enrolled.is_none());
         }
         let again = merge(Some(one.clone()), Some(one.clone()), HomeIn::Directory).unwrap().unwrap();

@@ -7,7 +7,9 @@ use tideline_common::{ApplyPolicy, Digest, Entry, ObjectKey, SetDigest};
 use super::Error;
 use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
-use super::record::{self, ACCEPTED_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, SCHEMA, SCHEMA_KEY};
+use super::record::{
+    self, ACCEPTED_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, SCHEMA, SCHEMA_KEY,
+};
 use super::stage;
 use crate::core::{AppliedRecord, Loaded, Shared};
 
@@ -32,6 +34,7 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     let mut loaded = Loaded {
         enrolled: meta(engine, ENROLLED_KEY)?,
         accepted: meta(engine, ACCEPTED_KEY)?,
+        history: meta(engine, HISTORY_KEY)?.unwrap_or_default(),
         decommission: meta(engine, DECOMMISSION_KEY)?.unwrap_or_default(),
         ..Loaded::default()
     };
@@ -124,7 +127,7 @@ fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<Vec<Change>, Er
 
 /// The entries must be the accepted set: they were written together.
 fn check_set(loaded: &Loaded) -> Result<(), Error> {
-    let Some(accepted) = loaded.accepted else { return Ok(()) };
+    let Some(accepted) = loaded.accepted.map(|accepted| accepted.set) else { return Ok(()) };
     let mut set = SetDigest::default();
     loaded.entries.iter().for_each(|entry| set.add(entry.hash()));
     if set.digest() == accepted.digest {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::Attested;
 use tideline_common::{ApplyPolicy, Entry, ObjectKey};
 
 use super::Error;
@@ -26,7 +26,7 @@ const SWITCH_KEY: &[u8] = b"switch";
 /// The parts are all there; this set is accepted once they are in place.
 #[derive(Serialize, Deserialize)]
 struct Switch {
-    accepted: Accepted,
+    accepted: Attested,
 }
 
 /// Some of what changes.
@@ -144,6 +144,7 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
+        | Write::History(_)
         | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Sent { .. }

@@ -2,10 +2,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use tideline_common::wire::v1::Accepted;
+use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, PrunePolicy, Revision,
-    SourceRef, SpaceName, TargetId, Tombstone, Version,
+    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Point, PrunePolicy,
+    Revision, Shown, SourceRef, SpaceName, TargetId, Tombstone, Version, Word,
 };
 use uuid::Uuid;
 
@@ -15,6 +15,11 @@ use crate::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Telltale, Writ
 mod crash;
 mod faults;
 mod growth;
+
+fn attested(set: Accepted) -> Attested {
+    let shown = Shown { version: set.version, point: Point::NOWHERE };
+    Attested { set, word: Word::unsigned(TargetId::from_uuid(Uuid::nil()), shown) }
+}
 
 fn policy() -> Arc<ApplyPolicy> {
     Arc::new(ApplyPolicy::default())
@@ -45,7 +50,7 @@ fn accept(revision: u64, entries: &[Arc<Entry>], put: &[Arc<Entry>], remove: Vec
     let set: DesiredSet = entries.iter().cloned().collect();
     let version = Version { epoch: Epoch(1), revision: Revision(revision) };
     Write::Accept {
-        accepted: Accepted { version, digest: set.digest() },
+        accepted: attested(Accepted { version, digest: set.digest() }),
         put: put.to_vec(),
         remove,
         policies: vec![policy()],
@@ -136,7 +141,7 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
     }
     let loaded = reopened(&path)?;
     assert_eq!(loaded.enrolled, Some(enrolled));
-    assert_eq!(loaded.accepted.map(|accepted| accepted.version.revision), Some(Revision(7)));
+    assert_eq!(loaded.accepted.map(|accepted| accepted.set.version.revision), Some(Revision(7)));
     assert_eq!(loaded.entries, entries);
     assert_eq!(loaded.policies.keys().copied().collect::<Vec<_>>(), [policy().digest()]);
     assert_eq!(loaded.applied.iter().map(|(key, _)| key).collect::<Vec<_>>(), [&entry(1).key]);

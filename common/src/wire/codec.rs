@@ -11,6 +11,8 @@
 //! | `after` | the JSON of an [`ObjectKey`] in base64url without padding (RFC 4648 §5) |
 //! | `wait` | seconds; absent for zero |
 //! | `approved` | `COUNT` or `COUNT.LIST`, the list as 64 hexadecimal digits |
+//! | `shown` | `EPOCH.REVISION.SEGMENT.ID`, as [`Shown`](crate::Shown) is written |
+//! | `history` | `Broken`; absent where the agent was not told so |
 //!
 //! No value holds a character that a URL would have to escape, so that what is signed is what every proxy passes on.
 
@@ -26,7 +28,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use super::v1::{ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
 use crate::ids::{InvalidId, SessionName, Version};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::object::ObjectKey;
@@ -105,7 +107,8 @@ fn inflate(most: usize, bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Writes the query of a desired request, without the question mark.
 pub fn desired_query(request: &DesiredRequest) -> String {
-    let DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission } = request;
+    let DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history } =
+        request;
     let mut query = format!("session={session}");
     let mut put = |name: &str, value: &dyn Display| {
         write!(query, "&{name}={value}").expect("a String takes any text");
@@ -131,6 +134,12 @@ pub fn desired_query(request: &DesiredRequest) -> String {
     if let Some(decommission) = decommission {
         put("decommission", &decommission.as_str());
     }
+    if let Some(shown) = shown {
+        put("shown", shown);
+    }
+    if *history != Continuity::Whole {
+        put("history", &"Broken");
+    }
     query
 }
 
@@ -141,6 +150,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     }
     let (mut session, mut since, mut digest, mut after) = (None, None, None, None);
     let (mut wait, mut approved, mut decommission) = (None, None, None);
+    let (mut shown, mut history) = (None, None);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "session" => set(&mut session, "session", parse_session(value), value)?,
@@ -150,6 +160,8 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
             "wait" => set(&mut wait, "wait", parse(value), value)?,
             "approved" => set(&mut approved, "approved", parse_approved(value), value)?,
             "decommission" => set(&mut decommission, "decommission", Ok(parse_decommission(value)), value)?,
+            "shown" => set(&mut shown, "shown", parse(value), value)?,
+            "history" => set(&mut history, "history", Ok(Continuity::Broken), value)?,
             _ => {}
         }
     }
@@ -161,6 +173,8 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
         wait_seconds: wait.unwrap_or(0),
         approved,
         decommission,
+        shown,
+        history: history.unwrap_or_default(),
     })
 }
 

@@ -23,6 +23,7 @@ use crate::associated::{AssociatedKind, Made};
 use crate::desired::{Entry, Tombstone, Unassignment};
 use crate::digest::Digest;
 use crate::health::Health;
+use crate::history::{Shown, Word};
 use crate::ids::{Epoch, HubId, InstanceId, SessionName, SessionNumber, TargetId, Uid, Version};
 use crate::object::ObjectKey;
 use crate::policy::ApplyPolicy;
@@ -88,9 +89,9 @@ pub struct Instance {
 #[serde(rename_all = "camelCase")]
 pub struct SessionRequest {
     pub facts: ClusterFacts,
-    /// The set the agent last accepted, if any.
+    /// The newest set that the agent ever accepted, if any, with the hub's word of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<Accepted>,
+    pub accepted: Option<Attested>,
     pub instance: Instance,
     /// The newest session that is in its home. A home has every session before its first use.
     #[serde(default, skip_serializing_if = "SessionName::is_none")]
@@ -122,12 +123,27 @@ pub struct SessionAnswer {
     /// naming it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outdated: bool,
-    /// Higher than the agent's own after lost history.
+    /// Higher than the agent's own after a person accepted that history was lost.
     pub epoch: Epoch,
     pub poll: PollSettings,
     /// Where the hub is reached, from now on too.
     #[serde(default)]
     pub addresses: HubAddresses,
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub history: Continuity,
+}
+
+/// Whether a hub's history is the one that agents know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Continuity {
+    #[default]
+    Whole,
+    /// The hub was set back, or is on a copy: somebody knows of sets that it does not know of. The agent keeps what it has
+    /// and begins no removal, until it is given a set, or is told that nothing is new.
+    Broken,
+    /// What a newer hub says; read as [`Continuity::Broken`], which removes nothing.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Refuses a request whose number is not free in the present run of the hub. Every agent gets one at its first request to
@@ -158,6 +174,14 @@ pub struct Accepted {
     pub digest: Digest,
 }
 
+/// A set that was accepted, with the hub's signed word that it gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attested {
+    pub set: Accepted,
+    pub word: Word,
+}
+
 /// How often to ask. Set by the hub, so that it can be changed for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -168,8 +192,8 @@ pub struct PollSettings {
 }
 
 /// Asks for what changed. In the query: `session`, `since` and `digest` (absent: everything), `after` (a page's cursor),
-/// `wait` in seconds, `approved` (what is held of the removals that a person approved),
-/// `decommission` (whether the agent was told to go out of service).
+/// `wait` in seconds, `approved` (what is held of the removals that a person approved), `decommission` (whether the agent
+/// was told to go out of service), `shown` (the newest set that it knows of), `broken` (that it was told so).
 ///
 /// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set or have a
 /// tombstone (snapshot) or changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
@@ -196,6 +220,12 @@ pub struct DesiredRequest {
     /// be kept, so they are told of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decommission: Option<Decommission>,
+    /// The newest set that the agent ever accepted. The hub answers only if that is part of its history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Shown>,
+    /// Whether the agent keeps still, because it was told that the hub's history is broken.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub history: Continuity,
 }
 
 /// Whether a cluster is in service, and if not, what becomes of all that was placed there.
@@ -257,6 +287,8 @@ pub enum DesiredAnswer {
     },
     /// Other removals are approved than the agent holds: take these, and ask the same again.
     Approved(ApprovedPage),
+    /// The hub's history is [`Continuity::Broken`].
+    Broken,
     #[serde(other)]
     Unknown,
 }
@@ -289,6 +321,8 @@ pub struct ApprovedPage {
 pub struct DesiredPage {
     /// The version this page was read at.
     pub at: Version,
+    /// The hub's word of `at`, to be kept with the set and to be shown.
+    pub word: Word,
     /// The digest of the whole set at `at`.
     pub digest: Digest,
     /// Entries in the whole set at `at`.
@@ -312,6 +346,9 @@ pub struct DesiredPage {
     /// Said with the empty set of a cluster that goes out of service, and with no other.
     #[serde(default, skip_serializing_if = "is_in_service")]
     pub decommission: Decommission,
+    /// The hub does not remember the agent's set well enough: nothing was taken out because it is not in this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absence_unexplained: bool,
 }
 
 /// Something that happened once and must not happen again.
@@ -581,6 +618,11 @@ fn is_first(session: &SessionNumber) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_in_service(decommission: &Decommission) -> bool {
     *decommission == Decommission::No
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_whole(history: &Continuity) -> bool {
+    *history == Continuity::Whole
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -4,7 +4,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{DeletionApproval, EnrolmentToken, Location, Placement, Space, SyncTarget, UnassignmentApproval};
+use crate::{
+    DeletionApproval, EnrolmentToken, HistoryAcceptance, Location, Placement, Space, SyncTarget, UnassignmentApproval,
+};
 
 /// Every CRD of the group, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -19,6 +21,7 @@ pub fn root_crds() -> Vec<CustomResourceDefinition> {
     vec![
         finished(DeletionApproval::crd()),
         finished(EnrolmentToken::crd()),
+        finished(HistoryAcceptance::crd()),
         finished(Location::crd()),
         finished(one_provider(Space::crd())),
         finished(SyncTarget::crd()),

@@ -1,6 +1,7 @@
 //! The API types of the group `tideline.dev/v1alpha1`, and their CRDs.
 //!
-//! In the root space: [`SyncTarget`], [`Location`], [`Space`], [`EnrolmentToken`], [`DeletionApproval`]. In every workload
+//! In the root space: [`SyncTarget`], [`Location`], [`Space`], [`EnrolmentToken`], [`DeletionApproval`],
+//! [`UnassignmentApproval`], [`HistoryAcceptance`]. In every workload
 //! space: [`Placement`]. [`root_crds`] and [`workload_crds`] are what a space must hold to serve them; the files in `crds/`
 //! show them as they are sent.
 //!
@@ -16,6 +17,7 @@ mod crds;
 mod decode;
 mod deletion_approval;
 mod enrolment_token;
+mod history_acceptance;
 mod location;
 mod placement;
 mod schema;
@@ -28,6 +30,7 @@ pub use crds::{crds, root_crds, workload_crds};
 pub use decode::{DecodeError, decode};
 pub use deletion_approval::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec};
 pub use enrolment_token::{EnrolmentToken, EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
+pub use history_acceptance::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
 pub use location::{Location, LocationSpec, LocationStatus};
 pub use placement::{
     ApplyMode, ApplyPolicy, ApproveDeletions, AssociatedResource, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy,

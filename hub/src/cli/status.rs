@@ -13,6 +13,7 @@ use tideline_common::rollup::{Counts, MadeOver};
 use tideline_common::{AssociatedKind, SpaceName};
 use tideline_hub::duplicates;
 use tideline_hub::held_unassignments::{self, HeldUnassignment};
+use tideline_hub::history::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::virtual_resources::GROUP;
 
@@ -35,6 +36,8 @@ pub(crate) enum Error {
     NoSpace(String),
     #[error(transparent)]
     Held(#[from] held_unassignments::Error),
+    #[error(transparent)]
+    History(#[from] history::Error),
     #[error("cannot list the rollups of the space {space:?}")]
     Rollups { space: String, source: RequestError },
     #[error("the hub sends a rollup that this version cannot read; use the tideline-hub of the hub's own version")]
@@ -49,6 +52,8 @@ pub(crate) struct Status {
     rollups: Vec<(Rollup, Value)>,
     /// What the hub holds, of all spaces.
     held: Vec<HeldUnassignment>,
+    /// Why targets keep still.
+    breaks: Vec<HistoryBreak>,
 }
 
 /// One cluster.
@@ -121,7 +126,8 @@ pub(crate) async fn read(access: &Access, space: &SpaceName) -> Result<Status, E
         }
     }
     let held = held_unassignments::held(&root).await?;
-    Ok(Status { held, ..Status::of(space.as_str(), targets, rollups)? })
+    let breaks = history::breaks(&root).await?;
+    Ok(Status { held, breaks, ..Status::of(space.as_str(), targets, rollups)? })
 }
 
 /// All objects of a list, page by page.
@@ -163,7 +169,7 @@ impl Status {
             .map(|raw| Ok((Rollup::deserialize(&raw).map_err(Error::Unreadable)?, raw)))
             .collect::<Result<Vec<_>, Error>>()?;
         rollups.sort_by(|(one, _), (other, _)| one.source.cmp(&other.source));
-        Ok(Self { space: space.to_owned(), targets, rollups, held: Vec::new() })
+        Ok(Self { space: space.to_owned(), targets, rollups, held: Vec::new(), breaks: Vec::new() })
     }
 
     /// For programs: the rollups as the hub sends them.
@@ -189,12 +195,15 @@ impl Status {
             })
             .collect();
         let rollups: Vec<_> = self.rollups.iter().map(|(_, raw)| raw).collect();
-        json!({"space": self.space, "targets": targets, "rollups": rollups, "heldUnassignments": self.held})
+        json!({"space": self.space, "targets": targets, "rollups": rollups, "heldUnassignments": self.held,
+            "historyBreaks": self.breaks})
     }
 
     /// For people, at the moment `now`.
     pub(crate) fn text(&self, now: Timestamp) -> String {
-        let mut text = if self.targets.is_empty() {
+        let broken = history::sentence(&self.breaks).map(|sentence| format!("HISTORY IS BROKEN. {sentence}\n\n"));
+        let mut text = broken.unwrap_or_default();
+        text += &if self.targets.is_empty() {
             "No cluster has joined yet. Let one join with the output of: tideline-hub token create NAME\n".to_owned()
         } else {
             self.target_table(now).to_string()

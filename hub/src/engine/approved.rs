@@ -5,17 +5,27 @@ use tideline_common::{Monotonic, TargetId, Uid};
 
 use super::Engine;
 use crate::approvals::Approval;
+use crate::ledger::HistoryChange;
 use crate::link::core as link;
+use crate::placement::Change;
 use crate::summary::{TargetReports, Waiting};
 
 impl Engine {
     /// The space shows an approval.
-    pub fn approval_seen(&mut self, now: Monotonic, object: Uid, approval: Approval) {
+    pub fn approval_seen(&mut self, now: Monotonic, object: Uid, mut approval: Approval) {
+        let target = approval.target;
+        let void = self.ledger.void(&object);
+        let left = approval.removals.iter().filter(|removal| !void.is_some_and(|void| void.covers(&removal.key)));
+        approval.removals = left.cloned().collect();
         let changed = self.approvals.put(now, object, approval);
         self.step(now, link::Event::Approved(changed));
+        self.assigned_since(&[target].into());
     }
 
     pub fn approval_gone(&mut self, now: Monotonic, object: &Uid) {
+        if self.ledger.void(object).is_some() {
+            self.changes.push(Change::History(HistoryChange::ApprovalGone(object.clone())));
+        }
         let changed = self.approvals.remove(object);
         self.step(now, link::Event::Approved(changed));
     }
@@ -29,6 +39,7 @@ impl Engine {
     pub fn approvals_listed(&mut self, now: Monotonic) {
         let changed = self.approvals.end_listing();
         self.step(now, link::Event::Approved(changed));
+        self.accept_history();
     }
 
     pub(super) fn approvals_due(&mut self, now: Monotonic) {

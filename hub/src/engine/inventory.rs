@@ -8,6 +8,7 @@ use tideline_common::{Monotonic, TargetId};
 use tracing::{info, warn};
 
 use super::{Deletion, Engine, RememberedTarget, TargetRecord};
+use crate::ledger::HistoryChange;
 use crate::link::core as link;
 use crate::placement::{Change, Part, Target};
 
@@ -42,10 +43,13 @@ impl Engine {
             // Whoever waits for an answer holds the former key.
             self.close(now, id);
         }
-        let (cluster, decommission) = (record.cluster.clone(), record.decommission);
+        let decommission = record.decommission;
         let accepted = record.accepted.clone();
-        let holder = Box::new(self.targets.seen(id, record));
-        self.step(now, link::Event::TargetKnown { target: id, cluster, holder, decommission });
+        self.targets.seen(id, record);
+        if decommission == Decommission::No && self.ledger.leaving_is_unexplained(id) {
+            self.changes.push(Change::History(HistoryChange::Stays(id)));
+        }
+        self.tell_link(now, id);
         if let Some((instance, word)) = accepted {
             self.step(now, link::Event::InstanceAccepted { target: id, instance, word });
         }
@@ -131,6 +135,7 @@ impl Engine {
             self.target_gone(now, target, Deletion::default());
         }
         self.targets_placed();
+        self.accept_history();
     }
 
     /// Tells placement of a target that has an index by now.

@@ -109,7 +109,12 @@ impl Targets {
         self.known.get(&target).map_or_else(|| target.to_string(), |outline| outline.record.name.clone())
     }
 
-    pub(super) fn seen(&mut self, target: TargetId, record: TargetRecord) -> HolderRecord {
+    /// Who held it last.
+    pub(super) fn holder(&self, target: TargetId) -> HolderRecord {
+        self.holders.get(&target).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn seen(&mut self, target: TargetId, record: TargetRecord) {
         let outline = self.known.entry(target).or_insert_with(|| TargetOutline {
             record: record.clone(),
             facts: ClusterFacts::default(),
@@ -117,7 +122,6 @@ impl Targets {
             problems: BTreeSet::new(),
         });
         outline.record = record;
-        self.holders.get(&target).cloned().unwrap_or_default()
     }
 
     pub(super) fn gone(&mut self, target: TargetId) {

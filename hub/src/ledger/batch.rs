@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Uid};
+use tideline_common::{Digest, ObjectKey, Revision, TargetId, Uid};
 
+use super::broken;
 use super::claim::{Claim, ClaimId};
 use super::history::Advance;
 use super::slot::Difference;
@@ -31,7 +32,6 @@ pub struct Batch {
     pub(super) next_target: TargetIndex,
     pub(super) registered: Vec<(TargetId, TargetIndex)>,
     pub(super) forgotten: Vec<(TargetId, TargetIndex)>,
-    pub(super) epochs: BTreeMap<TargetIndex, Epoch>,
     pub(super) choices: BTreeMap<PlacementId, RoaringBitmap>,
     /// Claims that changed; none where one is gone.
     pub(super) claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
@@ -42,6 +42,7 @@ pub struct Batch {
     /// Targets that say for the first time what happened once at a key: it is to be in the history of both sides.
     pub(super) news: BTreeMap<ObjectKey, RoaringBitmap>,
     pub(super) history: Advance,
+    pub(super) broken: broken::Draft,
     pub(super) chunks: Vec<Vec<Write>>,
     pub(super) unassigned: u64,
     pub(super) kept: u64,
@@ -89,6 +90,10 @@ pub struct Committed {
     /// Targets that were given an index.
     pub registered: Vec<(TargetId, TargetIndex)>,
     pub forgotten: Vec<(TargetId, TargetIndex)>,
+    /// What is known of other histories, or was accepted of them, changed.
+    pub history: bool,
+    /// What is void of approvals changed.
+    pub voided: bool,
 }
 
 /// Another batch was committed after this one was planned. Nothing was changed.

@@ -5,6 +5,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId, Uid};
 
 use super::batch::{Batch, Committed, StaleBatch};
+use super::broken;
 use super::claim::{Claim, ClaimId};
 use super::grave::Grave;
 use super::log::{Left, LogEntry};
@@ -47,7 +48,6 @@ impl Ledger {
             next_target,
             registered,
             forgotten,
-            epochs,
             choices,
             claims,
             slots,
@@ -56,6 +56,7 @@ impl Ledger {
             bodies,
             news,
             history,
+            broken: broken::Draft { broken, voids },
             chunks,
             unassigned: _,
             kept: _,
@@ -69,17 +70,25 @@ impl Ledger {
             self.garbage.clear();
         }
         let mut affected = RoaringBitmap::new();
+        let (changed_history, voided) = (broken.is_some(), !voids.is_empty());
+        if let Some(broken) = broken {
+            self.broken = broken;
+            for (index, target) in &mut self.targets {
+                target.epoch = target.epoch.max(self.broken.epoch);
+                affected.insert(*index);
+            }
+        }
+        for (approval, void) in voids {
+            match void {
+                Some(void) => self.voids.insert(approval, void),
+                None => self.voids.remove(&approval),
+            };
+        }
         for &(id, index) in &registered {
             self.target_ids.insert(id, index);
-            self.targets.insert(index, TargetState::new(id, Epoch(1), revision));
+            self.targets.insert(index, TargetState::new(id, Epoch(1).max(self.broken.epoch), revision));
             self.registered.insert(index);
             affected.insert(index);
-        }
-        for (index, epoch) in epochs {
-            if let Some(target) = self.targets.get_mut(&index) {
-                target.epoch = epoch;
-                affected.insert(index);
-            }
         }
         for (key, claims, difference) in slots {
             self.put_slot(&key, claims, &difference, &mut affected);
@@ -127,7 +136,7 @@ impl Ledger {
                 None => self.drop_claim(&id),
             }
         }
-        Ok(Committed { revision, affected, sources: changed, registered, forgotten })
+        Ok(Committed { revision, affected, sources: changed, registered, forgotten, history: changed_history, voided })
     }
 
     pub(super) fn put_claim(&mut self, claim: Arc<Claim>) {

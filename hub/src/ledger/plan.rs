@@ -6,6 +6,7 @@ use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
 
 use super::batch::{Batch, Write, chunked};
+use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::grave::{self, Grave};
 use super::history::{Fresh, Occasion};
@@ -60,7 +61,7 @@ struct Draft<'a> {
     valid: RoaringBitmap,
     registered: BTreeMap<TargetId, TargetIndex>,
     forgotten: BTreeMap<TargetId, TargetIndex>,
-    epochs: BTreeMap<TargetIndex, Epoch>,
+    broken: broken::Draft,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
     /// Proposals that a later one replaced: what was said in between, though it was never so.
@@ -93,7 +94,7 @@ impl<'a> Draft<'a> {
             valid: ledger.registered.clone(),
             registered: BTreeMap::new(),
             forgotten: BTreeMap::new(),
-            epochs: BTreeMap::new(),
+            broken: broken::Draft::default(),
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
             replaced: BTreeMap::new(),
@@ -129,9 +130,15 @@ impl<'a> Draft<'a> {
                 self.released.insert(revision);
             }
             Change::Retire(target) => self.retired.extend(self.ledger.index_of(target)),
-            Change::RaiseEpoch { target, proven } => {
-                if let Some(index) = self.ledger.index_of(target) {
-                    self.epochs.insert(index, self.ledger.targets[&index].epoch.max(proven).next());
+            Change::History(change) => {
+                if self.broken.take(self.ledger, change) {
+                    for key in self.ledger.graves.keys() {
+                        // Where something is assigned again, it says only that that counts as adopted.
+                        let held = all_held(self.ledger.slots.claims(key));
+                        for grave in staged(&mut self.graves, &self.ledger.graves, key).values_mut() {
+                            grave.restrict(&held);
+                        }
+                    }
                 }
             }
         }
@@ -188,6 +195,7 @@ impl<'a> Draft<'a> {
     fn forget(&mut self, target: TargetId) {
         let Some(index) = self.ledger.index_of(target) else { return };
         self.forgotten.insert(target, index);
+        self.broken.forget(self.ledger, target);
         self.valid.remove(index);
         for (key, by_source) in &self.ledger.graves {
             if by_source.values().any(|grave| grave.at(index).is_some()) {
@@ -411,7 +419,6 @@ impl<'a> Draft<'a> {
             next_target: self.next_target,
             registered: self.registered.into_iter().collect(),
             forgotten: self.forgotten.into_iter().collect(),
-            epochs: self.epochs,
             choices: choices.collect(),
             claims: self.claims,
             slots: self.slots,
@@ -420,6 +427,7 @@ impl<'a> Draft<'a> {
             bodies,
             news: self.news,
             history,
+            broken: self.broken.settle(self.ledger),
             chunks: Vec::new(),
             unassigned: self.unassigned,
             kept: self.kept,
@@ -510,6 +518,9 @@ fn entry<'u>(uses: &'u mut BTreeMap<Digest, BodyUse>, ledger: &Ledger, body: &Bo
 fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<Write>> {
     // First: whatever is written in part under a revision, that has its id.
     let (mut writes, mut deletions) = record::history(&batch.history);
+    for write in record::broken(&batch.broken) {
+        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
+    }
     for body in new_bodies {
         writes.extend(record::body(body));
     }
@@ -520,9 +531,6 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
     }
     for &(id, index) in &batch.registered {
         writes.push(record::target(id, index, Epoch(1)));
-    }
-    for (&index, &epoch) in &batch.epochs {
-        writes.push(record::target(ledger.targets[&index].id, index, epoch));
     }
     writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
     for (id, claim) in &batch.claims {

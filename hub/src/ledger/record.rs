@@ -11,6 +11,9 @@
 //! | `choice/<space>/<placement uid>` | bitmap |
 //! | `segment/<first revision>/<id>` | JSON: the id |
 //! | `revision/<number>` | the 16 bytes of its id |
+//! | `broken` | JSON: what is known of other histories, and was accepted of them |
+//! | `restored` | JSON: which backup the store was restored from last; written by `restore` alone |
+//! | `void/<approval UID>` | JSON: what it does not approve any more |
 //! | `told/<number>` | for up to 4,096 targets: index, revision handed, revision confirmed, big endian |
 //!
 //! A frame is a JSON header and then bitmaps (the portable roaring format), each preceded by its length (u32, big endian).
@@ -27,6 +30,7 @@ use tideline_common::{
 };
 
 use super::batch::Write;
+use super::broken::{self, Broken, Restored, Voids};
 use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
 use super::grave::Grave;
@@ -253,6 +257,20 @@ pub(super) fn history(advance: &Advance) -> (Vec<Write>, Vec<Write>) {
     (writes, dropped.iter().map(|revision| delete(revision_key(revision))).collect())
 }
 
+/// What a restore writes into the store that it makes, so that the hub says so when it starts on it.
+pub fn restored(restored: &Restored) -> Write {
+    put(key("restored"), json(restored))
+}
+
+pub(super) fn broken(draft: &broken::Draft) -> Vec<Write> {
+    let broken::Draft { broken, voids } = draft;
+    let broken = broken.iter().map(|broken| put(key("broken"), json(broken)));
+    let voids = voids
+        .iter()
+        .map(|(approval, void)| Write { key: key(&format!("void/{approval}")), value: void.as_ref().map(json) });
+    broken.chain(voids).collect()
+}
+
 /// A choice of nothing is deleted.
 pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
     let key = key(&format!("choice/{}/{}", placement.space, placement.uid));
@@ -338,6 +356,9 @@ struct Loading {
     happened: Vec<(ObjectKey, Uid, Happened)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     history: History,
+    broken: Broken,
+    restored: Option<Restored>,
+    voids: Voids,
     any: bool,
 }
 
@@ -415,6 +436,12 @@ impl Loading {
                 let uid = uid.parse().map_err(|_| damaged())?;
                 self.choices.insert(PlacementId { space, uid }, reader.bitmap(value)?);
             }
+            "broken" => self.broken = reader.json(value)?,
+            "restored" => self.restored = Some(reader.json(value)?),
+            "void" => {
+                let approval = rest.parse().map_err(|_| reader.damaged("its key names no approval"))?;
+                self.voids.insert(approval, reader.json(value)?);
+            }
             "segment" | "revision" | "told" => self.take_history(&reader, kind, rest)?,
             _ => return Err(reader.damaged("its kind is not known")),
         }
@@ -450,7 +477,21 @@ impl Loading {
     }
 
     fn finish(self) -> Result<Ledger, Error> {
-        let Self { head, targets, claims, bodies, graves, happened, choices, history, any } = self;
+        let Self {
+            head,
+            targets,
+            claims,
+            bodies,
+            graves,
+            happened,
+            choices,
+            history,
+            mut broken,
+            restored,
+            voids,
+            any,
+        } = self;
+        broken.restore(restored);
         let Some(head) = head else {
             return if any { Err(Error::Headless) } else { Ok(Ledger::default()) };
         };
@@ -462,10 +503,13 @@ impl Loading {
             next_target: head.next_target,
             choices,
             history,
+            broken,
+            voids,
             ..Ledger::default()
         };
         for (id, TargetRecord { index, epoch }) in targets {
             ledger.target_ids.insert(id, index);
+            let epoch = epoch.max(ledger.broken.epoch);
             ledger.targets.insert(index, TargetState::new(id, epoch, revision));
             ledger.registered.insert(index);
             ledger.next_target = ledger.next_target.max(index + 1);
@@ -525,6 +569,10 @@ impl Ledger {
             grave.restrict(&self.registered);
             let held = all_held(self.slots.claims(&key));
             grave.overtaken(&held);
+            if grave.at <= self.broken.accepted {
+                // What was to be removed before a person accepted that history was lost is not told any more.
+                grave.restrict(&held);
+            }
             if grave.is_empty() {
                 self.garbage.push(self::grave(&key, &source, &grave).key);
                 continue;

@@ -11,10 +11,11 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::happened::Happened;
-use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, Ledger, PageData, Write};
+use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, HistoryChange, Ledger, PageData, Write};
 use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 
 mod agent;
+mod broken;
 mod conflicts;
 mod graves;
 mod history;
@@ -292,19 +293,6 @@ fn a_forgotten_target_leaves_nothing_and_its_index_is_not_given_again() {
     kept.restart();
     assert_eq!(kept.ledger.index_of(target(2)), Some(2));
     check_sound(&kept.ledger);
-}
-
-#[test]
-fn an_epoch_goes_beyond_what_the_agent_proves_and_stays() {
-    let mut kept = Kept::with_targets(1);
-    kept.change(vec![assign("a", "x", &[0])]);
-    let before = kept.version(0);
-    let committed = kept.change(vec![Change::RaiseEpoch { target: target(0), proven: Epoch(7) }]);
-    assert_eq!(committed.affected, bits(&[0]));
-    kept.restart();
-    let view = kept.ledger.target(target(0)).unwrap();
-    assert_eq!(view.epoch(), Epoch(8));
-    assert_eq!(view.page(Some(before), None, 10), None, "no delta crosses an epoch");
 }
 
 #[test]

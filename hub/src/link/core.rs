@@ -4,6 +4,7 @@
 //! only what may be forgotten: who is connected, who waits, when a target was last heard. Who holds a target is persisted
 //! before a session is offered; a hub that restarts knows every session it gave.
 
+mod history;
 mod holder;
 mod sessions;
 
@@ -17,14 +18,16 @@ use tideline_common::limits::{
 };
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
-    Accepted, ApprovedHeld, ApprovedPage, BodiesRequest, BodyWanted, ClusterFacts, Decommission, DesiredAnswer,
+    ApprovedHeld, ApprovedPage, BodiesRequest, BodyWanted, ClusterFacts, Continuity, Decommission, DesiredAnswer,
     DesiredPage, DesiredRequest, PollSettings, Refusal, RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer,
     SessionRequest, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, InstanceId, Monotonic, ObjectKey, Revision, TargetId, Uid, Unassignment, Version,
+    ApplyPolicy, Digest, Entry, InstanceId, Monotonic, ObjectKey, Point, Revision, Shown, TargetId, Uid, Unassignment,
+    Version, Word,
 };
 
+use crate::ledger::{Absence, Proof, Standing};
 pub use holder::{Record as HolderRecord, Seen};
 pub use sessions::Origin;
 use sessions::Sessions;
@@ -33,6 +36,8 @@ use sessions::Sessions;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInfo {
     pub version: Version,
+    /// Where in the hub's history its revision was made.
+    pub point: Point,
     pub digest: Digest,
     pub entries: u64,
 }
@@ -60,6 +65,9 @@ pub trait Sets {
         after: Option<&ObjectKey>,
         limit: usize,
     ) -> Option<SetPage>;
+
+    /// Whether the target may be told of its set, whose agent knows of this one.
+    fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing;
 
     /// Whether the present set has this input at this key.
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool;
@@ -118,7 +126,7 @@ pub enum Event {
         instance: InstanceId,
         word: String,
     },
-    /// These targets' sets changed, or their epochs.
+    /// These targets' sets changed, or their epochs, or what is known of other histories.
     Committed(Vec<TargetId>),
     /// At these targets other removals are approved.
     Approved(Vec<TargetId>),
@@ -144,11 +152,11 @@ pub enum Effect {
         target: TargetId,
         facts: ClusterFacts,
     },
-    /// The agent proves a history that the hub does not have: make the target's epoch, durably, the one after the higher
-    /// of its own and the proven one, and show `HistoryLost`.
-    RaiseEpoch {
+    /// The agent knows of a set that is not of the hub's history: persist that, before the session that it asks for.
+    Shown {
         target: TargetId,
-        proven: Accepted,
+        shown: Shown,
+        proof: Proof,
     },
     /// Read, render and send these bodies, as many as fit, in this order.
     ReadBodies {
@@ -211,12 +219,16 @@ struct Waiting {
     since: Version,
     approved: Option<ApprovedHeld>,
     decommission: Option<Decommission>,
+    shown: Option<Shown>,
+    history: Continuity,
 }
 
 #[derive(Debug)]
 struct Target {
     cluster: Option<Uid>,
     sessions: Sessions,
+    /// What was shown with the session that is being opened.
+    shown: Option<Shown>,
     waiting: Option<Waiting>,
     /// The sequence number of the newest report of the session that was taken in.
     seq: u64,
@@ -309,6 +321,7 @@ impl Core {
         let target = Target {
             cluster,
             sessions: Sessions::new(holder, now),
+            shown: None,
             waiting: None,
             seq: 0,
             memory: self.config.memory,
@@ -379,6 +392,7 @@ impl Core {
         out: &mut Effects,
     ) {
         let Some(present) = sets.info(key) else { return };
+        let Some(absence) = self.admit_to_history(now, sets, id, key, request, out) else { return };
         // Before all else, so that a set that changes all the time does not keep it back. But not to an agent that has heard
         // of a later set than there is here: what the earlier one assigned is left out of a page, and that counts as told.
         let behind = request.since.is_some_and(|since| since > present.version);
@@ -392,30 +406,32 @@ impl Core {
             out.push(refusal);
             return;
         }
-        // Who is gathering holds no whole set to name; that it was told of a revision that is not known here is proof as well.
-        let told = request.since.filter(|since| *since > present.version).map(|_| present.digest);
-        if let (Some(version), Some(digest)) = (request.since, request.digest.or(told)) {
-            let proven = Accepted { version, digest };
-            if proves_lost_history(proven, present) {
-                out.push(Effect::RaiseEpoch { target: key, proven });
-                // Whether or not the epoch is raised by then, a delta from there cannot be had.
-                let epoch = version.epoch.max(present.version.epoch).next();
-                out.push(respond_desired(id, DesiredAnswer::SnapshotRequired { epoch }));
-                return;
-            }
-            let told = request.decommission.unwrap_or_default() == how;
-            if version == present.version && request.after.is_none() && told {
-                if request.wait_seconds == 0 {
-                    out.push(respond_desired(id, DesiredAnswer::NothingNew));
-                } else {
-                    let until = now + wait(request.wait_seconds);
-                    let (approved, decommission) = (request.approved, request.decommission);
-                    self.wait(Waiting { id, until, since: version, approved, decommission }, key, out);
-                }
-                return;
-            }
+        // A delta onto what the agent has needs that to be known whole; one onto pages that it gathers now does not.
+        let known = |since: &Version| {
+            let same = request.digest.is_none_or(|digest| digest == present.digest);
+            let gathered = request.shown.is_none_or(|shown| shown.version != *since);
+            let whole = absence == Absence::TakenOut || gathered;
+            *since <= present.version && (*since < present.version || same) && whole
+        };
+        if request.since.as_ref().is_some_and(|since| !known(since)) {
+            out.push(respond_desired(id, DesiredAnswer::SnapshotRequired { epoch: present.version.epoch }));
+            return;
         }
-        out.push(respond_desired(id, answer_desired(sets, key, request.since, request.after.as_ref(), (present, how))));
+        let told = request.decommission.unwrap_or_default() == how;
+        if request.since == Some(present.version) && request.after.is_none() && told {
+            // Whoever keeps still is to go on at once.
+            if request.wait_seconds == 0 || request.history != Continuity::Whole {
+                out.push(respond_desired(id, DesiredAnswer::NothingNew));
+            } else {
+                let until = now + wait(request.wait_seconds);
+                let DesiredRequest { approved, decommission, shown, history, .. } = *request;
+                let since = present.version;
+                self.wait(Waiting { id, until, since, approved, decommission, shown, history }, key, out);
+            }
+            return;
+        }
+        let answer = answer_desired(sets, key, request.since, request.after.as_ref(), (present, how, absence));
+        out.push(respond_desired(id, answer));
     }
 
     fn wait(&mut self, waiting: Waiting, key: TargetId, out: &mut Effects) {
@@ -424,28 +440,36 @@ impl Core {
         if let Some(former) = target.waiting.replace(waiting) {
             // The agent has one poll at a time, so nobody listens to the former any more.
             self.polls.remove(&(former.until, key));
-            out.push(respond_desired(former.id, DesiredAnswer::NothingNew));
+            out.push(history::nothing_happened(&former));
         }
     }
 
     /// Sends a waiting agent what changed since it asked.
     fn answer_waiting(&mut self, sets: &impl Sets, key: TargetId, out: &mut Effects) {
+        if self.tell_broken(sets, key, out) {
+            return;
+        }
         let Some(target) = self.targets.get_mut(&key) else { return };
         let Some(present) = sets.info(key) else { return };
         let how = target.decommission;
         let news = |waiting: &mut Waiting| {
             let told = waiting.decommission.unwrap_or_default() == how;
-            (waiting.since != present.version || !told) && may_be_told(how, waiting.decommission, present)
+            let still = waiting.history != Continuity::Whole;
+            (waiting.since != present.version || !told || still) && may_be_told(how, waiting.decommission, present)
         };
         let Some(waiting) = target.waiting.take_if(news) else { return };
         self.polls.remove(&(waiting.until, key));
-        out.push(respond_desired(waiting.id, answer_desired(sets, key, Some(waiting.since), None, (present, how))));
+        let since = (waiting.since != Version::default()).then_some(waiting.since);
+        let answer = answer_desired(sets, key, since, None, (present, how, Absence::TakenOut));
+        out.push(respond_desired(waiting.id, answer));
     }
 
     /// Sends a waiting agent what was approved since it asked, or is not any more.
     fn tell_waiting(&mut self, now: Monotonic, sets: &impl Sets, key: TargetId, out: &mut Effects) {
         let Some(target) = self.targets.get_mut(&key) else { return };
-        let held = target.waiting.as_ref().and_then(|waiting| waiting.approved);
+        // To who keeps still nothing is approved.
+        let held = target.waiting.as_ref().filter(|waiting| waiting.history == Continuity::Whole);
+        let held = held.and_then(|waiting| waiting.approved);
         let Some(page) = held.and_then(|held| sets.approved(now, key, &held)) else { return };
         if let Some(waiting) = target.waiting.take() {
             self.polls.remove(&(waiting.until, key));
@@ -499,7 +523,7 @@ impl Core {
         while let Some(&(until, key)) = self.polls.first().filter(|(until, _)| *until <= now) {
             self.polls.remove(&(until, key));
             if let Some(waiting) = self.targets.get_mut(&key).and_then(|target| target.waiting.take()) {
-                out.push(respond_desired(waiting.id, DesiredAnswer::NothingNew));
+                out.push(history::nothing_happened(&waiting));
             }
         }
         while let Some(&(deadline, key)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
@@ -533,12 +557,6 @@ const EMPTYING_SECONDS: u64 = 2;
 /// The same for one that must be updated first.
 const TOO_OLD_SECONDS: u64 = 60;
 
-/// An agent holds what this hub never gave: a later revision of the same epoch, a later epoch, or the same version with
-/// another content.
-fn proves_lost_history(proven: Accepted, present: SetInfo) -> bool {
-    proven.version > present.version || (proven.version == present.version && proven.digest != present.digest)
-}
-
 /// Whether an agent may see the present set. That of a target that goes out of service is shown when it is empty, with the
 /// reason, and to who knows what to do then: an agent that saw it shrink without would delete what is to be kept.
 fn may_be_told(how: Decommission, asked: Option<Decommission>, present: SetInfo) -> bool {
@@ -569,7 +587,7 @@ fn answer_desired(
     target: TargetId,
     since: Option<Version>,
     after: Option<&ObjectKey>,
-    (present, decommission): (SetInfo, Decommission),
+    (present, decommission, absence): (SetInfo, Decommission, Absence),
 ) -> DesiredAnswer {
     let epoch = present.version.epoch;
     if since.is_some_and(|since| since.epoch != epoch) {
@@ -582,6 +600,7 @@ fn answer_desired(
     let SetPage { entries, tombstones, policies, terminal, next } = page;
     DesiredAnswer::Page(DesiredPage {
         at: present.version,
+        word: Word::unsigned(target, Shown { version: present.version, point: present.point }),
         digest: present.digest,
         total: present.entries,
         snapshot: since.is_none(),
@@ -591,6 +610,7 @@ fn answer_desired(
         terminal,
         next,
         decommission,
+        absence_unexplained: absence == Absence::Unexplained,
     })
 }
 

@@ -99,6 +99,16 @@ pub enum Reply {
     Bodies(tideline_common::wire::v1::BodiesAnswer),
 }
 
+impl Reply {
+    /// Outside of the engine's lock, for a change of one object is told to thousands at once.
+    fn sign(self, key: &SigningKey) -> Self {
+        match self {
+            Self::Core(answer) => Self::Core(answer.sign(key)),
+            Self::Bodies(_) => self,
+        }
+    }
+}
+
 /// Who signs the answers, and in which run of the hub.
 #[derive(Debug)]
 pub struct Signer {
@@ -259,12 +269,13 @@ impl<S: Service> Link<S> {
                 self.service.enrol(request).await.map(Done::Enrolled)
             }
             Sender::Target(target) => {
-                let request = head.request(content, &self.random).inspect_err(|refused| {
-                    if refused.refusal == RefusalKind::TooLarge {
-                        self.service.breached(target, Breach::Message);
-                    }
-                })?;
-                let mut reply = self.service.handle(target, request).await?;
+                let request =
+                    head.request(content, &self.random, &self.signer.key.public()).inspect_err(|refused| {
+                        if refused.refusal == RefusalKind::TooLarge {
+                            self.service.breached(target, Breach::Message);
+                        }
+                    })?;
+                let mut reply = self.service.handle(target, request).await?.sign(&self.signer.key);
                 if let Reply::Core(core::Answer::Session(session)) = &mut reply {
                     session.addresses = self.signer.addresses.clone();
                 }
@@ -359,7 +370,7 @@ impl Head {
         random.fill(&mut id).map_err(failed)?;
         let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let address = self.peer.as_ref().map(|peer| peer.address().to_string());
-        Ok(core::Origin { address, at, id: SessionId(u64::from_le_bytes(id)) })
+        Ok(core::Origin { address, at, id: SessionId(u64::from_le_bytes(id)), ..core::Origin::default() })
     }
 
     fn message<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, Refusal> {
@@ -370,9 +381,9 @@ impl Head {
         })
     }
 
-    fn request(&self, content: &[u8], random: &SystemRandom) -> Result<core::Request, Refusal> {
+    fn request(&self, content: &[u8], random: &SystemRandom, hub: &VerifyingKey) -> Result<core::Request, Refusal> {
         match (self.method.as_str(), self.logical_path()) {
-            ("POST", SESSION_PATH) => Ok(core::Request::Session(self.message(content)?, self.origin(random)?)),
+            ("POST", SESSION_PATH) => Ok(core::Request::session(self.message(content)?, self.origin(random)?, hub)),
             ("GET", DESIRED_PATH) => codec::parse_desired_query(self.uri.query().unwrap_or(""))
                 .map(core::Request::Desired)
                 .map_err(|error| refusal(RefusalKind::Malformed, error.to_string())),

@@ -1,9 +1,9 @@
 use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
-use tideline_common::{Digest, Monotonic, ObjectKey, Revision, TargetId, Version};
+use tideline_common::{Digest, Monotonic, ObjectKey, Revision, Shown, TargetId, Version};
 
 use super::core::{SetInfo, SetPage, Sets};
 use crate::approvals::Approvals;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Standing};
 
 /// What the link tells agents: their sets, and what was approved.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,8 @@ pub struct Desk<'a> {
 impl Sets for Desk<'_> {
     fn info(&self, target: TargetId) -> Option<SetInfo> {
         let view = self.ledger.target(target)?;
-        Some(SetInfo { version: view.version(), digest: view.digest(), entries: view.len() as u64 })
+        let (version, point, digest) = (view.version(), view.point(), view.digest());
+        Some(SetInfo { version, point, digest, entries: view.len() as u64 })
     }
 
     fn page(
@@ -38,6 +39,10 @@ impl Sets for Desk<'_> {
         })
     }
 
+    fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
+        self.ledger.standing(target, shown)
+    }
+
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {
         self.ledger.target(target).is_some_and(|view| view.body(key, input).is_some())
     }
@@ -46,7 +51,7 @@ impl Sets for Desk<'_> {
         let view = self.ledger.target(target);
         self.approvals.page(now, target, held, |removal| {
             let entry = view.and_then(|view| view.entry(&removal.key));
-            entry.is_some_and(|entry| entry.source.uid == removal.source)
+            entry.is_some()
         })
     }
 }

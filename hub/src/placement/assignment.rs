@@ -6,11 +6,12 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::TerminalFact;
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Epoch, Hasher, Impersonation, ObjectKey, Revision, SourceRef, SpaceName,
-    TargetId, Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Digest, Hasher, Impersonation, ObjectKey, Revision, SourceRef, SpaceName, TargetId,
+    Tombstone, Uid,
 };
 
 use super::{Destination, place_at};
+use crate::ledger::HistoryChange;
 
 /// What a space serves objects under: the unit of listing, and of completeness.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -160,6 +161,6 @@ pub enum Change {
     /// Somebody takes the target out of service. To be said with all changes until it is gone: what leaves it then was
     /// asked for, so it neither counts nor waits, and what waited there goes.
     Retire(TargetId),
-    /// The target proved that history was lost: its epoch becomes the one after the higher of its own and the proven one.
-    RaiseEpoch { target: TargetId, proven: Epoch },
+    /// What is known of other histories, and was accepted of them, is otherwise.
+    History(HistoryChange),
 }

@@ -1,7 +1,7 @@
 //! What must hold at rest.
 
 use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{Decommission, DecommissionReport, ObjectReport, Progress};
+use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress};
 use tideline_common::{ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, ObjectKey, Ownership, Reason};
 
 use crate::cluster::is_deployment;
@@ -68,8 +68,11 @@ impl World {
     /// Invariants 1 and 4, and that the hub knows of everything.
     pub(crate) fn check_converged(&self) {
         let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
-        let accepted = self.journal().accepted.map(|accepted| (accepted.version, accepted.digest));
+        let accepted = self.journal().accepted.map(|accepted| (accepted.set.version, accepted.set.digest));
         assert_eq!(accepted, Some((view.version(), view.digest())), "the agent keeps another set than the hub's");
+        assert_eq!(self.journal().history, Continuity::Whole, "the agent keeps still, and nothing is broken");
+        assert!(self.restored || self.hub.accepts == 0, "a person had to accept what was never lost");
+        assert!(self.restored || !self.hub.is_broken(), "the history is broken, and nothing was lost");
         assert_eq!(self.hub.freshness(), Some(Freshness::Fresh));
         for entry in view.entries() {
             let key = &entry.key;

@@ -4,21 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
+use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{
-    ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredRequest, PollSettings, Refusal,
+    ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredAnswer, DesiredRequest,
+    PollSettings, Refusal,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, PruneAdopted, Revision, RevisionId, RunId, SegmentId,
-    SessionId, TargetId, Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId, SessionId,
+    Shown, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
-use tideline_hub::ledger::{Batch, Committed, Fresh, Ledger};
+use tideline_hub::ledger::{Batch, Committed, Fresh, HistoryChange, Ledger, Standing};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
 use tideline_hub::summary::{Screened, Summary, screen};
 use uuid::Uuid;
 
+use crate::history::{CommitNumber, History};
 use crate::ids::{CLUSTER, OTHER_TARGET, TARGET, parse};
 use crate::plans::{Absence, HubEffect, HubProbe, When, of_hub};
 
@@ -32,50 +35,12 @@ pub(crate) struct Disk {
     pub(crate) decommission: Decommission,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
     holder: HolderRecord,
+    /// The commits that led to what is here.
+    line: BTreeSet<CommitNumber>,
+    /// The commits that other agents than ours showed.
+    pub(crate) heard: BTreeSet<CommitNumber>,
     /// By number: what a person approved, and until when.
-    approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
-}
-
-/// What was ever so, for the one target with an agent: what deletions are judged by. Not the hub's own memory.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct History {
-    assigned: BTreeMap<ObjectKey, Uid>,
-    /// Sources that were taken from their places, in this line of history or in one that was lost.
-    pub(crate) unassigned: BTreeSet<(ObjectKey, Uid)>,
-    /// What a person approved, ever.
-    pub(crate) approved: BTreeSet<(ObjectKey, Uid)>,
-    /// What was ever placed with its deletion approved in advance.
-    pub(crate) approved_in_advance: BTreeSet<(ObjectKey, Uid)>,
-    /// What was ever placed to be deleted though it was adopted.
-    pub(crate) pruned_as_created: BTreeSet<(ObjectKey, Uid)>,
-}
-
-impl History {
-    /// Compares the set as it is with what it was.
-    fn follow(&mut self, ledger: &Ledger) {
-        let view = ledger.target(parse(TARGET)).expect("the target is registered");
-        for (entry, policy) in view.entries_with_policies() {
-            let place = (entry.key.clone(), entry.source.uid.clone());
-            if policy.approve_deletions == ApproveDeletions::InAdvance {
-                self.approved_in_advance.insert(place.clone());
-            }
-            if policy.prune_adopted == PruneAdopted::AsCreated {
-                self.pruned_as_created.insert(place);
-            }
-        }
-        let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
-        for (key, uid) in std::mem::replace(&mut self.assigned, now) {
-            if self.assigned.get(&key) != Some(&uid) {
-                self.unassigned.insert((key, uid));
-            }
-        }
-    }
-
-    /// The hub was set back: what it does not know any more was not unassigned.
-    fn jump(&mut self, ledger: &Ledger) {
-        let view = ledger.target(parse(TARGET)).expect("the target is registered");
-        self.assigned = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
-    }
+    pub(crate) approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
 }
 
 /// What is being written.
@@ -97,6 +62,7 @@ pub(crate) enum Demand {
     End(Absence),
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(crate) struct Hub {
     /// Sources that one change may unassign from targets.
     allowance: u64,
@@ -107,7 +73,7 @@ pub(crate) struct Hub {
     window: ReplayWindow,
     pub(crate) disk: Disk,
     pub(crate) ledger: Ledger,
-    approvals: Approvals,
+    pub(crate) approvals: Approvals,
     link: link::Core,
     pub(crate) summary: Summary,
     /// Words of the agent were dropped, for they concerned nothing that it has.
@@ -118,10 +84,14 @@ pub(crate) struct Hub {
     answers: Vec<Demand>,
     pub(crate) writing: Option<Writing>,
     pub(crate) history: History,
+    /// A machine was set back while it ran: the next start is none.
+    pub(crate) rolled_back: bool,
+    /// A store that was just made.
+    pub(crate) empty: Disk,
     /// Random ids that were drawn. A hub that is set back does not draw the same again.
     drawn: u128,
     pub(crate) writes: u64,
-    pub(crate) epochs_raised: u64,
+    pub(crate) accepts: u64,
     /// What counts and disturbs, in a run by plan.
     pub(crate) probe: Option<HubProbe>,
     /// It has come to its end, and only what was done before is still seen by others.
@@ -146,6 +116,10 @@ impl Sets for Small<'_> {
         self.0.page(target, since, after, limit.min(PAGE))
     }
 
+    fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
+        self.0.standing(target, shown)
+    }
+
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {
         self.0.names(target, key, input)
     }
@@ -166,7 +140,12 @@ pub(crate) fn in_advance() -> ApplyPolicy {
     ApplyPolicy { approve_deletions: ApproveDeletions::InAdvance, ..ApplyPolicy::default() }
 }
 
-fn approval_name(number: u64) -> Uid {
+/// What the hub signs its word with; other histories of it, too.
+pub(crate) fn key() -> SigningKey {
+    SigningKey::from_seed([7; 32])
+}
+
+pub(crate) fn approval_name(number: u64) -> Uid {
     parse(&format!("approval-{number}"))
 }
 
@@ -198,15 +177,18 @@ impl Hub {
             answers: Vec::new(),
             writing: None,
             history: History::default(),
+            rolled_back: false,
+            empty: Disk::default(),
             drawn: 0,
             writes: 0,
-            epochs_raised: 0,
+            accepts: 0,
             probe: None,
             ending: false,
         };
         let fresh = hub.fresh(Monotonic::from_millis(0));
         let batch = hub.ledger.plan(fresh, [Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
         hub.write_chunks(&batch, batch.chunks().len());
+        hub.empty = hub.disk.clone();
         hub
     }
 
@@ -214,7 +196,7 @@ impl Hub {
     pub(crate) fn origin(&mut self, now: Monotonic) -> Origin {
         self.drawn += 1;
         let id = u64::try_from(self.drawn).expect("few are drawn");
-        Origin { address: None, at: now.as_millis() / 1000, id: SessionId(id) }
+        Origin { at: now.as_millis() / 1000, id: SessionId(id), ..link::Origin::default() }
     }
 
     fn fresh(&mut self, now: Monotonic) -> Fresh {
@@ -257,19 +239,21 @@ impl Hub {
         self.up = true;
         self.window = ReplayWindow::default();
         self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
-        let fresh = self.fresh(now);
-        let batch = self.ledger.begin_run(fresh);
-        self.write_chunks(&batch, batch.chunks().len());
-        self.ledger.commit(batch).expect("there is one writer");
+        if !std::mem::take(&mut self.rolled_back) {
+            let fresh = self.fresh(now);
+            let batch = self.ledger.begin_run(fresh);
+            self.write_chunks(&batch, batch.chunks().len());
+            self.ledger.commit(batch).expect("there is one writer");
+        }
         self.summary = Summary::default();
         self.dropped = false;
         self.read_approvals(now, out);
         self.link = link::Core::new(config(self.run));
-        self.history.follow(&self.ledger);
+        self.history.follow(&self.ledger, &mut self.disk.line);
         for (target, cluster) in [(TARGET, Some(parse(CLUSTER))), (OTHER_TARGET, None)] {
             let holder = if target == TARGET { self.disk.holder.clone() } else { HolderRecord::default() };
             let holder = Box::new(holder);
-            let decommission = if target == TARGET { self.disk.decommission } else { Decommission::No };
+            let decommission = if target == TARGET { self.leaving() } else { Decommission::No };
             let known = link::Event::TargetKnown { target: parse(target), cluster, holder, decommission };
             self.step(now, known, out);
         }
@@ -291,7 +275,13 @@ impl Hub {
     /// The inventory shows the target.
     pub(crate) fn known(&self) -> link::Event {
         let (target, cluster, holder) = (parse(TARGET), Some(parse(CLUSTER)), Box::new(self.disk.holder.clone()));
-        link::Event::TargetKnown { target, cluster, holder, decommission: self.disk.decommission }
+        link::Event::TargetKnown { target, cluster, holder, decommission: self.leaving() }
+    }
+
+    /// That it leaves service was perhaps taken back by what was lost.
+    fn leaving(&self) -> Decommission {
+        let unexplained = self.ledger.leaving_is_unexplained(parse(TARGET));
+        if unexplained { Decommission::No } else { self.disk.decommission }
     }
 
     fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
@@ -300,6 +290,7 @@ impl Hub {
             let _nobody_asks_yet = self.approvals.put(now, approval_name(*number), approval(*until, removals));
         }
         let _nobody_asks_yet = self.approvals.end_listing();
+        self.strike_void(now, out);
         out.extend(self.approvals.next_end().map(Demand::Timer));
     }
 
@@ -312,7 +303,9 @@ impl Hub {
         removals: Vec<Tombstone>,
         out: &mut Vec<Demand>,
     ) {
-        self.history.approved.extend(removals.iter().map(|removal| (removal.key.clone(), removal.source.clone())));
+        for removal in &removals {
+            self.history.approve(&removal.key, &removal.source);
+        }
         let changed = self.approvals.put(now, approval_name(number), approval(until, &removals));
         self.disk.approvals.insert(number, (until, removals));
         out.push(Demand::Timer(until));
@@ -407,8 +400,9 @@ impl Hub {
     fn written(&mut self, now: Monotonic, writing: Writing, out: &mut Vec<Demand>) {
         out.extend(writing.answers);
         if let Some(batch) = writing.batch {
-            let Committed { affected, .. } = self.ledger.commit(batch).expect("there is one writer");
-            self.history.follow(&self.ledger);
+            let committed = self.ledger.commit(batch).expect("there is one writer");
+            let Committed { affected, history, voided, .. } = committed;
+            self.history.follow(&self.ledger, &mut self.disk.line);
             if let Some(probe) = &mut self.probe {
                 probe.commits.push(self.disk.records.clone());
             }
@@ -416,6 +410,7 @@ impl Hub {
             if !affected.is_empty() && std::mem::take(&mut self.dropped) {
                 self.step(now, link::Event::ReportsIncomplete(parse(TARGET)), out);
             }
+            self.history_committed(now, history, voided, out);
             self.step(now, link::Event::Committed(affected), out);
         }
         if let Some((version, _)) = writing.holder {
@@ -430,6 +425,11 @@ impl Hub {
         let ended = self.approvals.expire(now);
         if !ended.is_empty() {
             self.step(now, link::Event::Approved(ended), out);
+        }
+        if let link::Event::Requested { target, request, .. } = &event
+            && let Some(shown) = request.shown()
+        {
+            self.ledger.confirmed(*target, shown);
         }
         let mut effects = link::Effects::new();
         let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
@@ -454,11 +454,16 @@ impl Hub {
             link::Effect::Respond { id, answer: answer @ Ok(link::Answer::Reported(_)) } if *confirms => {
                 self.answers.push(Demand::Respond(id, answer));
             }
-            link::Effect::Respond { id, answer } => out.push(Demand::Respond(id, answer)),
+            link::Effect::Respond { id, answer } => {
+                if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
+                    self.ledger.handed(page.word.target);
+                    self.history.answered(page.word, &self.disk.heard);
+                }
+                out.push(Demand::Respond(id, answer.map(|answer| answer.sign(&key()))));
+            }
             link::Effect::StoreHolder { version, record, .. } => self.holder = Some((version, record)),
-            link::Effect::RaiseEpoch { target, proven } => {
-                self.epochs_raised += 1;
-                self.changes.push(Change::RaiseEpoch { target, proven: proven.version.epoch });
+            link::Effect::Shown { target, shown, proof } => {
+                self.changes.push(Change::History(HistoryChange::Shown { target, shown, proof }));
             }
             link::Effect::ReadBodies { id, target, wanted, outdated } => {
                 out.push(Demand::RespondBodies(id, self.bodies(target, &wanted, outdated)));

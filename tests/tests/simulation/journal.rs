@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
-use tideline_common::wire::v1::{Accepted, Decommission, ObjectReport};
+use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionName, Tombstone};
 
 use crate::ids::{CLUSTER, parse};
@@ -14,8 +14,9 @@ pub(crate) struct Journal {
     /// The session that is in the home.
     pub(crate) home: SessionName,
     /// What the identity keeps of the sets that were accepted.
-    floor: Option<Accepted>,
-    pub(crate) accepted: Option<Accepted>,
+    floor: Option<Attested>,
+    pub(crate) accepted: Option<Attested>,
+    pub(crate) history: Continuity,
     pub(crate) entries: BTreeMap<ObjectKey, Arc<Entry>>,
     pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
@@ -62,6 +63,7 @@ impl Journal {
                 Write::Lapsed { number } => {
                     self.passed.remove(&number);
                 }
+                Write::History(history) => self.history = history,
                 Write::Decommission(how) => self.decommission = how,
                 Write::Unsent(report) => {
                     self.unsent.insert(report.key.clone(), *report);
@@ -88,7 +90,7 @@ impl Journal {
     fn check(&self) {
         let Some(accepted) = self.accepted else { return };
         let set: DesiredSet = self.entries.values().cloned().collect();
-        assert_eq!(set.digest(), accepted.digest, "the journal's entries are not the set it names");
+        assert_eq!(set.digest(), accepted.set.digest, "the journal's entries are not the set it names");
         for entry in self.entries.values() {
             assert!(self.bodies.contains_key(&entry.input), "the set is accepted without the body of {}", entry.key);
             assert!(self.policies.contains_key(&entry.policy), "the set is accepted without a policy of {}", entry.key);
@@ -109,6 +111,7 @@ impl Journal {
             session: self.home,
             floor: self.floor,
             accepted: self.accepted,
+            history: self.history,
             entries: self.entries.values().cloned().collect(),
             // As the real one: what no entry names is kept for what stands under it.
             policies: self.policies.clone().into_iter().filter(|(digest, _)| named.contains(digest)).collect(),

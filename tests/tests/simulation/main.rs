@@ -9,6 +9,7 @@ mod away;
 mod check;
 mod cluster;
 mod faults;
+mod history;
 mod hub;
 mod ids;
 mod journal;
@@ -37,7 +38,7 @@ const PLAIN: Scenario = Scenario {
     config_maps: 6,
     fuse: UNFUSED,
     rest: REST,
-    restores: false,
+    restores: 0,
     loses_journal: true,
     approves: false,
     shuts_out: false,
@@ -86,11 +87,12 @@ fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
     // With its journal too the agent would not know what there is of kinds that nobody places any more.
     each_seed(
         250,
-        |_| Scenario { restores: true, loses_journal: false, ..PLAIN },
+        |seed| Scenario { restores: 1 + seed % 4, loses_journal: false, ..PLAIN },
         |world| {
             world.rage(40);
             world.heal();
             world.sleep(SETTLING);
+            world.accept_history();
             world.check_converged();
             world.check_at_rest(true);
         },
@@ -101,11 +103,12 @@ fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
 fn what_is_held_goes_when_a_person_approves_it_and_nothing_else_does() {
     each_seed(
         300,
-        |seed| Scenario { approves: true, fuse: SHUT, restores: seed % 2 == 0, loses_journal: false, ..PLAIN },
+        |seed| Scenario { approves: true, fuse: SHUT, restores: seed % 3, loses_journal: false, ..PLAIN },
         |world| {
             world.rage(30);
             world.heal();
             world.sleep(SETTLING);
+            world.accept_history();
             world.approve_all();
             world.check_converged();
             world.check_at_rest(true);

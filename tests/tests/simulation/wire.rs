@@ -8,6 +8,8 @@ use tideline_common::wire::codec;
 use tideline_common::wire::v1::{BodiesAnswer, EnrolAnswer, Refusal, ReportedRequest};
 use tideline_hub::link::core as link;
 
+use crate::hub::key;
+
 /// A message with its media type.
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes(&'static str, Vec<u8>);
@@ -67,7 +69,7 @@ impl Packet {
     pub(crate) fn request(&self, from: link::Origin) -> Option<link::Request> {
         match self {
             Self::Enrol => None,
-            Self::Session(bytes) => Some(link::Request::Session(read(bytes), from)),
+            Self::Session(bytes) => Some(link::Request::session(read(bytes), from, &key().public())),
             Self::Desired(query) => {
                 let request = codec::parse_desired_query(query).expect("what one side wrote the other can read");
                 Some(link::Request::Desired(request))

@@ -122,6 +122,11 @@ impl Workload {
         *self = Self { last, ..backup };
     }
 
+    /// The spaces are lost with the hub.
+    pub(crate) fn lose(&mut self) {
+        self.sources.clear();
+    }
+
     /// An object is written into a space for the first time, or anew after it was deleted there.
     pub(crate) fn create(&mut self, space: &SpaceName, key: &ObjectKey, policy: ApplyPolicy) {
         self.last += 1;

@@ -35,14 +35,13 @@ const HAPPENINGS_MAX: u64 = 200_000;
 
 /// What may happen in a seed beyond what happens in all.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, may happen")]
 pub(crate) struct Scenario {
     pub(crate) config_maps: u64,
     pub(crate) fuse: FuseLimits,
     /// How long nothing may be written at the end.
     pub(crate) rest: Duration,
-    /// The hub is set back to a backup, once.
-    pub(crate) restores: bool,
+    /// So often the hub is set back, or put on another of its copies.
+    pub(crate) restores: u64,
     /// The agent loses its data directory now and then.
     pub(crate) loses_journal: bool,
     /// Somebody approves removals that are held, now and then.
@@ -209,6 +208,7 @@ pub(crate) struct World {
     /// A restore takes longer than any message.
     restoring_until: u64,
     pub(crate) restored: bool,
+    restores: u64,
     pub(crate) lost_journal: bool,
     /// The newest input of each source that was written to its place.
     applied: BTreeMap<(ObjectKey, Uid), i64>,
@@ -257,6 +257,7 @@ impl World {
             approvals: 0,
             restoring_until: 0,
             restored: false,
+            restores: 0,
             lost_journal: false,
             applied: BTreeMap::new(),
             trace: traced.then(VecDeque::new),

@@ -8,7 +8,7 @@ use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, GroupKind, Mark, Or
 use super::super::effect::{Request, RequestId};
 use super::super::event::{Answer, Associate, Condition, Event, Observed, Owner, Served};
 use super::super::plan::{Me, mark_of};
-use super::super::tests::{entry, hub_id, key, target_id, uid};
+use super::super::tests::{attested, entry, hub_id, key, target_id, uid};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
 use crate::namespaces::Namespaces;
@@ -44,7 +44,7 @@ impl Scene {
         let set: DesiredSet = entries.iter().cloned().collect();
         let loaded = Loaded {
             enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
-            accepted: Some(Accepted { version: Version::default(), digest: set.digest() }),
+            accepted: Some(attested(Accepted { version: Version::default(), digest: set.digest() })),
             bodies: entries.iter().map(|entry| entry.input).collect(),
             policies: policies.iter().map(|policy| (policy.digest(), Arc::clone(policy))).collect(),
             entries: entries.clone(),
@@ -92,7 +92,8 @@ impl Scene {
                     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 3600 };
                     let session = SessionName::new(7, 1);
                     let (epoch, addresses) = (Epoch::default(), HubAddresses::default());
-                    let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses };
+                    let history = tideline_common::wire::v1::Continuity::Whole;
+                    let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses, history };
                     self.step(Event::Answered { id, result: Ok(Answer::Session(answer)) });
                 }
                 Effect::KeepSession { session, .. } => self.step(Event::SessionKept { result: Ok(session) }),

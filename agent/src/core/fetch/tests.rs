@@ -1,4 +1,4 @@
-use super::super::tests::key;
+use super::super::tests::{attested, key};
 use super::*;
 
 use tideline_common::Version;
@@ -12,7 +12,7 @@ fn input(n: usize) -> Digest {
 
 fn fetch(count: usize) -> Fetch {
     let change = Change {
-        accepted: Accepted { version: Version::default(), digest: Digest::of(b"") },
+        accepted: attested(Accepted { version: Version::default(), digest: Digest::of(b"") }),
         put: Vec::new(),
         remove: Vec::new(),
         policies: BTreeMap::new(),

@@ -1,8 +1,8 @@
 use super::super::tests::hub::Hub;
-use super::super::tests::{Random, entry, key, policies, uid};
+use super::super::tests::{Random, entry, key, policies, uid, word};
 use super::*;
 
-use tideline_common::wire::v1::{DesiredAnswer, DesiredRequest};
+use tideline_common::wire::v1::{Continuity, DesiredAnswer, DesiredRequest};
 use tideline_common::{Epoch, PrunePolicy, Revision, SessionName};
 
 /// Gathers from a hub that changes between pages, and holds what it has.
@@ -28,6 +28,8 @@ impl Agent {
                 wait_seconds: 0,
                 approved: None,
                 decommission: None,
+                shown: None,
+                history: Continuity::Whole,
             };
             let held = Held {
                 accepted: self.accepted,
@@ -39,9 +41,10 @@ impl Agent {
             let step = match hub.desired(&request) {
                 DesiredAnswer::NothingNew => gather.nothing_new(&held),
                 DesiredAnswer::Page(page) => gather.page(page, &held),
-                DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Approved(_) | DesiredAnswer::Unknown => {
-                    panic!("the hub has it all")
-                }
+                DesiredAnswer::SnapshotRequired { .. }
+                | DesiredAnswer::Approved(_)
+                | DesiredAnswer::Broken
+                | DesiredAnswer::Unknown => panic!("the hub has it all"),
             };
             match step {
                 Step::Ask => between(hub),
@@ -62,8 +65,8 @@ impl Agent {
             self.desired.insert(entry);
         }
         self.policies.extend(change.policies);
-        self.accepted = Some(change.accepted);
-        assert_eq!(self.desired.digest(), change.accepted.digest);
+        self.accepted = Some(change.accepted.set);
+        assert_eq!(self.desired.digest(), change.accepted.set.digest);
     }
 }
 
@@ -170,6 +173,7 @@ fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {
     let set: DesiredSet = entries.iter().cloned().collect();
     DesiredPage {
         at,
+        word: word(at),
         digest: set.digest(),
         total: entries.len() as u64,
         snapshot: true,
@@ -179,5 +183,6 @@ fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {
         terminal: Vec::new(),
         next: None,
         decommission: Decommission::No,
+        absence_unexplained: false,
     }
 }

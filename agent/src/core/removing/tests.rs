@@ -8,7 +8,7 @@ use super::super::effect::{Effect, Enrolled, OpId};
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::plan::{mark_of, record_of};
 use super::super::remove::RemovalPolicy;
-use super::super::tests::{entry, hub_id, key, me, target_id, uid};
+use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
 
@@ -71,7 +71,7 @@ fn listed_as_before(recorded: bool) -> Removing {
     let record = record_of(&entry, &Seen::from(&standing("u2", 1)), Origin::Created, true);
     let loaded = Loaded {
         enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
-        accepted: Some(Accepted { version: Version::default(), digest: DesiredSet::default().digest() }),
+        accepted: Some(attested(Accepted { version: Version::default(), digest: DesiredSet::default().digest() })),
         applied: recorded.then(|| (entry.key.clone(), record)).into_iter().collect(),
         removing: vec![(
             Tombstone { key: entry.key.clone(), source: uid("s1") },

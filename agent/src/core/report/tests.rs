@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::super::tests::key;
 use super::super::tests::world::{World, config};
+use super::super::tests::{attested, key};
 use super::super::{FuseLimits, Loaded};
 use super::*;
 
 #[test]
 fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
     let config = config(1, FuseLimits::default());
-    let empty = Accepted { version: Version::default(), digest: Digest::of(b"") };
+    let empty = attested(Accepted { version: Version::default(), digest: Digest::of(b"") });
     for (accepted, in_sync) in [(None, false), (Some(empty), true)] {
         let core = Core::new(config.clone(), Loaded { accepted, ..Loaded::default() });
         assert_eq!(core.facts().in_sync, in_sync);

@@ -9,7 +9,7 @@
 //! ```
 
 use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
-use tideline_common::wire::v1::{Fenced, Refusal, RefusalKind, SessionAnswer};
+use tideline_common::wire::v1::{Continuity, Fenced, Refusal, RefusalKind, SessionAnswer};
 use tideline_common::{Monotonic, SessionName};
 
 use super::super::effect::{Effect, Effects};
@@ -90,13 +90,18 @@ impl Core {
 
     /// The session may be used, and is this agent's with its first use.
     fn session_usable(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
-        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _ } = *answer;
+        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history } = *answer;
         self.session.name = Some(session);
         self.session.fenced = None;
         self.session.settings = poll;
         self.session.wait_max = POLL_WAIT_SECONDS_MAX;
         self.reports.new_session();
         self.repeat_associated(now);
+        if history != Continuity::Whole {
+            self.session.succeeded();
+            self.history_broken(now);
+            return self.poll(now, out);
+        }
         match self.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
                 self.flawed(Flaw::Older);

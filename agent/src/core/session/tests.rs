@@ -6,7 +6,7 @@ use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, HubAddress
 use tideline_common::{Digest, Epoch, Revision, Version};
 
 use super::super::tests::hub::Hub;
-use super::super::tests::{entry, hub_id, key, policies, target_id};
+use super::super::tests::{attested, entry, hub_id, key, policies, target_id, word};
 use super::super::{Config, Event, FuseLimits, Loaded};
 use super::*;
 
@@ -131,7 +131,8 @@ impl Script {
 fn session() -> Answer {
     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 90 };
     let (session, epoch, addresses) = (SessionName::new(3, 1), Epoch(1), HubAddresses::default());
-    Answer::Session(SessionAnswer { session, outdated: false, epoch, poll, addresses })
+    let history = tideline_common::wire::v1::Continuity::Whole;
+    Answer::Session(SessionAnswer { session, outdated: false, epoch, poll, addresses, history })
 }
 
 fn held() -> Loaded {
@@ -139,7 +140,7 @@ fn held() -> Loaded {
     let set: tideline_common::DesiredSet = [Arc::clone(&entry)].into_iter().collect();
     let version = Version { epoch: Epoch(1), revision: Revision(4) };
     Loaded {
-        accepted: Some(Accepted { version, digest: set.digest() }),
+        accepted: Some(attested(Accepted { version, digest: set.digest() })),
         bodies: [entry.input].into(),
         policies: policies(),
         entries: vec![entry],
@@ -267,6 +268,8 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
     script.answer(1, session());
     let page = tideline_common::wire::v1::DesiredPage {
         at: Version { epoch: Epoch(1), revision: Revision(4) },
+        word: word(Version::default()),
+        absence_unexplained: false,
         digest: Digest::of(b"other"),
         total: 0,
         snapshot: false,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{
-    ApprovedPage, BodiesAnswer, BodiesRequest, Body, Decommission, DesiredAnswer, DesiredPage, DesiredRequest,
-    EnrolAnswer, Fenced, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind, ReportedAnswer,
-    ReportedRequest, SessionAnswer, TargetCondition,
+    ApprovedPage, BodiesAnswer, BodiesRequest, Body, Continuity, Decommission, DesiredAnswer, DesiredPage,
+    DesiredRequest, EnrolAnswer, Fenced, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind,
+    ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionName, Tombstone,
@@ -14,7 +14,7 @@ use tideline_common::{
 };
 
 use super::super::{Answer, LinkFailure, Request};
-use super::{Policies, entry, hub_id, policies, target_id};
+use super::{Policies, entry, hub_id, policies, target_id, word};
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Hub {
@@ -43,6 +43,8 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) sessions_asked: u64,
     /// What the agent said of a session that fences it when it asked last.
     pub(in crate::core) proved: Option<Fenced>,
+    /// What it says of its history.
+    pub(in crate::core) history: Continuity,
 }
 
 impl Hub {
@@ -93,6 +95,12 @@ impl Hub {
         }
     }
 
+    /// A person accepts that history was lost: nothing that was to be removed is spoken for.
+    pub(in crate::core) fn forget_removals(&mut self) {
+        self.epoch += 1;
+        self.tombstones.clear();
+    }
+
     /// A hub that lost everything and noticed.
     pub(in crate::core) fn restored_empty(&self) -> Self {
         let Self { page, epoch, sessions, approved_seconds, .. } = *self;
@@ -107,8 +115,12 @@ impl Hub {
     pub(in crate::core) fn would_wait(&self, request: &Request) -> bool {
         match request {
             Request::Desired(request) => {
+                if self.refuses.is_none() && self.history != Continuity::Whole {
+                    return request.wait_seconds > 0 && request.history == self.history;
+                }
                 self.refuses.is_none()
                     && request.wait_seconds > 0
+                    && request.history == Continuity::Whole
                     && request.since == Some(self.version())
                     && request.after.is_none()
                     && self.approval(request).is_none()
@@ -152,6 +164,7 @@ impl Hub {
                     epoch: Epoch(self.epoch),
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
                     addresses: HubAddresses::default(),
+                    history: self.history,
                 })
             }
             Request::Desired(request) => Answer::Desired(self.desired(&request)),
@@ -161,6 +174,9 @@ impl Hub {
     }
 
     pub(in crate::core) fn desired(&self, request: &DesiredRequest) -> DesiredAnswer {
+        if self.history != Continuity::Whole {
+            return DesiredAnswer::Broken;
+        }
         if let Some(page) = self.approval(request) {
             return DesiredAnswer::Approved(page);
         }
@@ -188,6 +204,7 @@ impl Hub {
         });
         DesiredAnswer::Page(DesiredPage {
             at,
+            word: word(at),
             digest: self.desired.digest(),
             total: self.desired.len() as u64,
             snapshot: since.is_none(),
@@ -197,6 +214,7 @@ impl Hub {
             terminal: Vec::new(),
             next,
             decommission: self.decommission,
+            absence_unexplained: false,
         })
     }
 

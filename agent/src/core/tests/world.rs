@@ -24,7 +24,7 @@ pub(in crate::core) struct World {
     /// Long polls, and when they are answered at the latest.
     waiting: Vec<(Monotonic, RequestId, Request)>,
     timers: BTreeMap<Timer, Monotonic>,
-    journal: Loaded,
+    pub(in crate::core) journal: Loaded,
     /// What the cluster says of itself when an agent begins.
     facts: Option<ClusterFacts>,
     pub(in crate::core) cluster: Cluster,
@@ -460,6 +460,7 @@ impl World {
                 }
                 Write::Passed { number, tombstone } => journal.passed.push((number, tombstone)),
                 Write::Lapsed { number } => journal.passed.retain(|(other, _)| *other != number),
+                Write::History(history) => journal.history = history,
                 Write::Decommission(how) => journal.decommission = how,
                 Write::Removed(tombstone) => journal.removing.retain(|(other, _)| *other != tombstone),
                 Write::Unsent(report) => {

@@ -2,7 +2,7 @@ use super::super::conclude::THROTTLED_TRIES_MAX;
 use super::super::effect::Write;
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::remove::RemovalPolicy;
-use super::super::tests::{entry, hub_id, key, policies, target_id};
+use super::super::tests::{attested, entry, hub_id, key, policies, target_id};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
 
@@ -42,7 +42,7 @@ impl Offline {
         let set: DesiredSet = entries.iter().cloned().collect();
         let loaded = Loaded {
             enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
-            accepted: Some(Accepted { version: Version::default(), digest: set.digest() }),
+            accepted: Some(attested(Accepted { version: Version::default(), digest: set.digest() })),
             bodies: entries.iter().map(|entry| entry.input).collect(),
             policies: policies(),
             entries: entries.clone(),
@@ -402,7 +402,7 @@ fn restarted(
     let set: DesiredSet = [Arc::clone(&entry)].into_iter().collect();
     let loaded = Loaded {
         enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
-        accepted: Some(Accepted { version: Version::default(), digest: set.digest() }),
+        accepted: Some(attested(Accepted { version: Version::default(), digest: set.digest() })),
         bodies: [entry.input].into(),
         policies: [(policy.digest(), Arc::new(policy.clone()))].into(),
         applied: record.map(|record| (entry.key.clone(), record)).into_iter().collect(),

@@ -30,7 +30,7 @@ fn set(revision: u64) -> Vec<Arc<Entry>> {
 async fn a_writer_for_another_process() -> Result<(), anyhow::Error> {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return Ok(()) };
     let (journal, loaded) = Journal::open(&Path::new(&directory).join("journal"))?;
-    let mut revision = loaded.accepted.map_or(0, |accepted| accepted.version.revision.0);
+    let mut revision = loaded.accepted.map_or(0, |accepted| accepted.set.version.revision.0);
     loop {
         revision += 1;
         let (former, new) = (set(revision - 1), set(revision));
@@ -83,7 +83,7 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<(), anyhow::Error> {
 
         let (journal, loaded) = Journal::open(&path)?;
         let accepted = loaded.accepted.expect("a set was acknowledged");
-        let revision = accepted.version.revision.0;
+        let revision = accepted.set.version.revision.0;
         assert!(revision >= acknowledged, "kill {kill}: {revision} is there, {acknowledged} was acknowledged");
         assert!(loaded.entries == set(revision), "kill {kill}: the entries are not the set {revision}");
         for entry in &loaded.entries {

@@ -156,7 +156,7 @@ async fn a_set_is_switched_whole_wherever_a_crash_comes() -> Result<(), anyhow::
         filled(&path, 600).await?;
         Engine::open(&path)?.commit(&groups[..crash])?;
         let loaded = reopened(&path)?;
-        if loaded.accepted.is_some_and(|accepted| accepted.version.revision == Revision(8)) {
+        if loaded.accepted.is_some_and(|accepted| accepted.set.version.revision == Revision(8)) {
             assert!(loaded.entries == second && loaded.removing == [(tombstone(1), POLICY)], "after {crash} groups");
             switched += 1;
         } else {

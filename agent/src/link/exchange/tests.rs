@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use tideline_common::replay::RunNumber;
 use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_request, sign_response};
 use tideline_common::wire::codec;
-use tideline_common::wire::v1::{BodiesAnswer, Body, DesiredAnswer, DesiredRequest, Refusal, RefusalKind};
+use tideline_common::wire::v1::{BodiesAnswer, Body, Continuity, DesiredAnswer, DesiredRequest, Refusal, RefusalKind};
 use tideline_common::{Digest, RunId, SessionName};
 
 use super::{Kind, Outgoing, Returned, Said, Sending, read_answer};
@@ -23,6 +23,8 @@ fn poll() -> DesiredRequest {
         wait_seconds: 45,
         approved: None,
         decommission: None,
+        shown: None,
+        history: Continuity::Whole,
     }
 }
 

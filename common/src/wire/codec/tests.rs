@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::{Error, decode, decode_request, desired_query, encode, parse_desired_query};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
-use crate::wire::v1::{ApprovedHeld, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
-use crate::{Digest, Epoch, GroupKind, ObjectKey, Revision, SessionName, Version};
+use crate::wire::v1::{ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use crate::{Digest, Epoch, GroupKind, ObjectKey, Point, Revision, RevisionId, SegmentId, SessionName, Shown, Version};
+use uuid::Uuid;
 
 fn full() -> DesiredRequest {
     DesiredRequest {
@@ -20,7 +21,15 @@ fn full() -> DesiredRequest {
         wait_seconds: 45,
         approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 12 }),
         decommission: Some(Decommission::Keep),
+        shown: Some(shown()),
+        history: Continuity::Broken,
     }
+}
+
+fn shown() -> Shown {
+    let id = Uuid::from_u128;
+    let point = Point { segment: SegmentId::from_uuid(id(0xa)), id: RevisionId::from_uuid(id(0xb)) };
+    Shown { version: Version { epoch: Epoch(1), revision: Revision(71) }, point }
 }
 
 fn check_query(query: &str, expected: &Expect) {
@@ -83,7 +92,7 @@ fn a_cut_message_is_refused() -> Result<(), Error> {
 #[test]
 fn the_query_is_written_without_characters_to_escape() {
     let query = desired_query(&full());
-    expect!["session=7.0000000000000001&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep"]
+    expect!["session=7.0000000000000001&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep&shown=1.71.00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b&history=Broken"]
         .assert_eq(&query);
     assert!(query.bytes().all(|b| b.is_ascii_alphanumeric() || b"=&-_.".contains(&b)), "{query}");
 }
@@ -98,6 +107,8 @@ fn a_bare_query_asks_for_everything_at_once() {
         wait_seconds: 0,
         approved: None,
         decommission: None,
+        shown: None,
+        history: Continuity::Whole,
     };
     assert_eq!(desired_query(&bare), "session=3.0000000000000001");
     assert_eq!(parse_desired_query("session=3.0000000000000001&later=1").ok(), Some(bare));
@@ -148,6 +159,7 @@ proptest! {
         wait_seconds: u64,
         approved: Option<(Option<[u8; 32]>, u64)>,
         decommission in proptest::option::of(0..3_usize),
+        known: bool,
     ) {
         let request = DesiredRequest {
             session: SessionName::new(session, 1),
@@ -158,7 +170,8 @@ proptest! {
             }),
             wait_seconds,
             approved: approved.map(|(list, count)| ApprovedHeld { list: list.map(Digest::from_bytes), count }),
-            decommission: decommission.map(|nth| [Decommission::No, Decommission::Keep, Decommission::Remove][nth]),
+            decommission: decommission.map(|nth| [Decommission::No, Decommission::Keep, Decommission::Remove][nth]), shown: known.then(shown),
+            history: if known { Continuity::Broken } else { Continuity::Whole },
         };
         prop_assert_eq!(parse_desired_query(&desired_query(&request)).ok(), Some(request));
     }

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::associated::{AssociatedKind, Example, Made, Phase, Tally};
 use crate::{
-    Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Prune, PruneAdopted,
-    PrunePolicy, SourceRef,
+    Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Point, Prune,
+    PruneAdopted, PrunePolicy, SourceRef,
 };
 
 /// Writing gives the golden file, and reading the golden file gives the message.
@@ -52,6 +52,16 @@ fn accepted() -> Accepted {
     Accepted { version: version(71), digest: Digest::of(b"set") }
 }
 
+fn shown(version: Version) -> Shown {
+    let id = uuid::Uuid::from_u128;
+    let point = Point { segment: crate::SegmentId::from_uuid(id(0xa)), id: crate::RevisionId::from_uuid(id(0xb)) };
+    Shown { version, point }
+}
+
+fn word(version: Version) -> Word {
+    Word::unsigned(target(), shown(version)).sign(&crate::signature::SigningKey::from_seed([1; 32]))
+}
+
 fn entry() -> Entry {
     Entry {
         key: key("web"),
@@ -87,7 +97,7 @@ fn session_is_stable() {
         "session-request",
         &SessionRequest {
             facts: facts(),
-            accepted: Some(accepted()),
+            accepted: Some(Attested { set: accepted(), word: word(version(71)) }),
             instance: Instance { id: InstanceId(0x3f9c_2b7d_10e8_a645), host: "store-0042-0".to_owned() },
             home: SessionName::new(7, 5),
             last: SessionNumber(9),
@@ -99,10 +109,16 @@ fn session_is_stable() {
         urls: vec!["https://hub.example.com:8443".to_owned()],
         authorities: vec![Authority::from_der([2; 8]).unwrap()],
     };
-    golden(
-        "session-answer",
-        &SessionAnswer { session: SessionName::new(7, 1), outdated: false, epoch: Epoch(1), poll, addresses },
-    );
+    let answer = |history| SessionAnswer {
+        session: SessionName::new(7, 1),
+        outdated: false,
+        epoch: Epoch(1),
+        poll,
+        addresses: addresses.clone(),
+        history,
+    };
+    golden("session-answer", &answer(Continuity::Whole));
+    golden("session-answer-broken", &answer(Continuity::Broken));
 }
 
 #[test]
@@ -129,8 +145,11 @@ fn desired_is_stable() {
             wait_seconds: 45,
             approved: None,
             decommission: None,
+            shown: Some(shown(version(70))),
+            history: Continuity::Broken,
         },
     );
+    golden("desired-broken", &DesiredAnswer::Broken);
     golden("desired-nothing-new", &DesiredAnswer::NothingNew);
     golden("desired-snapshot-required", &DesiredAnswer::SnapshotRequired { epoch: Epoch(2) });
     let withheld = Entry { key: key("api"), state: EntryState::Withheld(Reason::Conflict), ..entry() };
@@ -139,6 +158,7 @@ fn desired_is_stable() {
         "desired-page",
         &DesiredAnswer::Page(DesiredPage {
             at: version(71),
+            word: word(version(71)),
             digest: Digest::of(b"set"),
             total: 9,
             snapshot: false,
@@ -150,6 +170,7 @@ fn desired_is_stable() {
             terminal: vec![TerminalFact { key: key("web"), source_uid: uid(), fact: Terminal::Finished }],
             next: Some(key("web")),
             decommission: Decommission::No,
+            absence_unexplained: true,
         }),
     );
 }
@@ -166,6 +187,8 @@ fn approvals_are_stable() {
             wait_seconds: 0,
             approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 1 }),
             decommission: None,
+            shown: None,
+            history: Continuity::Whole,
         },
     );
     golden(
@@ -195,6 +218,8 @@ fn decommissioning_is_stable() {
             wait_seconds: 0,
             approved: None,
             decommission: Some(Decommission::No),
+            shown: None,
+            history: Continuity::Whole,
         },
     );
     let policy = PrunePolicy {
@@ -207,6 +232,7 @@ fn decommissioning_is_stable() {
         "desired-page-decommission",
         &DesiredAnswer::Page(DesiredPage {
             at: version(72),
+            word: word(version(72)),
             digest: Digest::of(b"empty"),
             total: 0,
             snapshot: false,
@@ -216,6 +242,7 @@ fn decommissioning_is_stable() {
             terminal: Vec::new(),
             next: None,
             decommission: Decommission::Remove,
+            absence_unexplained: false,
         }),
     );
     golden(

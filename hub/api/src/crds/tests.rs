@@ -32,6 +32,7 @@ fn crds_are_the_golden_ones() {
         match crd.spec.names.plural.as_str() {
             "deletionapprovals" => expect_file!["../../crds/deletionapprovals.json"].assert_eq(&text),
             "enrolmenttokens" => expect_file!["../../crds/enrolmenttokens.json"].assert_eq(&text),
+            "historyacceptances" => expect_file!["../../crds/historyacceptances.json"].assert_eq(&text),
             "locations" => expect_file!["../../crds/locations.json"].assert_eq(&text),
             "placements" => expect_file!["../../crds/placements.json"].assert_eq(&text),
             "spaces" => expect_file!["../../crds/spaces.json"].assert_eq(&text),
@@ -52,9 +53,9 @@ fn every_kind_has_columns_status_category_and_short_name() {
         assert!(crd.spec.names.short_names.as_ref().is_some_and(|names| !names.is_empty()), "{kind}");
         let [version] = crd.spec.versions.as_slice() else { panic!("{kind} has one version") };
         assert_eq!(version.name, VERSION);
-        // An approval has nothing to tell.
+        // An approval has nothing to tell, and neither has an acceptance.
         let status = version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some());
-        assert_eq!(status, !kind.ends_with("Approval"), "{kind}");
+        assert_eq!(status, !kind.ends_with("Approval") && kind != "HistoryAcceptance", "{kind}");
         assert!(version.additional_printer_columns.as_ref().is_some_and(|columns| columns.len() >= 2), "{kind}");
     }
 }
@@ -94,8 +95,12 @@ fn every_list_is_bounded_or_a_map_and_says_how_it_merges() {
 
 #[test]
 fn every_optional_scalar_of_a_spec_has_its_default_or_means_something_when_absent() {
-    const MEANINGFUL_WHEN_ABSENT: &[&str] =
-        &["EnrolmentToken.spec.publicKey", "Placement.spec.numberOfTargets", "SyncTarget.spec.decommission"];
+    const MEANINGFUL_WHEN_ABSENT: &[&str] = &[
+        "EnrolmentToken.spec.publicKey",
+        "HistoryAcceptance.spec.restored",
+        "Placement.spec.numberOfTargets",
+        "SyncTarget.spec.decommission",
+    ];
     let mut silent = Vec::new();
     for_each_field(|path, schema| {
         if !path.contains(".spec")

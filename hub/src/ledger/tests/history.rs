@@ -9,17 +9,17 @@ use super::*;
 
 impl Kept {
     /// The hub ends, and starts on what is on its disk.
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         self.restart();
         self.begin_run();
     }
 
-    fn begin_run(&mut self) {
+    pub(super) fn begin_run(&mut self) {
         let batch = self.ledger.begin_run(fresh());
         self.write(batch);
     }
 
-    fn write(&mut self, batch: super::super::Batch) {
+    pub(super) fn write(&mut self, batch: super::super::Batch) {
         for chunk in batch.chunks() {
             self.records.write(chunk);
         }

@@ -6,7 +6,8 @@ use tideline_common::wire::v1::{HubAddresses, Instance, Refusal, RefusalKind, Se
 use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, TargetId};
 
 use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
-use super::{Answer, Core, Effect, Effects, RequestId, Sets, proves_lost_history, refuse};
+use super::{Answer, Core, Effect, Effects, RequestId, Sets, history, refuse};
+use crate::ledger::{Proof, Standing};
 
 /// Letters of a host's name that are kept: as many as Linux gives one.
 const HOST_LETTERS_MAX: usize = 64;
@@ -20,6 +21,8 @@ pub struct Origin {
     pub at: u64,
     /// Random, and fresh from the system for every request: what a machine that is set back would have twice is of no use.
     pub id: SessionId,
+    /// How it shows what it knows of.
+    pub proof: Proof,
 }
 
 /// The sessions of one target.
@@ -105,15 +108,15 @@ impl Core {
         }
         target.cluster = target.cluster.take().or_else(|| request.facts.cluster.clone());
         let SessionRequest { facts, accepted, instance, home, last, fenced: was_fenced } = request;
+        target.shown = accepted.map(|accepted| history::shown(accepted, from.proof));
+        let shown = target.shown.filter(|_| sets.standing(key, target.shown) == Standing::Broken { recorded: false });
         let host = instance.host.chars().take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
         let verdict = target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced }, from.id);
         match verdict {
             Verdict::Offer(session) => {
-                if let (Some(proven), Some(present)) = (accepted, sets.info(key))
-                    && proves_lost_history(proven, present)
-                {
-                    out.push(Effect::RaiseEpoch { target: key, proven });
+                if let Some(shown) = shown {
+                    out.push(Effect::Shown { target: key, shown, proof: from.proof });
                 }
                 out.push(Effect::Facts { target: key, facts });
                 self.store(key, out);
@@ -159,7 +162,9 @@ impl Core {
         let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
         // The edge knows where the hub is reached.
         let (poll, addresses) = (self.config.poll, HubAddresses::default());
-        let answer = SessionAnswer { session, outdated, epoch, poll, addresses };
+        let shown = self.targets.get(&key).and_then(|target| target.shown);
+        let history = history::continuity(sets.standing(key, shown));
+        let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history };
         out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
     }
 

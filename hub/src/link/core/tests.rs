@@ -1,7 +1,7 @@
 use super::*;
 
 use expect_test::{Expect, expect};
-use tideline_common::wire::v1::Instance;
+use tideline_common::wire::v1::{Accepted, Attested, Instance};
 use tideline_common::{DesiredSet, Epoch, PrunePolicy, SessionId, SessionName, Tombstone};
 
 use crate::approvals::{Approval, Approvals};
@@ -17,12 +17,18 @@ struct OneSet {
     revision: u64,
     epoch: u64,
     approvals: Approvals,
+    standing: Option<Standing>,
 }
 
 impl Sets for OneSet {
+    fn standing(&self, _: TargetId, _: Option<Shown>) -> Standing {
+        self.standing.unwrap_or(Standing::Whole { absence: Absence::TakenOut })
+    }
+
     fn info(&self, id: TargetId) -> Option<SetInfo> {
         (id == target()).then(|| SetInfo {
             version: Version { epoch: Epoch(self.epoch), revision: Revision(self.revision) },
+            point: Point::NOWHERE,
             digest: self.set.digest(),
             entries: self.set.len() as u64,
         })
@@ -137,7 +143,13 @@ impl Script {
     /// A process of the holder's home opens a session.
     fn open(&mut self, accepted: Option<Accepted>) -> String {
         let home = self.core.holder(target()).expect("it is known").session();
-        let asked = self.asks(SessionRequest { accepted, ..asks_from(home, self.requests + 1) });
+        let accepted = accepted.map(|set| {
+            let shown = Shown { version: set.version, point: Point::NOWHERE };
+            Attested { set, word: Word::unsigned(target(), shown) }
+        });
+        let request = SessionRequest { accepted, ..asks_from(home, self.requests + 1) };
+        let from = Origin { id: SessionId(1), proof: Proof::OwnWord, ..Origin::default() };
+        let asked = self.request(Request::Session(request, from));
         let version = self.core.targets[&target()].sessions.version();
         format!("{asked}\n{}", self.event(Event::HolderStored { target: target(), version }))
     }
@@ -154,8 +166,8 @@ impl Script {
         self.event(Event::TargetKnown { target: target(), cluster: None, holder, decommission });
     }
 
-    fn desired(&mut self, session: u64, since: Option<Accepted>, wait_seconds: u64) -> String {
-        self.request(Request::Desired(DesiredRequest {
+    fn poll(session: u64, since: Option<Accepted>, wait_seconds: u64) -> DesiredRequest {
+        DesiredRequest {
             session: SessionName::new(session, 1),
             since: since.map(|since| since.version),
             digest: since.map(|since| since.digest),
@@ -163,7 +175,20 @@ impl Script {
             wait_seconds,
             approved: None,
             decommission: None,
-        }))
+            shown: None,
+            history: Continuity::Whole,
+        }
+    }
+
+    fn desired(&mut self, session: u64, since: Option<Accepted>, wait_seconds: u64) -> String {
+        let request = Self::poll(session, since, wait_seconds);
+        self.request(Request::Desired(request))
+    }
+
+    /// As an agent that was told that the history is broken.
+    fn desired_still(&mut self, session: u64, since: Option<Accepted>, wait_seconds: u64) -> String {
+        let request = Self::poll(session, since, wait_seconds);
+        self.request(Request::Desired(DesiredRequest { history: Continuity::Broken, ..request }))
     }
 
     fn report(&mut self, session: u64, seq: u64, in_sync: bool) -> String {
@@ -193,7 +218,8 @@ fn print(effect: &Effect) -> String {
     match effect {
         Effect::Respond { id, answer: Ok(Answer::Session(answer)) } => {
             let outdated = if answer.outdated { ", outdated" } else { "" };
-            format!("{}: session {} epoch {}{outdated}", id.0, answer.session.number, answer.epoch)
+            let broken = if answer.history == Continuity::Whole { "" } else { ", broken" };
+            format!("{}: session {} epoch {}{outdated}{broken}", id.0, answer.session.number, answer.epoch)
         }
         Effect::Respond { id, answer: Ok(Answer::Desired(DesiredAnswer::Page(page))) } => {
             let names: Vec<_> = page.entries.iter().map(|entry| &*entry.key.name).collect();
@@ -210,7 +236,7 @@ fn print(effect: &Effect) -> String {
         }
         Effect::StoreHolder { version, .. } => format!("store {version}"),
         Effect::Facts { .. } => "facts".to_owned(),
-        Effect::RaiseEpoch { proven, .. } => format!("raise epoch, proven {}", proven.version),
+        Effect::Shown { shown, proof, .. } => format!("shown {}, {proof:?}", shown.version),
         Effect::ReadBodies { wanted, outdated, .. } => {
             let names: Vec<_> = wanted.iter().map(|wanted| &*wanted.key.name).collect();
             format!("read {} ({} outdated)", names.join(" "), outdated.len())
@@ -354,34 +380,111 @@ fn commit_that_does_not_concern_a_set_wakes_nobody() {
 }
 
 #[test]
-fn history_that_the_hub_lost_raises_the_epoch() {
+fn a_set_that_is_not_of_the_history_is_recorded_with_a_session_and_then_kept_still_over() {
     let mut script = Script::new();
     script.sets.put("a");
     let accepted = script.accepted();
-    let ahead = Accepted { version: Version { revision: Revision(9), ..accepted.version }, ..accepted };
-    let other = Accepted { digest: Digest::of(b"another set"), ..accepted };
+    script.open(None);
+    script.sets.standing = Some(Standing::Broken { recorded: false });
     check(
-        &script.open(Some(ahead)),
+        &script.desired(5, Some(accepted), 45),
         &expect![[r#"
-            raise epoch, proven 1.9
-            facts
-            store 1
-            1: session 5 epoch 1"#]],
-    );
-    check(
-        &script.desired(5, Some(other), 45),
-        &expect![[r#"
-            store 2
-            raise epoch, proven 1.1
-            2: SnapshotRequired { epoch: Epoch(2) }"#]],
+        store 2
+        2: refused SessionUnknown"#]],
     );
     check(
         &script.open(Some(accepted)),
         &expect![[r#"
+            shown 1.1, OwnWord
             facts
             store 3
-            3: session 6 epoch 1"#]],
+            3: session 6 epoch 1, broken"#]],
     );
+    script.sets.standing = Some(Standing::Broken { recorded: true });
+    check(
+        &script.desired(6, Some(accepted), 45),
+        &expect![[r#"
+        store 4
+        4: Broken"#]],
+    );
+    check(&script.desired_still(6, Some(accepted), 45), &expect!["timer 45"]);
+    script.now = 45;
+    check(
+        &script.event(Event::Timer),
+        &expect![[r#"
+        5: Broken
+        timer 120"#]],
+    );
+}
+
+#[test]
+fn a_history_that_breaks_is_told_at_once_and_so_is_one_that_is_whole_again() {
+    let mut script = Script::new();
+    script.sets.put("a");
+    script.open(None);
+    let accepted = script.accepted();
+    script.desired(5, Some(accepted), 45);
+    script.sets.standing = Some(Standing::Broken { recorded: true });
+    check(&script.event(Event::Committed(vec![target()])), &expect!["2: Broken"]);
+    script.desired_still(5, Some(accepted), 45);
+    script.sets.put("b");
+    check(&script.event(Event::Committed(vec![target()])), &expect![""]);
+    script.sets.standing = None;
+    script.sets.epoch = 2;
+    check(&script.event(Event::Committed(vec![target()])), &expect!["3: SnapshotRequired { epoch: Epoch(2) }"]);
+    let accepted = script.accepted();
+    check(&script.desired_still(5, Some(accepted), 45), &expect!["4: NothingNew"]);
+}
+
+#[test]
+fn what_the_segment_alone_says_is_told_whole_and_nothing_follows_from_absence() {
+    let mut script = Script::new();
+    script.sets.put("a");
+    let accepted = script.accepted();
+    script.sets.put("b");
+    script.open(None);
+    script.sets.standing = Some(Standing::Whole { absence: Absence::Unexplained });
+    let shown = Some(Shown { version: accepted.version, point: Point::NOWHERE });
+    let onto = Request::Desired(DesiredRequest { shown, ..Script::poll(5, Some(accepted), 45) });
+    check(
+        &script.request(onto),
+        &expect![[r#"
+        store 2
+        2: SnapshotRequired { epoch: Epoch(1) }"#]],
+    );
+    let later = Some(Shown { version: Version::default(), point: Point::NOWHERE });
+    let pages = Request::Desired(DesiredRequest { shown: later, digest: None, ..Script::poll(5, Some(accepted), 0) });
+    check(&script.request(pages), &expect!["3: delta at 1.2 of 2: b"]);
+    let mut out = Effects::new();
+    let request = Request::Desired(DesiredRequest { since: None, ..Script::poll(5, None, 0) });
+    let requested = Event::Requested { id: RequestId(9), target: target(), request };
+    script.core.step(at(0), &script.sets, requested, &mut out);
+    let [Effect::Respond { answer: Ok(Answer::Desired(DesiredAnswer::Page(page))), .. }] = &*out else {
+        panic!("{out:?}")
+    };
+    assert!(page.absence_unexplained);
+}
+
+#[test]
+fn a_word_of_another_hub_or_another_set_is_a_claim() {
+    let key = tideline_common::signature::SigningKey::from_seed([1; 32]);
+    let set = Script::new().accepted();
+    let shown = Shown { version: set.version, point: Point::NOWHERE };
+    let word = Word::unsigned(target(), shown).sign(&key);
+    let proof = |set: Accepted, word: Word, hub: u8| {
+        let hub = tideline_common::signature::SigningKey::from_seed([hub; 32]).public();
+        let accepted = Some(Attested { set, word });
+        let request = SessionRequest { accepted, ..asks_from(SessionName::new(4, 1), 9) };
+        match Request::session(request, Origin::default(), &hub) {
+            Request::Session(_, from) => from.proof,
+            other => panic!("{other:?}"),
+        }
+    };
+    let later = Accepted { version: Version { revision: Revision(9), ..set.version }, ..set };
+    assert_eq!(proof(set, word, 1), Proof::OwnWord);
+    assert_eq!(proof(set, word, 2), Proof::Claim);
+    assert_eq!(proof(later, word, 1), Proof::Claim, "the word is of another set");
+    assert_eq!(proof(set, Word::unsigned(target(), shown), 1), Proof::Claim);
 }
 
 #[test]
@@ -489,6 +592,8 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
             wait_seconds,
             approved: Some(held),
             decommission: None,
+            shown: None,
+            history: Continuity::Whole,
         }))
     };
     let none = ApprovedHeld::default();
@@ -545,6 +650,8 @@ fn nothing_of_an_approval_is_lost_to_an_agent_that_is_ahead_of_a_replica() {
             wait_seconds: 45,
             approved: Some(ApprovedHeld::default()),
             decommission: None,
+            shown: None,
+            history: Continuity::Whole,
         }))
     };
     let now = std::mem::replace(&mut script.sets, OneSet { epoch: 1, ..OneSet::default() });

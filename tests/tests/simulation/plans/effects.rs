@@ -51,6 +51,7 @@ kinds!(
         PersistRemoved: Here,
         PersistPassed: Here,
         PersistLapsed: Nowhere(HOUR),
+        PersistHistory: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
         PersistDecommission: Nowhere(SERVICE),
         PersistUnsent: Here,
         PersistSent: Here,
@@ -94,7 +95,7 @@ kinds!(
         Refuse: Here,
         StoreHolder: Here,
         Facts: Nowhere("a display, told with every offer"),
-        RaiseEpoch: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
+        Shown: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
         ReadBodies: Here,
         Report: Here,
         Heard: Here,
@@ -162,6 +163,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Removed(_) => AgentEffect::PersistRemoved,
         Write::Passed { .. } => AgentEffect::PersistPassed,
         Write::Lapsed { .. } => AgentEffect::PersistLapsed,
+        Write::History(_) => AgentEffect::PersistHistory,
         Write::Decommission(_) => AgentEffect::PersistDecommission,
         Write::Unsent(_) => AgentEffect::PersistUnsent,
         Write::Sent { .. } => AgentEffect::PersistSent,
@@ -179,7 +181,7 @@ pub(crate) fn of_hub(effect: &link::Effect) -> HubEffect {
         },
         link::Effect::StoreHolder { .. } => HubEffect::StoreHolder,
         link::Effect::Facts { .. } => HubEffect::Facts,
-        link::Effect::RaiseEpoch { .. } => HubEffect::RaiseEpoch,
+        link::Effect::Shown { .. } => HubEffect::Shown,
         link::Effect::ReadBodies { .. } => HubEffect::ReadBodies,
         link::Effect::Report { .. } => HubEffect::Report,
         link::Effect::Heard { .. } => HubEffect::Heard,
@@ -203,6 +205,7 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
+        | Write::History(_)
         | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Sent { .. }

@@ -63,7 +63,7 @@ impl Outcome {
         }
         let tombstones: BTreeSet<Tombstone> = world.hub.tombstones().into_iter().collect();
         facts.insert("tombstones at the hub".to_owned(), format!("{tombstones:?}"));
-        facts.insert("epochs raised".to_owned(), world.hub.epochs_raised.to_string());
+        facts.insert("histories accepted".to_owned(), world.hub.accepts.to_string());
         let writes = world.probe.as_ref().map(|probe| probe.writes.clone()).unwrap_or_default();
         let commits = world.hub.probe.as_ref().map_or(0, |probe| probe.commits.len());
         Self { facts, writes, commits }

@@ -1,7 +1,7 @@
 //! The agent's process: what its edges do.
 
-use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult};
-use tideline_common::wire::v1::{ClusterFacts, Decommission, EnrolRequest, Instance};
+use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult, Write};
+use tideline_common::wire::v1::{ClusterFacts, Continuity, Decommission, EnrolRequest, Instance};
 use tideline_common::{InstanceId, Monotonic, Reason};
 
 use super::mishaps::Fate;
@@ -141,6 +141,11 @@ impl World {
             Err("full".to_owned())
         } else {
             self.agent.journal.write(&writes);
+            for write in &writes {
+                if let Write::Accept { accepted, .. } = write {
+                    self.hub.history.learnt(accepted.word);
+                }
+            }
             Ok(())
         };
         self.agent_steps(Event::Persisted { id, result });
@@ -210,6 +215,14 @@ impl World {
             let overtaken = self.agent.journal.is_overtaken(key) && matches!(op, Op::Orphan { .. });
             let assigned = self.agent.journal.entries.contains_key(key);
             assert!(overtaken || !assigned, "{key} is removed though the accepted set has it");
+            let broken = self.agent.journal.history == Continuity::Broken;
+            assert!(!broken, "{key} is removed though the agent was told that the history is broken");
+        }
+        if let Op::Delete { key, uid, .. } = op
+            && let Some(owner) = self.cluster.objects.get(key).filter(|local| local.uid == *uid)
+            && let Some(owner) = &owner.owner
+        {
+            self.hub.history.check_deletion(key, owner);
         }
     }
 
@@ -231,7 +244,7 @@ impl World {
         let history = &self.hub.history;
         let created = local.created || history.pruned_as_created.contains(&place);
         assert!(created, "{key} is deleted though it was adopted");
-        let approved = history.approved.contains(&place);
+        let approved = history.approved.contains_key(&place);
         assert!(
             approved || history.unassigned.contains(&place),
             "{key} of {owner} is deleted and was never unassigned"

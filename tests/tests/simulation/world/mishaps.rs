@@ -40,6 +40,9 @@ impl World {
         if self.scenario.shuts_out && self.random.chance(120) {
             return self.shut_out_for_a_while();
         }
+        if self.scenario.restores > 0 {
+            self.about_history();
+        }
         match self.random.below(100) {
             0..=44 => self.mutate(),
             45..=69 => self.disturb(true),
@@ -158,21 +161,63 @@ impl World {
         reports.filter(|report| waits(report.reason)).map(removal).collect()
     }
 
+    /// Saves the hub's disk; or puts another in its place, and keeps what was there: a copy that is started for a while, and
+    /// then the right one again, is two of these.
     pub(super) fn back_up_or_restore(&mut self) {
-        if !self.scenario.restores || self.restored {
+        if self.restores == self.scenario.restores {
             return;
         }
-        match self.backup.take() {
-            None => self.backup = Some((self.hub.disk.clone(), self.workload.clone())),
-            Some((disk, workload)) => {
-                self.note(|| "the hub is RESTORED from a backup".to_owned());
-                self.hub_crashes();
-                self.hub.disk = disk;
-                self.workload.restore(workload);
-                self.hub.set_back();
-                self.restoring_until = self.now + DELAYED.1;
-                self.restored = true;
+        let Some((disk, workload)) = self.backup.take() else {
+            self.backup = Some((self.hub.disk.clone(), self.workload.clone()));
+            return;
+        };
+        self.restores += 1;
+        self.restored = true;
+        let how = self.random.below(10);
+        self.note(|| format!("the hub is RESTORED from a backup, in way {how}"));
+        self.hub_crashes();
+        if how < 5 {
+            self.backup = Some((self.hub.disk.clone(), self.workload.clone()));
+        }
+        if how == 9 {
+            self.hub.disk = self.hub.empty.clone();
+            self.workload.lose();
+        } else {
+            self.hub.disk = disk;
+            self.workload.restore(workload);
+        }
+        // A snapshot of a machine goes on as if nothing had happened.
+        self.hub.rolled_back = [0, 3, 6].contains(&how);
+        self.hub.set_back();
+        self.restoring_until = self.now + DELAYED.1;
+    }
+
+    /// A person accepts what the hub does not know of, until no agent shows more.
+    pub(crate) fn accept_history(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            if !self.hub.is_broken() {
+                return;
             }
+            self.accept_once();
+            self.sleep(SETTLING);
+        }
+        panic!("the history stays broken, whatever is accepted: {:?}", self.hub.ledger.missing().collect::<Vec<_>>());
+    }
+
+    fn accept_once(&mut self) {
+        self.note(|| "somebody ACCEPTS the history".to_owned());
+        self.hub.accept_history();
+        self.hub_writes_if_needed();
+    }
+
+    /// What other agents and people do about a hub that may have been set back.
+    fn about_history(&mut self) {
+        if self.hub.is_broken() && self.random.chance(300) {
+            self.accept_once();
+        } else if self.hub.up && self.random.chance(300) {
+            self.note(|| "the agent of the other target is heard".to_owned());
+            self.hub.hear_the_other();
+            self.hub_writes_if_needed();
         }
     }
 

@@ -1,0 +1,98 @@
+//! What the agent keeps of the hub's history, and what it does when the hub knows of less.
+//!
+//! ```text
+//!  whole ── the hub says Broken: in a session, in an answer to a poll ──▶ broken: what stands is kept, no removal begins
+//!    ▲                                                                       │
+//!    └── nothing is new, or a set was accepted: the hub knows of all that is known here ◀┘
+//! ```
+//!
+//! Being broken is in the journal, so that neither a restart nor a hub that is away ends it: only a hub that knows of what this
+//! agent knows of, or in which a person has accepted that it does not.
+
+use tideline_common::wire::v1::{Accepted, Attested, Continuity, TargetCondition};
+use tideline_common::{Monotonic, Reason, Shown, Tombstone};
+
+use super::Core;
+use super::effect::Write;
+use super::gather::Change;
+use super::remove::{RemovalState, Verdict};
+
+const BROKEN: &str =
+    "the hub does not know of all that it gave to its clusters; nothing is removed until that is settled there";
+
+impl Core {
+    /// The newest set that was ever accepted, as far as is known here.
+    pub(super) fn floor(&self) -> Option<Accepted> {
+        self.newest.map(|newest| newest.set)
+    }
+
+    /// What the hub is to judge its history by.
+    pub(super) fn shown(&self) -> Option<Shown> {
+        self.newest.map(|Attested { set: _, word }| word.shown())
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.history != Continuity::Whole
+    }
+
+    pub(super) fn history_broken(&mut self, now: Monotonic) {
+        // What was approved was approved in the history that is lost.
+        self.approvals.void();
+        if !self.is_broken() {
+            self.history = Continuity::Broken;
+            self.disk.write(Write::History(Continuity::Broken));
+            self.look_at_removals(now);
+        }
+    }
+
+    pub(super) fn history_whole(&mut self, now: Monotonic) {
+        if self.is_broken() {
+            self.history = Continuity::Whole;
+            self.disk.write(Write::History(Continuity::Whole));
+            self.look_at_removals(now);
+        }
+    }
+
+    fn look_at_removals(&mut self, now: Monotonic) {
+        for key in self.removals.keys().map(|removal| removal.key.clone()).collect::<Vec<_>>() {
+            self.enqueue(&key);
+            self.dirty(&key, now);
+        }
+    }
+
+    /// Whoever keeps still begins no removal, on whatever ground.
+    pub(super) fn while_broken(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Delete(authorised) | Verdict::Orphan(authorised) if self.is_broken() => {
+                authorised.held(Reason::HistoryLost)
+            }
+            Verdict::Delete(_)
+            | Verdict::Orphan(_)
+            | Verdict::Inspect
+            | Verdict::Look
+            | Verdict::ReMark
+            | Verdict::Forget
+            | Verdict::Hold(_)
+            | Verdict::Wait => verdict,
+        }
+    }
+
+    pub(super) fn history_condition(&self) -> Option<TargetCondition> {
+        let condition = || TargetCondition { reason: Reason::HistoryLost, count: 1, message: BROKEN.to_owned() };
+        self.is_broken().then(condition)
+    }
+
+    /// The removals under way that a set of a higher epoch does not speak for: what asked for them may have been taken back
+    /// in the history that is lost. What was begun is seen through.
+    pub(super) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
+        let raised = self.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
+        let lapses = |(removal, state): &(&Tombstone, &super::Removal)| {
+            let open = !matches!(state.state, RemovalState::Done | RemovalState::Finalizing);
+            raised && open && !change.tombstones.contains_key(*removal)
+        };
+        self.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! `history`: shows what clusters know of and the hub does not, asks, and records that a person accepts it.
+
+use std::io::{self, IsTerminal};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tideline_common::{SpaceName, Version};
+use tideline_hub::history::{self, HistoryBreak};
+use tideline_hub::kubeconfig::{self, Access};
+
+use super::table::Table;
+use super::{Hub, Output, approve};
+
+pub(super) const EXAMPLE: &str = "\
+Example:
+  tideline-hub history show
+  tideline-hub history accept
+
+A hub that was set back, restored or started on a copy of its directory does not know of sets that its clusters have. They
+keep what stands and remove nothing. If the newer store is at hand, stop this hub and start it on that. If it is lost, accept:
+what this hub holds goes out to all clusters. What it does not assign stays there until its deletion is approved, and so does
+what was to be removed before; approvals given before are void.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show what clusters know of and this hub does not
+    Show(Show),
+    /// Accept that it is lost: clusters follow what this hub holds now
+    Accept(Accept),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Show {
+    #[command(flatten)]
+    hub: Hub,
+    /// How it is printed
+    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Accept {
+    #[command(flatten)]
+    hub: Hub,
+    /// Do not ask
+    #[arg(long, env = "TIDELINE_YES")]
+    yes: bool,
+    /// How it is printed
+    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Kubeconfig(#[from] kubeconfig::Error),
+    #[error(transparent)]
+    History(#[from] history::Error),
+    #[error(
+        "nobody can be asked, for standard input is no terminal; say --yes, or look first: tideline-hub history show"
+    )]
+    Unasked,
+    #[error(transparent)]
+    Ask(#[from] approve::Error),
+}
+
+/// Does it, and returns what is to be printed. What is asked goes to standard error.
+pub(super) async fn run(command: &Command) -> Result<String, Error> {
+    let (Command::Show(Show { hub, .. }) | Command::Accept(Accept { hub, .. })) = command;
+    let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
+    let breaks = history::breaks(&root).await?;
+    let Accept { hub: _, yes, output } = match command {
+        Command::Show(Show { output, .. }) => return Ok(print(*output, &breaks, None)),
+        Command::Accept(Accept { output, .. }) if breaks.is_empty() => return Ok(print(*output, &breaks, None)),
+        Command::Accept(accept) => accept,
+    };
+    if !*yes {
+        if !io::stdin().is_terminal() {
+            return Err(Error::Unasked);
+        }
+        eprint!("{}", text(&breaks));
+        approve::ask("Accept that what these clusters know of is lost, and have all clusters follow this hub?")?;
+    }
+    let accepted = history::accept(&root, &breaks).await?;
+    Ok(print(*output, &breaks, Some(&accepted)))
+}
+
+fn print(output: Output, breaks: &[HistoryBreak], accepted: Option<&[String]>) -> String {
+    match (output, accepted) {
+        (Output::Json, _) => super::pretty(&json!({"breaks": breaks, "acceptances": accepted})),
+        (Output::Text, None) => text(breaks),
+        (Output::Text, Some(_)) => {
+            "Accepted. Clusters follow this hub when they ask next; what then waits for an approval is \
+                                    shown by: tideline-hub status\n"
+                .to_owned()
+        }
+    }
+}
+
+fn text(breaks: &[HistoryBreak]) -> String {
+    let Some(sentence) = history::sentence(breaks) else {
+        return "The history is whole: no cluster knows of anything that this hub does not.\n".to_owned();
+    };
+    let mut table = Table::new(&["CAUSE", "TARGET", "KNOWS", "SAME UP TO", "CONCERNS"]);
+    for found in breaks {
+        let row = match found {
+            HistoryBreak::SetUnknown { target, segment: _, epoch, revision, after, proven } => {
+                let version = Version { epoch: *epoch, revision: *revision };
+                let concerns = if *proven { "all targets" } else { "this target" };
+                ["set unknown".to_owned(), target.clone(), version.to_string(), after.to_string(), concerns.to_owned()]
+            }
+            HistoryBreak::Restored { id: _, made } => {
+                ["restored".to_owned(), "-".to_owned(), "-".to_owned(), made.clone(), "all targets".to_owned()]
+            }
+        };
+        table.row(row);
+    }
+    format!("{table}\n{sentence}\n")
+}
+
+#[cfg(test)]
+mod tests;

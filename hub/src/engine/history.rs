@@ -1,0 +1,95 @@
+use std::collections::BTreeSet;
+
+use tideline_common::wire::v1::Decommission;
+use tideline_common::{Monotonic, TargetId};
+use tracing::{error, info};
+
+use super::Engine;
+use crate::history::{HistoryBreak, sentence};
+use crate::ledger::{Accepted, HistoryChange};
+use crate::link::core as link;
+use crate::placement::Change;
+
+impl Engine {
+    /// A person accepts that history was lost. To be told again does no harm.
+    pub fn history_accepted(&mut self, accepted: Accepted) {
+        self.accepted.push(accepted);
+        self.accept_history();
+    }
+
+    /// Why a target is told of no set, if it is so, and what to do.
+    pub fn history_sentence(&self, target: TargetId) -> Option<String> {
+        let mut breaks = HistoryBreak::all(self);
+        if !self.ledger.is_broken() {
+            let name = self.targets.name(target);
+            breaks.retain(|found| found.is_of(&name));
+        }
+        sentence(&breaks)
+    }
+
+    /// Accepts what a person accepted, once it is known what was approved and said before.
+    pub(super) fn accept_history(&mut self) {
+        if !self.approvals.is_known() || !self.targets.is_known() {
+            return;
+        }
+        for accepted in std::mem::take(&mut self.accepted) {
+            let leaving = self.targets.iter().filter(|(_, outline)| outline.record.decommission != Decommission::No);
+            let leaving = leaving.map(|(target, _)| target).collect();
+            let approvals = self.approvals.objects().cloned().collect();
+            let accepted = Accepted { leaving, approvals, ..accepted };
+            self.changes.push(Change::History(HistoryChange::Accept(Box::new(accepted))));
+        }
+    }
+
+    /// What is known of other histories, or was accepted of them, has changed.
+    pub(super) fn history_changed(&mut self, now: Monotonic) {
+        if let Some(sentence) = sentence(&HistoryBreak::all(self)) {
+            error!("{sentence}");
+        } else {
+            info!("the history is accepted: sets go out again");
+        }
+        let targets: Vec<TargetId> = self.ledger.targets().map(|(target, _)| target).collect();
+        self.dirty.targets.extend(&targets);
+        for target in targets {
+            self.tell_link(now, target);
+        }
+    }
+
+    /// Tells the link what the inventory has of a target. That it leaves service was perhaps taken back by what was lost.
+    pub(super) fn tell_link(&mut self, now: Monotonic, target: TargetId) {
+        let Some(outline) = self.targets.get(target) else { return };
+        let cluster = outline.record.cluster.clone();
+        let unexplained = self.ledger.leaving_is_unexplained(target);
+        let decommission = if unexplained { Decommission::No } else { outline.record.decommission };
+        let holder = Box::new(self.targets.holder(target));
+        self.step(now, link::Event::TargetKnown { target, cluster, holder, decommission });
+    }
+
+    /// Drops from approvals what they do not approve any more.
+    pub(super) fn void_approvals(&mut self, now: Monotonic) {
+        let ledger = &self.ledger;
+        let changed = self
+            .approvals
+            .strike(|approval, removal| ledger.void(approval).is_some_and(|void| void.covers(&removal.key)));
+        if !changed.is_empty() {
+            self.step(now, link::Event::Approved(changed));
+        }
+    }
+
+    /// Something is assigned at these targets: whatever was approved there is void where it is.
+    pub(super) fn assigned_since(&mut self, targets: &BTreeSet<TargetId>) {
+        let ledger = &self.ledger;
+        for (approval, target, removals) in self.approvals.all() {
+            if !targets.contains(&target) {
+                continue;
+            }
+            let Some(view) = ledger.target(target) else { continue };
+            let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
+            let at: BTreeSet<_> = assigned.map(|removal| removal.key.clone()).collect();
+            if !at.is_empty() {
+                let change = HistoryChange::Assigned { approval: approval.clone(), at };
+                self.changes.push(Change::History(change));
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! `historybreaks`: what clusters know of and this hub does not, read as Kubernetes objects of the root space; and the
+//! acceptance of it, from wherever an administrator's kubeconfig is.
+
+use std::sync::Arc;
+
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tideline_api::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
+use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_common::{Epoch, Revision, Version};
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+use crate::kubeconfig::RequestError;
+use crate::ledger::{Accepted, Missing, Restored};
+use crate::shared::Shared;
+use crate::virtual_resources::GROUP;
+
+const VERSION: &str = "v1alpha1";
+const KIND: &str = "HistoryBreak";
+const PLURAL: &str = "historybreaks";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {operation}")]
+    Request { operation: &'static str, source: RequestError },
+}
+
+/// Why targets keep what they have, and begin no removal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all_fields = "camelCase")]
+pub enum HistoryBreak {
+    /// A cluster was given a set that this hub does not know of.
+    SetUnknown {
+        /// The SyncTarget that showed it last.
+        target: String,
+        segment: String,
+        epoch: Epoch,
+        revision: Revision,
+        /// Up to here this hub's history may be the same.
+        after: Revision,
+        /// Whether the hub's own signed word proves it, so that it concerns all targets.
+        proven: bool,
+    },
+    /// The store was restored from a backup.
+    Restored { id: String, made: String },
+}
+
+impl HistoryBreak {
+    fn of(engine: &Engine, missing: &Missing) -> Self {
+        let Missing { target, shown, after, proven } = *missing;
+        Self::SetUnknown {
+            target: engine.targets.name(target),
+            segment: shown.point.segment.to_string(),
+            epoch: shown.version.epoch,
+            revision: shown.version.revision,
+            after,
+            proven,
+        }
+    }
+
+    /// Whether a target showed it.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        matches!(self, Self::SetUnknown { target, .. } if target == name)
+    }
+
+    /// All that there is, of this engine.
+    pub(crate) fn all(engine: &Engine) -> Vec<Self> {
+        let restored =
+            engine.ledger.restored().map(|Restored { id, made }| Self::Restored { id: id.clone(), made: made.clone() });
+        restored.into_iter().chain(engine.ledger.missing().map(|missing| Self::of(engine, &missing))).collect()
+    }
+
+    fn object(&self) -> Value {
+        let mut object = json!(self);
+        let name = match self {
+            Self::SetUnknown { segment, target, proven: false, .. } => format!("{segment}.{target}"),
+            Self::SetUnknown { segment, .. } => segment.clone(),
+            Self::Restored { id, .. } => format!("restored-{id}"),
+        };
+        object["metadata"] = json!({"name": name});
+        object
+    }
+}
+
+/// One sentence for people: what is so, and what follows.
+pub fn sentence(breaks: &[HistoryBreak]) -> Option<String> {
+    let mut known = Vec::new();
+    let mut since: Option<Revision> = None;
+    let mut restored = None;
+    for found in breaks {
+        match found {
+            HistoryBreak::SetUnknown { target, epoch, revision, after, .. } => {
+                known.push(format!("{target} (at {})", Version { epoch: *epoch, revision: *revision }));
+                since = Some(since.map_or(*after, |since| since.min(*after)));
+            }
+            HistoryBreak::Restored { made, .. } => restored = Some(made),
+        }
+    }
+    let since = since.map(|since| {
+        format!("Clusters were given sets after revision {since} that this hub does not know of: {}.", known.join(", "))
+    });
+    let restored = restored.map(|made| format!("This hub was restored from a backup of {made}."));
+    let what: Vec<_> = restored.into_iter().chain(since).collect();
+    (!what.is_empty()).then(|| {
+        format!(
+            "{} Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer \
+             store, stop this hub and start it there; if it is lost: tideline-hub history accept",
+            what.join(" ")
+        )
+    })
+}
+
+/// Reads why targets keep still. `root` is a client of the root space.
+pub async fn breaks(root: &Client) -> Result<Vec<HistoryBreak>, Error> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
+    let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
+    let all = all.map_err(|error| Error::Request { operation: "list the breaks of history", source: error.into() })?;
+    Ok(all.items.into_iter().filter_map(|object| HistoryBreak::deserialize(object.data).ok()).collect())
+}
+
+/// Records that these are accepted and no others, and returns the names of the records.
+pub async fn accept(root: &Client, breaks: &[HistoryBreak]) -> Result<Vec<String>, Error> {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let shown: Vec<_> = breaks
+        .iter()
+        .filter_map(|found| match found {
+            HistoryBreak::SetUnknown { segment, epoch, revision, .. } => {
+                Some(ShownHistory { segment: segment.clone(), epoch: number(epoch.0), revision: number(revision.0) })
+            }
+            HistoryBreak::Restored { .. } => None,
+        })
+        .collect();
+    let restored = breaks.iter().find_map(|found| match found {
+        HistoryBreak::Restored { id, .. } => Some(id.clone()),
+        HistoryBreak::SetUnknown { .. } => None,
+    });
+    let mut specs: Vec<_> = shown
+        .chunks(HistoryAcceptanceSpec::SHOWN_MAX)
+        .map(|part| HistoryAcceptanceSpec { shown: part.to_vec(), restored: None })
+        .collect();
+    match specs.first_mut() {
+        Some(first) => first.restored = restored,
+        None => specs.push(HistoryAcceptanceSpec { shown, restored }),
+    }
+    let mut names = Vec::new();
+    for spec in specs {
+        let mut object = HistoryAcceptance::new("", spec);
+        object.metadata.name = None;
+        object.metadata.generate_name = Some("history-".to_owned());
+        let made = Api::<HistoryAcceptance>::all(root.clone()).create(&PostParams::default(), &object).await;
+        let made = made.map_err(|error| Error::Request { operation: "record the acceptance", source: error.into() })?;
+        names.push(made.name_any());
+    }
+    Ok(names)
+}
+
+/// What an acceptance says. What cannot be read of it accepts nothing.
+pub(crate) fn read(spec: &HistoryAcceptanceSpec) -> Accepted {
+    let HistoryAcceptanceSpec { shown, restored } = spec;
+    let number = |number: i64| u64::try_from(number).ok();
+    let shown = shown.iter().filter_map(|ShownHistory { segment, epoch, revision }| {
+        let version = Version { epoch: Epoch(number(*epoch)?), revision: Revision(number(*revision)?) };
+        Some((segment.parse().ok()?, version))
+    });
+    Accepted { shown: shown.collect(), restored: restored.clone(), ..Accepted::default() }
+}
+
+#[derive(Debug)]
+struct Resource {
+    shared: Shared,
+}
+
+/// For the root space.
+pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
+    Arc::new(Resource { shared: shared.clone() })
+}
+
+impl VirtualResource for Resource {
+    fn resource(&self) -> ResourceKind {
+        ResourceKind {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            plural: PLURAL.to_owned(),
+            namespaced: false,
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let columns = [
+            ("Cause", ".cause", "string"),
+            ("Target", ".target", "string"),
+            ("Epoch", ".epoch", "integer"),
+            ("Revision", ".revision", "integer"),
+            ("After", ".after", "integer"),
+            ("Made", ".made", "string"),
+        ];
+        let column = |(name, path, kind): (&str, &str, &str)| Column {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            priority: 0,
+        };
+        columns.into_iter().map(column).collect()
+    }
+
+    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
+        self.shared.read(|engine| HistoryBreak::all(engine).iter().map(HistoryBreak::object).collect())
+    }
+
+    fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
+        self.list(space, namespace).into_iter().find(|object| object["metadata"]["name"] == name)
+    }
+
+    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.shared.version())
+    }
+}

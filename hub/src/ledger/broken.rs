@@ -1,0 +1,405 @@
+//! What is known of histories that are not this one, and what a person accepted of it.
+//!
+//! ```text
+//!  an agent shows a set that is not of this history ──▶ broken ── `history accept` ──▶ whole, under a higher epoch
+//!  a restored store is started                      ──▶              │
+//!                                                         what was shown by then is covered, for ever
+//! ```
+//!
+//! Where the hub's own signed word proves that it once gave what it does not know of now, no target may be told to remove
+//! anything: who knows more is known of one target, and not of the others. Where an agent only claims it, that one waits.
+//!
+//! An accept covers what was shown before it and was seen by the person who gave it. What the former history asked to be
+//! removed is asked for no more: nothing says whether a later one took it back. The objects are in no set then, and wait at
+//! their clusters for an approval, and so does what was to go because a cluster was to leave service.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use tideline_common::{Epoch, ObjectKey, Point, Revision, SegmentId, Shown, TargetId, Uid, Version};
+
+use super::Ledger;
+use super::history::Lineage;
+
+/// How an agent shows the newest set that it knows of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    /// With the hub's own signed word of it.
+    OwnWord,
+    /// On its own word.
+    #[default]
+    Claim,
+}
+
+/// Whether a target may be told of its set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// What it knows of is part of this history.
+    Whole { absence: Absence },
+    /// It is not. Everything is kept, and no removal begins. `recorded`: an accept from now on covers what it shows.
+    Broken { recorded: bool },
+}
+
+/// What it means that a set lacks what the former set of the same epoch had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    TakenOut,
+    Unexplained,
+}
+
+/// A set that targets know of and this hub does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Who showed it last.
+    pub target: TargetId,
+    pub shown: Shown,
+    /// The last revision before which the histories are the same, at most.
+    pub after: Revision,
+    /// Whether the hub's own word proves it.
+    pub proven: bool,
+}
+
+/// A hub whose store was restored from a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// Random: of each restore.
+    pub id: String,
+    /// When the backup was made, as a person reads it.
+    pub made: String,
+}
+
+/// What becomes known of other histories, or is said of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HistoryChange {
+    /// A target's agent shows a set that is not of this history.
+    Shown { target: TargetId, shown: Shown, proof: Proof },
+    /// A person accepts that history was lost.
+    Accept(Box<Accepted>),
+    /// The target is in service: that it was to leave before the accept means nothing any more.
+    Stays(TargetId),
+    /// Something was assigned at these places since the approval was given.
+    Assigned { approval: Uid, at: BTreeSet<ObjectKey> },
+    /// The approval is gone, and need not be remembered.
+    ApprovalGone(Uid),
+}
+
+/// What a person who accepts has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    pub shown: Vec<(SegmentId, Version)>,
+    pub restored: Option<String>,
+    /// Targets that are to leave service, by what was said before.
+    pub leaving: BTreeSet<TargetId>,
+    /// Approvals of deletions that were given before.
+    pub approvals: BTreeSet<Uid>,
+}
+
+/// What an approval of deletions does not approve any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Void {
+    /// It was given before a person accepted that history was lost.
+    All,
+    /// Something was assigned there since.
+    At(BTreeSet<ObjectKey>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Broken {
+    /// Of every target at least: one above all that was proven by the last accept.
+    pub(super) epoch: Epoch,
+    /// At the last accept. Tombstones up to here are void.
+    pub(super) accepted: Revision,
+    /// The highest epoch that the hub's own word proves.
+    proven: Epoch,
+    /// Up to which revision segments of other histories were proven by the hub's own word, and by whom last.
+    seen: BTreeMap<SegmentId, Seen>,
+    /// What targets claim.
+    claims: BTreeMap<TargetId, Claim>,
+    /// Has a record of its own, which the restore writes.
+    #[serde(skip)]
+    restored: Option<Restored>,
+    /// The last restore that was accepted.
+    accepted_restore: Option<String>,
+    /// Targets whose leaving was said before the last accept, and was not taken back since.
+    pub(super) leaving: BTreeSet<TargetId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Seen {
+    revision: Revision,
+    epoch: Epoch,
+    by: TargetId,
+    after: Revision,
+    /// Up to where it is covered.
+    covered: Option<Version>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Claim {
+    version: Version,
+    point: Point,
+    after: Revision,
+    covered: bool,
+}
+
+impl Seen {
+    fn is_covered(&self) -> bool {
+        self.covers(Version { epoch: self.epoch, revision: self.revision })
+    }
+
+    /// An epoch does not make up for a revision, nor the other way around.
+    fn covers(&self, version: Version) -> bool {
+        self.covered.is_some_and(|covered| version.revision <= covered.revision && version.epoch <= covered.epoch)
+    }
+}
+
+impl Void {
+    pub fn covers(&self, key: &ObjectKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::At(keys) => keys.contains(key),
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::At(keys), Self::At(more)) => Self::At(&keys | &more),
+            (Self::All, _) | (_, Self::All) => Self::All,
+        }
+    }
+}
+
+/// What is void of approvals.
+pub(super) type Voids = BTreeMap<Uid, Void>;
+
+/// What a batch makes of it; none where nothing changes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draft {
+    pub(super) broken: Option<Broken>,
+    /// None where an approval is gone.
+    pub(super) voids: BTreeMap<Uid, Option<Void>>,
+}
+
+impl Ledger {
+    /// Whether a target may be told of its set whose agent shows this.
+    pub fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
+        let epoch = self.epoch(target).unwrap_or_default();
+        self.broken.standing(target, epoch, shown, |shown| self.lineage(shown))
+    }
+
+    /// Whether nobody may be told of any set until a person accepts that history was lost.
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_for_all()
+    }
+
+    /// What targets know of that this hub does not, as far as no person has accepted that.
+    pub fn missing(&self) -> impl Iterator<Item = Missing> {
+        self.broken.missing()
+    }
+
+    /// Whether this is a restored store that no person has accepted yet.
+    pub fn restored(&self) -> Option<&Restored> {
+        self.broken.restored()
+    }
+
+    /// Whether it was said before the last accept that a target is to leave service.
+    pub fn leaving_is_unexplained(&self, target: TargetId) -> bool {
+        self.broken.leaving.contains(&target)
+    }
+
+    /// What an approval of deletions does not approve any more.
+    pub fn void(&self, approval: &Uid) -> Option<&Void> {
+        self.voids.get(approval)
+    }
+
+    /// The last revision before which this history and the one that is shown are the same, at most.
+    fn common(&self, shown: Shown) -> Revision {
+        let open = self.segments().last().map_or(Revision::default(), |open| open.first);
+        let before = |revision: Revision| Revision(revision.0.saturating_sub(1));
+        match self.lineage(shown) {
+            Lineage::Other { reaches: Some(reaches) } => reaches,
+            Lineage::Same | Lineage::SameSegment | Lineage::Other { reaches: None } => {
+                before(open).min(before(shown.version.revision))
+            }
+        }
+    }
+}
+
+impl Draft {
+    /// Returns whether tombstones become void.
+    pub(super) fn take(&mut self, ledger: &Ledger, change: HistoryChange) -> bool {
+        match change {
+            HistoryChange::Shown { target, shown, proof } => {
+                let after = ledger.common(shown);
+                self.change(ledger, |broken| broken.record(target, shown, proof, after));
+            }
+            HistoryChange::Accept(accepted) => {
+                let epoch = ledger.targets.values().map(|target| target.epoch).max().unwrap_or_default();
+                let mut done = false;
+                self.change(ledger, |broken| done = broken.accept(&accepted, epoch, ledger.revision));
+                if done {
+                    self.voids.extend(accepted.approvals.into_iter().map(|approval| (approval, Some(Void::All))));
+                }
+                return done;
+            }
+            HistoryChange::Stays(target) => self.change(ledger, |broken| {
+                broken.leaving.remove(&target);
+            }),
+            HistoryChange::Assigned { approval, at } => {
+                let known = self.voids.get(&approval).cloned().unwrap_or_else(|| ledger.voids.get(&approval).cloned());
+                let void = Void::At(at);
+                self.voids.insert(approval, Some(known.map_or(void.clone(), |known| known.or(void))));
+            }
+            HistoryChange::ApprovalGone(approval) => {
+                self.voids.insert(approval, None);
+            }
+        }
+        false
+    }
+
+    /// A target is gone, and what it said with it. What it proved stays proven.
+    pub(super) fn forget(&mut self, ledger: &Ledger, target: TargetId) {
+        self.change(ledger, |broken| {
+            broken.leaving.remove(&target);
+            broken.claims.remove(&target);
+        });
+    }
+
+    fn change(&mut self, ledger: &Ledger, change: impl FnOnce(&mut Broken)) {
+        change(self.broken.get_or_insert_with(|| ledger.broken.clone()));
+    }
+
+    /// Drops what is as it was.
+    pub(super) fn settle(mut self, ledger: &Ledger) -> Self {
+        self.broken = self.broken.filter(|broken| *broken != ledger.broken);
+        self.voids.retain(|approval, void| ledger.voids.get(approval) != void.as_ref());
+        self
+    }
+}
+
+impl Broken {
+    /// Whether nobody may be told of any set.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.restored.is_some() || self.seen.values().any(|seen| !seen.is_covered())
+    }
+
+    pub(super) fn restored(&self) -> Option<&Restored> {
+        self.restored.as_ref()
+    }
+
+    /// The store was restored, some time before it was loaded now.
+    pub(super) fn restore(&mut self, restored: Option<Restored>) {
+        self.restored = restored.filter(|restored| self.accepted_restore.as_ref() != Some(&restored.id));
+    }
+
+    /// What targets know of that this hub does not, as far as no person has accepted that.
+    pub(super) fn missing(&self) -> impl Iterator<Item = Missing> {
+        let seen = self.seen.iter().filter(|(_, seen)| !seen.is_covered()).map(|(segment, seen)| Missing {
+            target: seen.by,
+            shown: Shown {
+                version: Version { epoch: seen.epoch, revision: seen.revision },
+                point: Point { segment: *segment, id: Point::NOWHERE.id },
+            },
+            after: seen.after,
+            proven: true,
+        });
+        let claims = self.claims.iter().filter(|(_, claim)| !claim.covered).map(|(target, claim)| Missing {
+            target: *target,
+            shown: Shown { version: claim.version, point: claim.point },
+            after: claim.after,
+            proven: false,
+        });
+        seen.chain(claims)
+    }
+
+    pub(super) fn standing(
+        &self,
+        target: TargetId,
+        epoch: Epoch,
+        shown: Option<Shown>,
+        lineage: impl FnOnce(Shown) -> Lineage,
+    ) -> Standing {
+        let standing = shown.map_or(Standing::Whole { absence: Absence::TakenOut }, |shown| {
+            let lineage = if shown.version.epoch > epoch { Lineage::Other { reaches: None } } else { lineage(shown) };
+            match lineage {
+                Lineage::Same => Standing::Whole { absence: Absence::TakenOut },
+                Lineage::SameSegment => Standing::Whole { absence: Absence::Unexplained },
+                // Of a lower epoch, so that nothing is concluded from what the next set lacks.
+                Lineage::Other { .. } if self.covers(target, shown) => {
+                    Standing::Whole { absence: Absence::Unexplained }
+                }
+                Lineage::Other { .. } => Standing::Broken { recorded: self.is_recorded(target, shown) },
+            }
+        });
+        match standing {
+            Standing::Whole { .. } if self.is_for_all() => Standing::Broken { recorded: true },
+            Standing::Whole { .. } | Standing::Broken { .. } => standing,
+        }
+    }
+
+    fn covers(&self, target: TargetId, Shown { version, point }: Shown) -> bool {
+        let seen = self.seen.get(&point.segment);
+        let claimed = || {
+            let claim = self.claims.get(&target);
+            claim.is_some_and(|claim| claim.covered && claim.version == version && claim.point == point)
+        };
+        version.epoch < self.epoch && (seen.is_some_and(|seen| seen.covers(version)) || claimed())
+    }
+
+    fn is_recorded(&self, target: TargetId, Shown { version, point }: Shown) -> bool {
+        let seen = self.seen.get(&point.segment);
+        let proven = seen.is_some_and(|seen| version.revision <= seen.revision && version.epoch <= seen.epoch);
+        let claim = self.claims.get(&target);
+        proven || claim.is_some_and(|claim| claim.version == version && claim.point == point)
+    }
+
+    /// Takes in what an agent shows and this history does not have.
+    pub(super) fn record(&mut self, target: TargetId, shown: Shown, proof: Proof, after: Revision) {
+        let Shown { version, point } = shown;
+        if self.is_recorded(target, shown) {
+            return;
+        }
+        match proof {
+            Proof::OwnWord => {
+                self.proven = self.proven.max(version.epoch);
+                let news = Seen { revision: version.revision, epoch: version.epoch, by: target, after, covered: None };
+                let seen = self.seen.entry(point.segment).or_insert_with(|| news.clone());
+                let (revision, epoch) = (seen.revision.max(news.revision), seen.epoch.max(news.epoch));
+                *seen = Seen { revision, epoch, covered: seen.covered, ..news };
+            }
+            Proof::Claim => {
+                self.claims.insert(target, Claim { version, point, after, covered: false });
+            }
+        }
+    }
+
+    /// A person accepts what it has seen. `epoch` is the highest of any target.
+    pub(super) fn accept(&mut self, accepted: &Accepted, epoch: Epoch, present: Revision) -> bool {
+        let former = self.clone();
+        for (segment, version) in &accepted.shown {
+            if let Some(seen) = self.seen.get_mut(segment) {
+                let former = seen.covered.unwrap_or_default();
+                seen.covered = Some(Version {
+                    epoch: former.epoch.max(version.epoch.min(seen.epoch)),
+                    revision: former.revision.max(version.revision.min(seen.revision)),
+                });
+            }
+            let of_segment = |claim: &&mut Claim| claim.point.segment == *segment && claim.version <= *version;
+            self.claims.values_mut().filter(of_segment).for_each(|claim| claim.covered = true);
+        }
+        if self.restored.as_ref().is_some_and(|restored| accepted.restored.as_ref() == Some(&restored.id)) {
+            self.accepted_restore = self.restored.take().map(|restored| restored.id);
+        }
+        // What was accepted before is not accepted anew.
+        if *self == former {
+            return false;
+        }
+        self.epoch = Epoch(epoch.max(self.proven).max(self.epoch).0.saturating_add(1));
+        self.accepted = present;
+        self.leaving.extend(&accepted.leaving);
+        true
+    }
+}

@@ -1,0 +1,220 @@
+//! Histories that are not this one.
+
+use tideline_common::{Point, Shown};
+
+use super::super::{Absence, Accepted, Proof, Standing, Void};
+use super::*;
+
+const WHOLE: Standing = Standing::Whole { absence: Absence::TakenOut };
+const COVERED: Standing = Standing::Whole { absence: Absence::Unexplained };
+const UNKNOWN: Standing = Standing::Broken { recorded: false };
+const BROKEN: Standing = Standing::Broken { recorded: true };
+
+/// Two targets that have the same, and a copy of the hub's directory from then.
+fn copied() -> (Kept, Kept) {
+    let mut hub = Kept::default();
+    hub.begin_run();
+    hub.change(vec![Change::Register(target(0)), Change::Register(target(1)), assign("a", "x", &[0, 1])]);
+    hub.change(vec![assign("a", "y", &[0, 1])]);
+    let copy = Kept { ledger: hub.ledger.clone(), records: hub.records.clone() };
+    (hub, copy)
+}
+
+fn shown(hub: &Kept, nth: u32) -> Shown {
+    let view = hub.ledger.target(target(nth)).unwrap();
+    Shown { version: view.version(), point: view.point() }
+}
+
+fn change(change: HistoryChange) -> Vec<Change> {
+    vec![Change::History(change)]
+}
+
+fn show(nth: u32, shown: Shown, proof: Proof) -> Vec<Change> {
+    change(HistoryChange::Shown { target: target(nth), shown, proof })
+}
+
+impl Kept {
+    /// A person accepts all that is known to be missing.
+    fn accept(&mut self) -> Committed {
+        let shown = self.ledger.missing().map(|missing| (missing.shown.point.segment, missing.shown.version)).collect();
+        self.accept_only(shown)
+    }
+
+    fn accept_only(&mut self, shown: Vec<(SegmentId, Version)>) -> Committed {
+        let approvals = ["approval".parse().unwrap()].into();
+        let accepted = Accepted { shown, restored: None, leaving: [target(1)].into(), approvals };
+        self.change(change(HistoryChange::Accept(Box::new(accepted))))
+    }
+
+    fn standing(&self, nth: u32, shown: Shown) -> Standing {
+        self.ledger.standing(target(nth), Some(shown))
+    }
+}
+
+#[test]
+fn the_hub_s_own_word_of_a_later_history_concerns_everybody_until_a_person_accepts() {
+    let (mut hub, mut copy) = copied();
+    let same = shown(&hub, 1);
+    hub.change(vec![assign("a", "z", &[0])]);
+    let lost = shown(&hub, 0);
+    copy.start();
+    assert_eq!((copy.standing(0, lost), copy.standing(1, same)), (UNKNOWN, WHOLE));
+
+    let committed = copy.change(show(0, lost, Proof::OwnWord));
+    assert_eq!(committed.affected, bits(&[0, 1]), "every poll is answered");
+    copy.restart();
+    assert_eq!((copy.standing(0, lost), copy.standing(1, same)), (BROKEN, BROKEN));
+    assert_eq!(copy.ledger.standing(target(1), None), BROKEN, "who knows of nothing is given nothing either");
+    let missing: Vec<_> = copy.ledger.missing().collect();
+    assert_eq!((missing.len(), missing[0].target, missing[0].after), (1, target(0), Revision(2)));
+
+    let committed = copy.accept();
+    assert_eq!(committed.affected, bits(&[0, 1]));
+    copy.restart();
+    assert_eq!((copy.standing(0, lost), copy.standing(1, same)), (COVERED, WHOLE));
+    assert!((0..2).all(|nth| copy.version(nth).epoch == Epoch(2)), "every epoch is raised");
+    assert_eq!(copy.ledger.missing().count(), 0);
+    copy.change(vec![Change::Register(target(2))]);
+    assert_eq!(copy.version(2).epoch, Epoch(2), "also of those that come later");
+}
+
+#[test]
+fn what_is_only_claimed_concerns_the_one_that_claims_it() {
+    let (hub, mut copy) = copied();
+    let same = shown(&hub, 1);
+    let version = Version { epoch: Epoch(1), revision: Revision(99) };
+    let claimed = Shown { version, point: Point::NOWHERE };
+    copy.start();
+    copy.change(show(0, claimed, Proof::Claim));
+    assert_eq!((copy.standing(0, claimed), copy.standing(1, same)), (BROKEN, WHOLE));
+    assert_eq!(copy.standing(1, claimed), UNKNOWN, "it is claimed for one target");
+    copy.accept();
+    assert_eq!((copy.standing(0, claimed), copy.standing(1, claimed)), (COVERED, UNKNOWN));
+
+    // A claim raises nobody's epoch beyond what is, and one that claims too much helps itself to nothing.
+    let version = Version { epoch: Epoch(u64::MAX), revision: Revision(1) };
+    let claimed = Shown { version, point: Point::NOWHERE };
+    copy.change(show(0, claimed, Proof::Claim));
+    copy.accept();
+    assert_eq!(copy.version(1).epoch, Epoch(3));
+    assert_eq!((copy.standing(0, claimed), copy.standing(1, shown(&copy, 1))), (BROKEN, WHOLE));
+}
+
+#[test]
+fn an_accept_covers_what_was_shown_and_seen_and_nothing_after_it() {
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    let first = shown(&hub, 0);
+    hub.change(vec![assign("a", "z", &[0, 1])]);
+    let second = shown(&hub, 1);
+    copy.start();
+    copy.change(show(0, first, Proof::OwnWord));
+    let seen = vec![(first.point.segment, first.version)];
+    // Between the look of the person and its word a cluster shows more.
+    copy.change(show(1, second, Proof::OwnWord));
+    copy.accept_only(seen.clone());
+    assert_eq!(copy.standing(1, second), BROKEN);
+    assert_eq!(copy.standing(0, first), BROKEN, "it concerns everybody");
+    copy.accept();
+    assert_eq!((copy.standing(0, first), copy.standing(1, second)), (COVERED, COVERED));
+    let epoch = copy.version(0).epoch;
+
+    // The object that says it is read again at each start.
+    copy.accept_only(seen);
+    assert_eq!(copy.version(0).epoch, epoch);
+    hub.change(vec![assign("a", "z", &[1])]);
+    let third = shown(&hub, 0);
+    copy.change(show(0, third, Proof::OwnWord));
+    assert_eq!(copy.standing(0, third), BROKEN, "a later break asks again");
+}
+
+#[test]
+fn what_was_accepted_is_of_a_lower_epoch() {
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    let lost = shown(&hub, 0);
+    copy.start();
+    copy.change(show(0, lost, Proof::OwnWord));
+    copy.accept();
+    // The same segment goes on elsewhere, and a person accepts there, too.
+    let later = Shown { version: Version { epoch: Epoch(5), ..lost.version }, ..lost };
+    assert_eq!(copy.standing(0, later), UNKNOWN);
+    copy.change(show(0, later, Proof::OwnWord));
+    assert_eq!(copy.standing(0, lost), BROKEN);
+    copy.accept();
+    assert_eq!((copy.standing(0, later), copy.version(0).epoch), (COVERED, Epoch(6)));
+}
+
+#[test]
+fn what_was_to_be_removed_before_an_accept_is_told_no_more() {
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    let lost = shown(&hub, 0);
+    copy.start();
+    copy.change(vec![remove("a", "x")]);
+    assert_eq!(copy.tombstones(0).len(), 1);
+    copy.change(show(0, lost, Proof::OwnWord));
+    let batch = {
+        let shown = vec![(lost.point.segment, lost.version)];
+        let accepted = Accepted { shown, ..Accepted::default() };
+        copy.ledger.plan(fresh(), change(HistoryChange::Accept(Box::new(accepted))))
+    };
+    // A crash before the records of tombstones are gone.
+    let mut crashed = copy.records.clone();
+    for write in batch.chunks().iter().flatten().filter(|write| write.value.is_some()) {
+        crashed.write(std::slice::from_ref(write));
+    }
+    copy.write(batch);
+    assert_eq!(copy.tombstones(0), [""; 0]);
+    copy.records = crashed;
+    copy.restart();
+    assert_eq!(copy.tombstones(0), [""; 0]);
+    copy.change(vec![remove("a", "y")]);
+    copy.restart();
+    assert_eq!(copy.tombstones(0).len(), 1, "what is unassigned after it is told");
+}
+
+#[test]
+fn leaving_service_and_approvals_from_before_an_accept_are_void() {
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    copy.start();
+    copy.change(show(0, shown(&hub, 0), Proof::OwnWord));
+    copy.accept();
+    copy.restart();
+    let approval: Uid = "approval".parse().unwrap();
+    assert_eq!(copy.ledger.void(&approval), Some(&Void::All));
+    assert!(copy.ledger.leaving_is_unexplained(target(1)) && !copy.ledger.leaving_is_unexplained(target(0)));
+    copy.change(change(HistoryChange::Stays(target(1))));
+    copy.change(change(HistoryChange::ApprovalGone(approval.clone())));
+    copy.restart();
+    assert!(!copy.ledger.leaving_is_unexplained(target(1)));
+    assert_eq!(copy.ledger.void(&approval), None);
+}
+
+#[test]
+fn where_something_was_assigned_an_approval_stays_void() {
+    let (mut hub, _) = copied();
+    let approval: Uid = "approval".parse().unwrap();
+    let assigned = |name: &str| HistoryChange::Assigned { approval: approval.clone(), at: [config_map(name)].into() };
+    hub.change(change(assigned("x")));
+    hub.change(change(assigned("y")));
+    assert_eq!(hub.writes(change(assigned("x"))), 0);
+    hub.restart();
+    let void = hub.ledger.void(&approval).unwrap();
+    assert_eq!(["x", "y", "z"].map(|name| void.covers(&config_map(name))), [true, true, false]);
+}
+
+#[test]
+fn a_run_on_a_copy_that_committed_nothing_leaves_nobody_behind() {
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    copy.records = hub.records.clone();
+    // The copy starts, and gives the second target's set under the newest revision.
+    copy.start();
+    let given = shown(&copy, 1);
+    assert!(given.version > hub.version(1));
+    assert_eq!(hub.standing(1, given), WHOLE);
+    hub.ledger.confirmed(target(1), given);
+    assert_eq!(hub.version(1), given.version, "else it would be told of an older one");
+}

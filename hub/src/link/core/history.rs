@@ -1,0 +1,120 @@
+//! Whether what an agent knows of is part of this hub's history.
+//!
+//! ```text
+//!  poll ── of this history ─────────────────▶ answered
+//!   │  └── broken, and recorded so ─▶ Broken, or waits, if the agent knows
+//!   └───── not of this history ─▶ SessionUnknown ─▶ session, with the hub's own word ─▶ recorded ─▶ Broken
+//! ```
+//!
+//! A poll names the newest set that the agent knows of; that is judged each time, for a machine that is set back while it
+//! runs starts no session anew. Only a session shows the hub's own word of it.
+
+use tideline_common::signature::{SigningKey, VerifyingKey};
+use tideline_common::wire::v1::{Attested, Continuity, DesiredAnswer, DesiredRequest, RefusalKind, SessionRequest};
+use tideline_common::{Monotonic, Point, Shown, TargetId};
+
+use super::{Answer, Core, Effect, Effects, Origin, Request, RequestId, Sets, Waiting, refuse, respond_desired, wait};
+use crate::ledger::{Absence, Proof, Standing};
+
+impl Request {
+    /// A request for a session, of a hub with this key.
+    pub fn session(request: SessionRequest, from: Origin, hub: &VerifyingKey) -> Self {
+        let own = |Attested { set, word }: Attested| word.is_by(hub) && word.version == set.version;
+        let proof = if request.accepted.is_some_and(own) { Proof::OwnWord } else { Proof::Claim };
+        Self::Session(request, Origin { proof, ..from })
+    }
+
+    /// The newest set that the agent knows of, as far as this request says it.
+    pub fn shown(&self) -> Option<Shown> {
+        match self {
+            Self::Session(request, from) => request.accepted.map(|accepted| shown(accepted, from.proof)),
+            Self::Desired(request) => request.shown,
+            Self::Bodies(_) | Self::Reported(_) => None,
+        }
+    }
+}
+
+impl Answer {
+    /// Signs the hub's word of the set that this tells of, if it does.
+    #[must_use]
+    pub fn sign(mut self, key: &SigningKey) -> Self {
+        if let Self::Desired(DesiredAnswer::Page(page)) = &mut self {
+            page.word = page.word.sign(key);
+        }
+        self
+    }
+}
+
+/// What was shown without a word that speaks of it is in no history.
+pub(super) fn shown(Attested { set, word }: Attested, proof: Proof) -> Shown {
+    let point = match proof {
+        Proof::OwnWord => word.point,
+        Proof::Claim if word.version == set.version => word.point,
+        Proof::Claim => Point::NOWHERE,
+    };
+    Shown { version: set.version, point }
+}
+
+pub(super) fn continuity(standing: Standing) -> Continuity {
+    match standing {
+        Standing::Whole { .. } => Continuity::Whole,
+        Standing::Broken { .. } => Continuity::Broken,
+    }
+}
+
+impl Core {
+    /// Goes on with a poll if the agent may be told of its set, and says what follows from absence; else answers it.
+    pub(super) fn admit_to_history(
+        &mut self,
+        now: Monotonic,
+        sets: &impl Sets,
+        id: RequestId,
+        key: TargetId,
+        request: &DesiredRequest,
+        out: &mut Effects,
+    ) -> Option<Absence> {
+        match sets.standing(key, request.shown) {
+            Standing::Whole { absence } => return Some(absence),
+            Standing::Broken { recorded: false } => {
+                out.push(refuse(
+                    id,
+                    RefusalKind::SessionUnknown,
+                    "the set that this agent knows of is not of this hub's history; open another session to show it",
+                ));
+            }
+            Standing::Broken { recorded: true } if request.history == Continuity::Whole => {
+                out.push(respond_desired(id, DesiredAnswer::Broken));
+            }
+            Standing::Broken { recorded: true } => {
+                let until = now + wait(request.wait_seconds);
+                let DesiredRequest { approved, decommission, shown, history, .. } = *request;
+                let since = request.since.unwrap_or_default();
+                self.wait(Waiting { id, until, since, approved, decommission, shown, history }, key, out);
+            }
+        }
+        None
+    }
+
+    /// Tells a waiting agent that the history broke. True if it waits on, or was told.
+    pub(super) fn tell_broken(&mut self, sets: &impl Sets, key: TargetId, out: &mut Effects) -> bool {
+        let Some(target) = self.targets.get_mut(&key) else { return true };
+        let Some(waiting) = &target.waiting else { return true };
+        if continuity(sets.standing(key, waiting.shown)) == Continuity::Whole {
+            return false;
+        }
+        if let Some(waiting) = target.waiting.take_if(|waiting| waiting.history == Continuity::Whole) {
+            self.polls.remove(&(waiting.until, key));
+            out.push(respond_desired(waiting.id, DesiredAnswer::Broken));
+        }
+        true
+    }
+}
+
+/// What a waiting agent is told when nothing happened for so long.
+pub(super) fn nothing_happened(waiting: &Waiting) -> Effect {
+    let answer = match waiting.history {
+        Continuity::Whole => DesiredAnswer::NothingNew,
+        Continuity::Broken | Continuity::Unknown => DesiredAnswer::Broken,
+    };
+    respond_desired(waiting.id, answer)
+}

@@ -1,0 +1,179 @@
+//! What was ever so, whichever line of history the hub is on: what deletions are judged by. And what people and other agents
+//! do to a hub that was set back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tideline_common::wire::v1::Decommission;
+use tideline_common::{
+    ApproveDeletions, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Uid, Version, Word,
+};
+use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, Standing};
+use tideline_hub::link::core as link;
+use tideline_hub::placement::Change;
+
+use crate::hub::{Demand, Hub, approval_name, key};
+use crate::ids::{OTHER_TARGET, TARGET, parse};
+
+/// One commit of any line of history, in the order in which they were made.
+pub(crate) type CommitNumber = u64;
+
+/// For the one target with an agent. Not the hub's own memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    assigned: BTreeMap<ObjectKey, Uid>,
+    /// Sources that were taken from their places, in this line of history or in one that was lost.
+    pub(crate) unassigned: BTreeSet<(ObjectKey, Uid)>,
+    /// What a person approved, ever, and how many commits had been made by then.
+    pub(crate) approved: BTreeMap<(ObjectKey, Uid), CommitNumber>,
+    /// What was ever placed with its deletion approved in advance.
+    pub(crate) approved_in_advance: BTreeSet<(ObjectKey, Uid)>,
+    /// What was ever placed to be deleted though it was adopted.
+    pub(crate) pruned_as_created: BTreeSet<(ObjectKey, Uid)>,
+    /// Commits that were made, in every line of history.
+    commits: CommitNumber,
+    /// What people meant last for each place, and the commit that says it.
+    newest: BTreeMap<ObjectKey, (Option<Uid>, CommitNumber)>,
+    /// The commits that a revision comes after.
+    lines: BTreeMap<RevisionId, BTreeSet<CommitNumber>>,
+    /// The commits that the agent knows of, or the hub that it took its last set from.
+    known: BTreeSet<CommitNumber>,
+    /// What the hub had heard of other agents when it first gave a set.
+    answered: BTreeMap<(Version, RevisionId), BTreeSet<CommitNumber>>,
+    /// The hub's word of what the agent of the other target accepted.
+    other: Option<Word>,
+}
+
+impl History {
+    /// Compares the set as it is with what it was. `line` are the commits of the hub's disk.
+    pub(crate) fn follow(&mut self, ledger: &Ledger, line: &mut BTreeSet<CommitNumber>) {
+        let view = ledger.target(parse(TARGET)).expect("the target is registered");
+        for (entry, policy) in view.entries_with_policies() {
+            let place = (entry.key.clone(), entry.source.uid.clone());
+            if policy.approve_deletions == ApproveDeletions::InAdvance {
+                self.approved_in_advance.insert(place.clone());
+            }
+            if policy.prune_adopted == PruneAdopted::AsCreated {
+                self.pruned_as_created.insert(place);
+            }
+        }
+        self.commits += 1;
+        line.insert(self.commits);
+        let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
+        let former = std::mem::replace(&mut self.assigned, now);
+        for (key, uid) in &former {
+            if self.assigned.get(key) != Some(uid) {
+                self.unassigned.insert((key.clone(), uid.clone()));
+            }
+        }
+        for key in former.keys().chain(self.assigned.keys()) {
+            if former.get(key) != self.assigned.get(key) {
+                self.newest.insert(key.clone(), (self.assigned.get(key).cloned(), self.commits));
+            }
+        }
+        for target in [TARGET, OTHER_TARGET] {
+            let point = ledger.target(parse(target)).expect("it is registered").point();
+            self.lines.entry(point.id).or_insert_with(|| line.clone());
+        }
+    }
+
+    /// The hub was set back: what it does not know any more was not unassigned.
+    pub(crate) fn jump(&mut self, ledger: &Ledger) {
+        let view = ledger.target(parse(TARGET)).expect("the target is registered");
+        self.assigned = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
+    }
+
+    pub(crate) fn approve(&mut self, key: &ObjectKey, source: &Uid) {
+        self.approved.insert((key.clone(), source.clone()), self.commits);
+    }
+
+    /// The agent accepted a set: it can tell of all that led there.
+    pub(crate) fn learnt(&mut self, word: Word) {
+        self.known.extend(self.lines.get(&word.point.id).into_iter().flatten());
+        self.known.extend(self.answered.get(&(word.version, word.point.id)).into_iter().flatten());
+    }
+
+    /// The hub gives a set, knowing of these commits.
+    pub(crate) fn answered(&mut self, word: Word, heard: &BTreeSet<CommitNumber>) {
+        self.answered.entry((word.version, word.point.id)).or_insert_with(|| heard.clone());
+    }
+
+    /// Nothing is deleted that the newest intent keeps which any agent knows that this hub has heard; but a person may
+    /// have looked at it since, and approved that it goes.
+    pub(crate) fn check_deletion(&self, key: &ObjectKey, source: &Uid) {
+        let Some((Some(kept), commit)) = self.newest.get(key) else { return };
+        let approved = self.approved.get(&(key.clone(), source.clone())).is_some_and(|at| at >= commit);
+        assert!(
+            approved || !self.known.contains(commit),
+            "{key} of {source} is deleted, and the newest intent that an agent knows of keeps it, as of {kept}"
+        );
+    }
+}
+
+impl Hub {
+    /// Whether a person has something to accept.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.up && (self.ledger.is_broken() || self.ledger.missing().next().is_some())
+    }
+
+    /// A person accepts all that is known to be missing.
+    pub(crate) fn accept_history(&mut self) {
+        self.accepts += 1;
+        let shown = self.ledger.missing().map(|missing| (missing.shown.point.segment, missing.shown.version)).collect();
+        let leaving = (self.disk.decommission != Decommission::No).then(|| parse::<TargetId>(TARGET));
+        let approvals = self.disk.approvals.keys().map(|number| approval_name(*number)).collect();
+        let restored = self.ledger.restored().map(|restored| restored.id.clone());
+        let accepted = Accepted { shown, restored, leaving: leaving.into_iter().collect(), approvals };
+        self.change([Change::History(HistoryChange::Accept(Box::new(accepted)))]);
+    }
+
+    /// The agent of the other target shows the hub's word of what it accepted last, and accepts what there is now.
+    pub(crate) fn hear_the_other(&mut self) {
+        let target: TargetId = parse(OTHER_TARGET);
+        let former = self.history.other.map(|word| word.shown());
+        if let Some((word, shown)) = self.history.other.zip(former) {
+            assert!(word.is_by(&key().public()), "the word is another's");
+            self.disk.heard.extend(self.history.lines.get(&word.point.id).into_iter().flatten());
+            if let Standing::Broken { recorded: false } = self.ledger.standing(target, former) {
+                let proof = Proof::OwnWord;
+                self.change([Change::History(HistoryChange::Shown { target, shown, proof })]);
+            }
+        }
+        let view = self.ledger.target(target).expect("it is registered");
+        let (version, point) = (view.version(), view.point());
+        let newer = former.is_none_or(|former| former.version < version);
+        if newer && let Standing::Whole { .. } = self.ledger.standing(target, former) {
+            self.history.other = Some(Word::unsigned(target, Shown { version, point }).sign(&key()));
+        }
+    }
+
+    /// What follows from what a batch says of other histories and of approvals.
+    pub(crate) fn history_committed(&mut self, now: Monotonic, history: bool, voided: bool, out: &mut Vec<Demand>) {
+        if history {
+            let known = self.known();
+            self.step(now, known, out);
+        }
+        if voided {
+            self.strike_void(now, out);
+        }
+        let view = self.ledger.target(parse(TARGET)).expect("it is registered");
+        let mut changes = Vec::new();
+        for (approval, _, removals) in self.approvals.all() {
+            let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
+            let at: BTreeSet<_> = assigned.map(|removal| removal.key.clone()).collect();
+            if !at.is_empty() {
+                let approval = approval.clone();
+                changes.push(Change::History(HistoryChange::Assigned { approval, at }));
+            }
+        }
+        self.change(changes);
+    }
+
+    pub(crate) fn strike_void(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
+        let ledger = &self.ledger;
+        let is_void = |approval: &Uid, removal: &tideline_common::Tombstone| {
+            ledger.void(approval).is_some_and(|void| void.covers(&removal.key))
+        };
+        let changed = self.approvals.strike(is_void);
+        self.step(now, link::Event::Approved(changed), out);
+    }
+}
