@@ -210,8 +210,8 @@ impl Holder {
             self.other(now, &asks.who);
             return Verdict::Fenced(present);
         }
-        // What was offered to the process before it, and is in its home, was offered to that home.
-        let inherited = self.record.offer.as_ref().filter(|offer| offer.session == asks.home).map(|offer| offer.how);
+        // What was offered since the session in use, and is in its home, was offered to the process before it.
+        let inherited = self.record.offer.as_ref().filter(|_| asks.home.number > present.number).map(|offer| offer.how);
         self.offer(now, asks, inherited.unwrap_or(How::Start), id)
     }
 
