@@ -383,10 +383,11 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     if let Some(waiting) = waiting {
         status["heldDeletions"] = json!(waiting.total());
     }
+    // Said also where there is one alone: what a merge patch leaves out stays as it was.
+    status["instances"] = if instances.is_empty() { Value::Null } else { json!(instances) };
     let duplicate = (!instances.is_empty()).then(|| {
         let message = duplicates::describe(&name, &instances);
         let message = cut(&message, CONDITION_MESSAGE_MAX);
-        status["instances"] = json!(instances);
         let several = Reason::DuplicateAgent;
         json!({"type": several, "status": "True", "reason": several, "message": message})
     });
