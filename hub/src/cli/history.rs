@@ -24,8 +24,10 @@ what was to be removed before; approvals given before are void.";
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Show what clusters know of and this hub does not
+    #[command(after_help = "Example:\n  tideline-hub history show --output json")]
     Show(Show),
     /// Accept that it is lost: clusters follow what this hub holds now
+    #[command(after_help = "Example:\n  tideline-hub history accept --yes")]
     Accept(Accept),
 }
 
