@@ -18,7 +18,7 @@ use serde_json::json;
 use tideline_common::SpaceName;
 use tideline_hub::kubeconfig::{self, Access};
 use tideline_hub::token::{self, TokenRequest};
-use tideline_hub::{Options, duration};
+use tideline_hub::{Options, backup, duration};
 use tideline_runtime::{Shutdown, telemetry};
 
 const EXAMPLES: &str = "\
@@ -62,6 +62,15 @@ const STATUS_EXAMPLE: &str = "\
 Example:
   tideline-hub status default
   tideline-hub status --output json | jq '.rollups[] | select(.counts.failed > 0) | .source'";
+
+const BACKUP_EXAMPLE: &str = "\
+Example:
+  tideline-hub backup /backups/hub-2026-11-23 --data-dir /var/lib/tideline-hub
+  tideline-hub restore /backups/hub-2026-11-23 --data-dir /var/lib/tideline-hub
+
+A directory that is copied does not know that it is a copy. Where clusters were given sets since, the hub finds that out by
+them; where none is heard that was, it cannot. Restore a copy by backup and restore, or, after starting on a copied
+directory, look at tideline-hub status before anything is removed.";
 
 /// Carries Kubernetes objects from a centre to many clusters, and their state back
 #[derive(Debug, Parser)]
@@ -111,6 +120,24 @@ enum Command {
     /// Approve that objects are taken from targets, where one change takes so many that the hub holds it
     #[command(after_help = unassign::EXAMPLE)]
     ApproveUnassignments(unassign::Arguments),
+    /// Write the hub, its store and its keys, into one file; it may be running
+    #[command(after_help = BACKUP_EXAMPLE)]
+    Backup {
+        /// The file, which must not be there
+        file: PathBuf,
+        /// The data directory of the hub
+        #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
+        data_dir: PathBuf,
+    },
+    /// Make a hub of a backup, in a data directory without one
+    #[command(after_help = BACKUP_EXAMPLE)]
+    Restore {
+        /// What `backup` wrote
+        file: PathBuf,
+        /// The data directory of the new hub
+        #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
+        data_dir: PathBuf,
+    },
     /// Settle that clusters know of what this hub does not, as after it was set back or restored
     #[command(subcommand, after_help = history::EXAMPLE)]
     History(history::Command),
@@ -194,6 +221,8 @@ pub(crate) enum Error {
     Targets(#[from] targets::Error),
     #[error(transparent)]
     History(#[from] history::Error),
+    #[error(transparent)]
+    Backup(#[from] tideline_hub::backup::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -229,6 +258,18 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
         Command::Targets(targets) => print(&block_on(targets::run(&targets))??),
         Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
         Command::ApproveUnassignments(arguments) => print(&block_on(unassign::run(&arguments))??),
+        Command::Backup { file, data_dir } => {
+            backup::backup(&data_dir, &file, jiff::Timestamp::now())?;
+            print(&format!("Written to {}. It holds the hub's keys and every Secret of its spaces.\n", file.display()))
+        }
+        Command::Restore { file, data_dir } => {
+            let made = block_on(backup::restore(&file, &data_dir))??;
+            print(&format!(
+                "Restored from {made}. When the hub is started on {}, clusters keep what they have until somebody accepts \
+                 that what came after is lost: tideline-hub history accept\n",
+                data_dir.display()
+            ))
+        }
         Command::History(command) => print(&block_on(history::run(&command))??),
     }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::certificates::{self, Authority};
 
-const FILE: &str = "identity.json";
+pub(crate) const FILE: &str = "identity.json";
 /// The layout of the file; another one is refused.
 const SCHEMA: u32 = 1;
 

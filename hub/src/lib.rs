@@ -3,6 +3,7 @@
 mod addresses;
 pub mod approvals;
 pub mod approve;
+pub mod backup;
 pub mod certificates;
 pub mod clean;
 mod committer;

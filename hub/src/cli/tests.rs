@@ -99,9 +99,9 @@ fn wrong_usage_exits_with_2() {
     "]],
     );
     check(
-        "tideline-hub backup",
+        "tideline-hub balance",
         &expect![[r"
-        2: error: unrecognized subcommand 'backup'
+        2: error: unrecognized subcommand 'balance'
     "]],
     );
 }

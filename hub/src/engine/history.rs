@@ -17,6 +17,13 @@ impl Engine {
         self.accept_history();
     }
 
+    /// At the start, for whoever reads the log.
+    pub(crate) fn say_history(&self) {
+        if let Some(sentence) = sentence(&HistoryBreak::all(self)) {
+            error!("{sentence}");
+        }
+    }
+
     /// Why a target is told of no set, if it is so, and what to do.
     pub fn history_sentence(&self, target: TargetId) -> Option<String> {
         let mut breaks = HistoryBreak::all(self);

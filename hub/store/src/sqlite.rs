@@ -12,6 +12,7 @@
 //! `floor`. Watching after `floor - 1` would deliver the changes of `floor` itself, whose previous values
 //! and tombstones are gone; it is refused as compacted.
 
+pub(crate) mod backup;
 mod file;
 mod limits;
 mod queue;

@@ -14,14 +14,14 @@ use std::time::Duration;
 /// The version of the tables in `rows`, kept in SQLite's `user_version`. Zero is a new file.
 const SCHEMA: i64 = 1;
 
-const DATABASE: &str = "store.db";
+pub(super) const DATABASE: &str = "store.db";
 const LOCK: &str = "store.lock";
 /// What SQLite keeps beside the database, with the same content in it.
 const COMPANIONS: [&str; 2] = ["store.db-wal", "store.db-shm"];
 
 /// The store holds Secrets: its files are their owner's alone, whatever directory they are in.
 const FILE_MODE: u32 = 0o600;
-const DIR_MODE: u32 = 0o700;
+pub(super) const DIR_MODE: u32 = 0o700;
 
 /// A connection; the memory engine has only one, which readers and writer take in turn.
 pub(super) type Shared = Arc<Mutex<Connection>>;
@@ -118,7 +118,7 @@ fn lock(path: &Path) -> Result<File, Error> {
 }
 
 /// Opens a file that only its owner may read, making it if it is not there.
-fn private(path: &Path) -> io::Result<File> {
+pub(super) fn private(path: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).mode(FILE_MODE).open(path)?;
     if file.metadata()?.permissions().mode() & 0o777 != FILE_MODE {
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;

@@ -1,0 +1,106 @@
+//! One file that holds a store as it was at one moment, and what else is to be kept with it.
+//!
+//! It is a SQLite database with one table more, so that it is whole or not there, and any SQLite can look into it.
+
+use super::file::{DATABASE, DIR_MODE, from_sqlite, private};
+use crate::Error;
+use rusqlite::{Connection, OpenFlags, params};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Another name than any table of a store.
+const TABLE: &str = "backup_attachments";
+
+/// Copies the store in `dir` into the new file `to`, with these attachments, by name. The store may be in use: what is copied
+/// is one moment of it, with every commit that was acknowledged before.
+pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<(), Error> {
+    if to.exists() {
+        return Err(refused("back up to", to, "it is there already"));
+    }
+    let from = dir.join(DATABASE);
+    if !from.exists() {
+        return Err(refused("back up", &from, "there is no store"));
+    }
+    let unfinished = sibling(to);
+    let _former = fs::remove_file(&unfinished);
+    // It holds Secrets: it must not be readable by others while it is written, either.
+    drop(private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
+    let path = unfinished.display().to_string();
+    let outcome = copy(&from, &path, attachments)
+        .map_err(|error| from_sqlite("back up to", &path, &error))
+        .and_then(|()| settle(&unfinished, to));
+    if outcome.is_err() {
+        let _nothing_left = fs::remove_file(&unfinished);
+    }
+    outcome
+}
+
+fn copy(from: &Path, to: &str, attachments: &[(&str, &[u8])]) -> rusqlite::Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let store = Connection::open_with_flags(from, flags)?;
+    // Reads the store alone. An empty file is taken for none.
+    store.execute("VACUUM INTO ?1", params![to])?;
+    let copy = Connection::open_with_flags(to, flags)?;
+    copy.pragma_update(None, "synchronous", "full")?;
+    copy.execute_batch(&format!("CREATE TABLE {TABLE} (name TEXT PRIMARY KEY, content BLOB NOT NULL)"))?;
+    for (name, content) in attachments {
+        copy.execute(&format!("INSERT INTO {TABLE} VALUES (?1, ?2)"), params![name, content])?;
+    }
+    Ok(())
+}
+
+/// Makes the store of a backup in `dir`, which must have none, and returns what was attached.
+pub fn restore(from: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let store = dir.join(DATABASE);
+    if store.exists() {
+        return Err(refused("restore into", dir, "it has a store already; give an empty directory, or move it away"));
+    }
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
+    let unfinished = sibling(&store);
+    drop(private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
+    fs::copy(from, &unfinished).map_err(|error| failed("read the backup", from, &error))?;
+    drop(private(&unfinished).map_err(|error| failed("protect", &unfinished, &error))?);
+    let path = from.display().to_string();
+    let attachments = detach(&unfinished).map_err(|error| from_sqlite("restore from", &path, &error))?;
+    settle(&unfinished, &store)?;
+    Ok(attachments)
+}
+
+fn detach(copy: &Path) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let copy = Connection::open_with_flags(copy, flags)?;
+    let mut select = copy.prepare(&format!("SELECT name, content FROM {TABLE}"))?;
+    let attachments = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    drop(select);
+    copy.execute_batch(&format!("DROP TABLE {TABLE}"))?;
+    Ok(attachments)
+}
+
+/// Has the finished file be at its place, whole, also after a power cut.
+fn settle(unfinished: &Path, at: &Path) -> Result<(), Error> {
+    let directory = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(unfinished)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(unfinished, at))
+        .and_then(|()| File::open(directory)?.sync_all())
+        .map_err(|error| failed("finish", at, &error))
+}
+
+fn sibling(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".unfinished");
+    path.with_file_name(name)
+}
+
+fn refused(operation: &'static str, path: &Path, reason: &str) -> Error {
+    Error::Io { operation, path: path.display().to_string(), reason: reason.to_owned() }
+}
+
+fn failed(operation: &'static str, path: &Path, error: &io::Error) -> Error {
+    refused(operation, path, &error.to_string())
+}
+
+#[cfg(test)]
+mod tests;
