@@ -211,7 +211,7 @@ async fn an_agent_believes_no_answer_but_that_to_its_own_request() -> Result<()>
         let stolen = stolen.clone();
         async move {
             let mut fenced = asked.clone();
-            *fenced.uri_mut() = "/link/v1/desired?session=0".parse()?;
+            *fenced.uri_mut() = "/link/v1/desired?session=0.0000000000000000".parse()?;
             *fenced.method_mut() = http::Method::GET;
             *fenced.body_mut() = Bytes::new();
             fenced.headers_mut().remove(http::header::CONTENT_LENGTH);
