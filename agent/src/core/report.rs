@@ -517,7 +517,10 @@ impl Core {
     fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
-            let (tombstone, removal) = removals.find(|(_, removal)| removal.state != RemovalState::Done)?;
+            // What is held waits for a person; the other removals of the place wait for it.
+            let (tombstone, removal) = removals
+                .filter(|(_, removal)| removal.state != RemovalState::Done)
+                .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;
             let (progress, reason, message) = match &removal.state {
                 RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
                 RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),

@@ -249,7 +249,7 @@ impl World {
             approved || history.unassigned.contains(&place),
             "{key} of {owner} is deleted and was never unassigned"
         );
-        let leave = approved || history.approved_in_advance.contains(&place);
+        let leave = approved || history.approved_in_advance.iter().any(|(at, _)| at == key);
         assert!(leave || self.scenario.fuse != SHUT, "{key} of {owner} is deleted and nobody approved that");
     }
 }
