@@ -106,7 +106,6 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
 
 async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     tls::install_provider();
-    let places = Places::within(listener::raise_descriptors());
     let dir = &options.data_dir;
     // It will hold Secrets of every space.
     fs::DirBuilder::new()
@@ -122,6 +121,8 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     let address = listener.local_addr().unwrap_or(options.listen);
     let listening = addresses::listening_at(address);
     let addresses = Addresses::new(&options.public_url, options.public_ca.as_ref(), &identity, listening)?;
+    // After all that a start may be refused for, so that such a start says just that.
+    let places = Places::within(listener::raise_descriptors());
 
     let poll = PollSettings { stale_after_seconds: options.stale_after.as_secs(), ..Config::default().poll };
     let config = Config { poll, memory: Uuid::new_v4().as_u64_pair().0 };
