@@ -365,15 +365,18 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
         problems.entry(told.reason).or_insert(&told.message);
     }
     problems.extend(outline.problems.iter().map(|problem| (*problem, what_to_do(*problem))));
+    let waiting = engine.waiting_for_approval(target);
     let broken = engine.history_sentence(target);
     if let Some(broken) = &broken {
         problems.insert(Reason::HistoryLost, broken);
+    } else if waiting.is_some_and(|waiting| waiting.unexplained > 0) {
+        // Until nothing is held for it any more, also where a person has accepted it.
+        problems.entry(Reason::HistoryLost).or_insert(what_to_do(Reason::HistoryLost));
     }
     let problems = problems
         .into_iter()
         .map(|(problem, message)| json!({"type": problem, "status": "True", "reason": problem, "message": message}));
     let name = outline.record.name.clone();
-    let waiting = engine.waiting_for_approval(target);
     let held = waiting.filter(|waiting| waiting.total() > 0).map(|waiting| {
         let reason = if waiting.unexplained > 0 { Reason::HistoryLost } else { Reason::FuseHeld };
         let message =
@@ -410,8 +413,11 @@ fn what_to_do(problem: Reason) -> &'static str {
         }
         Reason::TooMuchReported => {
             "its agent says more than is assigned to it, or more at once than an agent does; what is too much is dropped, and \
-             others are not affected. If that agent is as it should be, somebody else may have its key: tideline-hub targets \
-             revoke"
+             others are not affected. If that agent is as it should be, somebody else may have its key"
+        }
+        Reason::HistoryLost => {
+            "its cluster holds what this hub does not know of; that stays until its deletion is approved: tideline-hub \
+             approve-deletions"
         }
         _ => "see the log of the hub",
     }

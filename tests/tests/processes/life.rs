@@ -175,6 +175,17 @@ async fn a_hub_that_was_set_back_has_nothing_deleted_until_a_person_says_so() ->
     fs::remove_dir_all(site.hub.data_dir())?;
     copy(backup.path(), &site.hub.data_dir())?;
     site.hub.resume().await?;
+    // The agent shows what this hub does not know of, and keeps all of it until a person accepts that it is lost.
+    eventually_ok(SOON, "the break to be shown", async || {
+        let shown = site.hub.command(&["history", "show", "--output", "json"]).output()?;
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout)?;
+        ensure!(shown["breaks"].as_array().is_some_and(|breaks| !breaks.is_empty()), "{shown}");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(names().await?.len(), 24);
+    let accepted = site.hub.command(&["history", "accept", "--yes"]).output()?;
+    ensure!(accepted.status.success(), "{accepted:?}");
     let held = eventually_ok(SOON, "what nothing explains to be held, and said", async || {
         let list = site.hub.command(&["approve-deletions", "store", "--list", "--output", "json"]).output()?;
         let held = String::from_utf8(list.stdout)?;
