@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use tideline_common::{Digest, HubId, MARK_LABEL, TargetId};
+use tideline_common::{Digest, MARK_LABEL};
 
 use crate::core::Sighting;
 
@@ -49,23 +49,27 @@ pub use survey::Survey;
 pub use tell::{Teller, Told};
 
 /// Whose objects are ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scope {
-    pub hub: HubId,
-    pub target: TargetId,
+pub use tideline_common::Owner as Scope;
+
+/// Selects by label the objects that say they are ours, under the label of a former target too.
+fn selector(scope: &Scope) -> String {
+    let former: Vec<_> = scope.formers.iter().map(|target| target.to_string()).collect();
+    if former.is_empty() {
+        format!("{MARK_LABEL}={}", scope.target)
+    } else {
+        format!("{MARK_LABEL} in ({},{})", scope.target, former.join(","))
+    }
 }
 
-impl Scope {
-    /// Selects by label the objects that say they are ours.
-    fn selector(&self) -> String {
-        format!("{MARK_LABEL}={}", self.target)
-    }
+/// Whether a label names this agent, or what it was.
+fn is_ours(scope: &Scope, label: &str) -> bool {
+    label.parse().is_ok_and(|target| scope.owns(target))
+}
 
-    /// Whether a sighting is of ours, or of what was copied here from another target of the same hub.
-    fn is_of_interest(&self, sighting: &Sighting) -> bool {
-        let mark = || sighting.details()?.mark.as_ref();
-        sighting.labelled || mark().is_some_and(|mark| mark.hub == self.hub)
-    }
+/// Whether a sighting is of ours, or of what was copied here from another target of the same hub.
+fn is_of_interest(scope: &Scope, sighting: &Sighting) -> bool {
+    let mark = || sighting.details()?.mark.as_ref();
+    sighting.labelled || mark().is_some_and(|mark| mark.hub == scope.hub)
 }
 
 /// Where rendered objects come from: the journal.

@@ -19,7 +19,7 @@ use tideline_common::wire::v1::{
     ObjectReport,
 };
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, HubId, Monotonic, ObjectKey, SessionName, TargetId, Tombstone, Uid,
+    ApplyPolicy, DesiredSet, Digest, Entry, Formers, HubId, Monotonic, ObjectKey, SessionName, TargetId, Tombstone, Uid,
 };
 
 mod approve;
@@ -37,6 +37,7 @@ mod folded;
 mod fuse;
 mod gate;
 mod gather;
+mod handover;
 mod history;
 mod inputs;
 mod jitter;
@@ -136,6 +137,13 @@ pub struct Keeping {
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     pub enrolled: Option<Enrolled>,
+    /// What the identity says that it is, where the journal was not told so yet: it was handed over, and the process ended.
+    pub handed_to: Option<Enrolled>,
+    pub formers: Formers,
+    /// The newest set that it accepted as one of its former targets.
+    pub inherited: Option<Attested>,
+    /// Whether the token that was given is the one by which it was enrolled last.
+    pub token_spent: bool,
     /// The cluster that this identity is of, if the hub was ever told.
     pub cluster: Option<Uid>,
     /// The newest session that is in this agent's home.
@@ -164,10 +172,16 @@ pub struct Loaded {
 pub struct Core {
     config: Config,
     target: Option<TargetId>,
+    /// What this agent was before, whose marks are its own.
+    formers: Formers,
+    /// The newest set that it accepted as one of them. It is shown to the hub, and no set is compared with it.
+    inherited: Option<Attested>,
     place: Place,
     jitter: Jitter,
     session: Session,
     standing: Standing,
+    /// The token that was given lets nobody in.
+    token_refused: bool,
     /// How often the hub was asked since the standing is what it is.
     asked: u32,
     accepted: Option<Accepted>,
@@ -197,6 +211,7 @@ pub struct Core {
     /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
     believe_marks: bool,
     decommission: Decommission,
+    handed_to: Option<Enrolled>,
     /// What the edges were told of it.
     told_decommission: Option<DecommissionReport>,
     phase: Phase,
@@ -215,6 +230,10 @@ impl Core {
     pub fn new(config: Config, loaded: Loaded) -> Self {
         let Loaded {
             enrolled,
+            handed_to,
+            formers,
+            inherited,
+            token_spent,
             cluster,
             session,
             floor,
@@ -231,10 +250,13 @@ impl Core {
         } = loaded;
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
+            formers,
+            inherited,
             place: Place::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
             standing: Standing::Good,
+            token_refused: token_spent,
             asked: 0,
             believe_marks: accepted.is_none(),
             accepted: accepted.map(|accepted| accepted.set),
@@ -260,6 +282,7 @@ impl Core {
             notices: Notices::default(),
             disk: Disk::default(),
             decommission,
+            handed_to,
             told_decommission: None,
             phase: Phase::Running,
             config,
@@ -356,7 +379,10 @@ impl Core {
         for key in elsewhere.cloned().collect::<Vec<_>>() {
             self.enqueue(&key);
         }
-        self.session_start(out);
+        match self.handed_to.take() {
+            Some(heir) => self.become_target(now, heir, out),
+            None => self.session_start(out),
+        }
     }
 
     fn persisted(&mut self, now: Monotonic, id: PersistId, result: Result<(), String>, out: &mut Effects) {

@@ -17,8 +17,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::{Attested, ClusterFacts};
-use tideline_common::{HubId, Monotonic, SessionName, Uid};
+use tideline_common::wire::v1::{Attested, ClusterFacts, EnrolRequest, RefusalKind, SessionAnswer};
+use tideline_common::{Digest, HubId, Monotonic, SessionName, TargetId, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -322,13 +322,18 @@ impl Driver {
         }
     }
 
+    fn become_target(&mut self, target: TargetId) {
+        self.scope = Some(Scope { hub: self.hub, target, formers: self.identity.formers() });
+    }
+
     /// What the edges learn from events on their way to the core.
     fn notice(&mut self, event: &Event) {
         match event {
             Event::Answered { result: Ok(answer), .. } => match answer {
                 Answer::Enrolled(enrolled) => {
-                    self.scope = Some(Scope { hub: self.hub, target: enrolled.target });
+                    self.become_target(enrolled.target);
                 }
+                Answer::Session(SessionAnswer { handover: Some(handover), .. }) => self.become_target(handover.target),
                 Answer::Desired(_) => self.unready = None,
                 Answer::Session(_) | Answer::Bodies(_) | Answer::Reported(_) => {}
             },
@@ -487,10 +492,28 @@ impl Driver {
         let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
         let sender = self.sender.clone();
         self.spawn(async move {
-            let result = match link.send(&request).await {
+            let request = match request {
+                Request::Enrol(request) => {
+                    let agent_key = identity.enrolling_key().public().as_bytes().to_vec();
+                    Request::Enrol(EnrolRequest { agent_key, ..request })
+                }
+                request => request,
+            };
+            let result = link.send(&request).await;
+            let result = match result {
                 Ok(Answer::Enrolled(answer)) => {
                     let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
-                    keep_enrolment(&identity, enrolled).await.map(|()| Answer::Enrolled(answer))
+                    let kept = keep_target(&identity, &link, enrolled, link.token()).await;
+                    kept.map(|()| Answer::Enrolled(answer))
+                }
+                Ok(Answer::Session(SessionAnswer { handover: Some(ref handover), .. })) => {
+                    let enrolled = TargetName { target: handover.target, name: handover.name.clone() };
+                    keep_target(&identity, &link, enrolled, None).await.and(result)
+                }
+                Err(LinkFailure::Refused(refusal)) if refusal.refusal == RefusalKind::Revoked => {
+                    // With a token it enrols by a key that nobody has seen.
+                    let kept = identity.revoked().await;
+                    Err(kept.map_or_else(|error| unkept(&error), |()| LinkFailure::Refused(refusal)))
                 }
                 result => result,
             };
@@ -631,9 +654,19 @@ async fn opened(
 }
 
 /// The identity is on disk before the core hears of it.
-async fn keep_enrolment(identity: &Keeper, enrolled: TargetName) -> Result<(), LinkFailure> {
-    identity.enrol(enrolled).await.map_err(|error| {
-        let message = format!("enrolled, but {}", tideline_runtime::exit::chain(&error));
-        LinkFailure::Unreachable { message, retry_after: None }
-    })
+async fn keep_target(
+    identity: &Keeper,
+    link: &Link,
+    enrolled: TargetName,
+    token: Option<Digest>,
+) -> Result<(), LinkFailure> {
+    let target = enrolled.target;
+    identity.enrol(enrolled, token).await.map_err(|error| unkept(&error))?;
+    link.speak_as(identity.key(), target);
+    Ok(())
+}
+
+fn unkept(error: &identity::Error) -> LinkFailure {
+    let message = format!("the hub has answered, but {}", tideline_runtime::exit::chain(error));
+    LinkFailure::Unreachable { message, retry_after: None }
 }

@@ -4,14 +4,14 @@
 //! another request. What is signed is the logical path, so a base URL with a prefix, or a proxy that adds one, does not
 //! matter.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::replay::{RUNS_MAX, RunNumbers};
 use tideline_common::signature::{self, NONCE_BYTES, SigningKey, VerifyingKey};
-use tideline_common::wire::v1::{Refusal, RefusalKind};
-use tideline_common::{EnrolmentToken, TargetId};
+use tideline_common::wire::v1::{Refusal, RefusalKind, SessionAnswer};
+use tideline_common::{Digest, EnrolmentToken, TargetId};
 use tideline_runtime::exit::chain;
 
 use crate::addresses::{Addresses, Locator};
@@ -33,14 +33,21 @@ const POLL_MARGIN: Duration = Duration::from_secs(15);
 /// How often one request is sent: once for each replica behind a balancer that says which run it is, and once more.
 const SENDINGS_MAX: usize = RUNS_MAX + 1;
 
+/// Who the agent is to the hub.
+#[derive(Clone)]
+struct Speaker {
+    key: Arc<SigningKey>,
+    /// None until it is enrolled.
+    target: Option<TargetId>,
+}
+
 /// A client of one hub.
 pub(crate) struct Link {
     reach: Reach,
     hub_key: VerifyingKey,
-    key: SigningKey,
+    speaker: Mutex<Speaker>,
     /// What signs the request to enrol.
-    token: Option<(String, SigningKey)>,
-    target: OnceLock<TargetId>,
+    token: Option<(String, Arc<SigningKey>)>,
     numbers: Mutex<RunNumbers>,
     random: SystemRandom,
 }
@@ -56,14 +63,13 @@ impl Link {
     ) -> Result<Self, Error> {
         let token = token.and_then(|token| {
             let seed = <[u8; 32]>::try_from(token.seed.as_slice()).ok()?;
-            Some((token.name.clone(), SigningKey::from_seed(seed)))
+            Some((token.name.clone(), Arc::new(SigningKey::from_seed(seed))))
         });
         Ok(Self {
             reach: Reach::new(locator, given)?,
             hub_key: pin.verifying_key(),
-            key,
+            speaker: Mutex::new(Speaker { key: Arc::new(key), target }),
             token,
-            target: target.map_or_else(OnceLock::new, OnceLock::from),
             numbers: Mutex::default(),
             random: SystemRandom::new(),
         })
@@ -82,10 +88,10 @@ impl Link {
             match answer {
                 // A hub that was started since, another replica, or a middlebox that sends requests twice.
                 Err(LinkFailure::Refused(Refusal { refusal: RefusalKind::BadRequestNumber, .. })) => {}
-                Ok(Answer::Enrolled(enrolled)) => {
-                    // Enrolling again is answered alike, so whatever is there is this.
-                    let _ = self.target.set(enrolled.target);
-                    return Ok(Answer::Enrolled(enrolled));
+                Ok(Answer::Session(SessionAnswer { handover: Some(handover), .. }))
+                    if handover.key != self.speaker().key.public().as_bytes() =>
+                {
+                    return Err(failed("the hub hands over an agent with another key than this one's".to_owned()));
                 }
                 answer => return answer,
             }
@@ -104,6 +110,21 @@ impl Link {
         said
     }
 
+    /// Names the token that was given.
+    pub(crate) fn token(&self) -> Option<Digest> {
+        self.token.as_ref().map(|(_, key)| token_name(key.public().as_bytes()))
+    }
+
+    /// From now on this agent has this key and is this target.
+    pub(crate) fn speak_as(&self, key: SigningKey, target: TargetId) {
+        *self.speaker.lock().unwrap_or_else(PoisonError::into_inner) =
+            Speaker { key: Arc::new(key), target: Some(target) };
+    }
+
+    fn speaker(&self) -> Speaker {
+        self.speaker.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Signs one sending, with numbers of its own.
     fn sign(&self, outgoing: &Outgoing) -> Result<Sending, LinkFailure> {
         let mut random = [0; NONCE_BYTES];
@@ -115,7 +136,7 @@ impl Link {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let parameters = signature::Parameters { key_id: &key_id, created, nonce: &signature::nonce(random) };
         let run = self.numbers().take();
-        let headers = signature::sign_request(key, outgoing.covered(&run), parameters);
+        let headers = signature::sign_request(&key, outgoing.covered(&run), parameters);
         Ok(Sending { run, headers })
     }
 
@@ -125,11 +146,12 @@ impl Link {
     }
 
     /// None for what cannot be signed: a request to enrol without a token, any other without being enrolled.
-    fn signer(&self, kind: Kind) -> Option<(&SigningKey, String)> {
+    fn signer(&self, kind: Kind) -> Option<(Arc<SigningKey>, String)> {
         match kind {
-            Kind::Enrol => self.token.as_ref().map(|(name, key)| (key, name.clone())),
+            Kind::Enrol => self.token.as_ref().map(|(name, key)| (Arc::clone(key), name.clone())),
             Kind::Session | Kind::Desired | Kind::Bodies | Kind::Reported => {
-                Some((&self.key, self.target.get()?.to_string()))
+                let Speaker { key, target } = self.speaker();
+                Some((key, target?.to_string()))
             }
         }
     }
@@ -139,12 +161,20 @@ impl Link {
     }
 }
 
+/// Names a token among all, by its public key: tokens of one SyncTarget have one name.
+pub(crate) fn token_name(public_key: &[u8]) -> Digest {
+    Digest::of(public_key)
+}
+
 fn failed(message: String) -> LinkFailure {
     LinkFailure::Unreachable { message, retry_after: None }
 }
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("hub", &self.hub_key).field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("hub", &self.hub_key)
+            .field("target", &self.speaker().target)
+            .finish_non_exhaustive()
     }
 }

@@ -30,7 +30,7 @@ use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
 use crate::given::{self, Given, HubAddress};
 use crate::home::{Home, NoNamespace};
-use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretPlace};
+use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretPlace, TargetName};
 use crate::journal::{self, Journal};
 use crate::lease::{self, Candidate, Leading, Term};
 use crate::link::{self, Link};
@@ -283,7 +283,10 @@ impl Agent {
             .await
             .map_err(|_| journal::Error::Closed)??;
         recall(&mut loaded, &identity);
-        let target = loaded.enrolled.as_ref().map(|enrolled| enrolled.target);
+        let target = identity
+            .enrolled()
+            .or(loaded.enrolled.as_ref().map(|it| TargetName { target: it.target, name: it.name.clone() }))
+            .map(|enrolled| enrolled.target);
         if target.is_none() && token.is_none() {
             return Err(identity::Error::NoToken(data_dir.path().to_owned()).into());
         }
@@ -314,6 +317,7 @@ impl Agent {
             patrol,
             namespaces: namespaces.clone(),
         };
+        loaded.token_spent = link.token().is_some() && link.token() == identity.token();
         let (newest, accepted) = watch::channel(loaded.accepted);
         let parts = Parts {
             client: client.clone(),
@@ -321,7 +325,7 @@ impl Agent {
             kinds: Arc::new(Kinds::new(client)),
             journal: Arc::new(journal),
             link: Arc::new(link),
-            scope: target.map(|target| Scope { hub, target }),
+            scope: target.map(|target| Scope { hub, target, formers: identity.formers() }),
             namespaces,
             identity: Arc::clone(&identity),
             newest: Arc::new(newest),
@@ -374,7 +378,10 @@ async fn keep(
     while let Ended::JournalOpened(opened) = driver.run().await? {
         let (journal, mut loaded) = *opened;
         recall(&mut loaded, &parts.identity);
-        parts.scope = loaded.enrolled.as_ref().map(|enrolled| Scope { hub: config.hub, target: enrolled.target });
+        loaded.token_spent = parts.link.token().is_some() && parts.link.token() == parts.identity.token();
+        let enrolled = parts.identity.enrolled();
+        let scope = |target| Scope { hub: config.hub, target, formers: parts.identity.formers() };
+        parts.scope = enrolled.map(|enrolled| scope(enrolled.target));
         parts.accepted = loaded.accepted.is_some();
         parts.journal = Arc::new(journal);
         driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), stop.clone());
@@ -384,9 +391,15 @@ async fn keep(
 
 /// The identity outlives a journal that is damaged or away: what it says need not be asked of the hub again.
 fn recall(loaded: &mut Loaded, identity: &Keeper) {
-    if let (None, Some(enrolled)) = (&loaded.enrolled, identity.enrolled()) {
-        loaded.enrolled = Some(Enrolled { target: enrolled.target, name: enrolled.name });
+    if let Some(TargetName { target, name }) = identity.enrolled() {
+        let enrolled = Enrolled { target, name };
+        match &loaded.enrolled {
+            None => loaded.enrolled = Some(enrolled),
+            Some(known) if known.target != target => loaded.handed_to = Some(enrolled),
+            Some(_) => {}
+        }
     }
+    (loaded.formers, loaded.inherited) = (identity.formers(), identity.inherited());
     (loaded.session, loaded.floor) = identity.standing();
     loaded.cluster = identity.cluster();
 }

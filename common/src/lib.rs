@@ -38,7 +38,7 @@ pub use ids::{
     Epoch, HubId, InstanceId, InvalidId, Revision, RevisionId, RunId, SegmentId, SessionId, SessionName, SessionNumber,
     SpaceName, TargetId, Uid, Version,
 };
-pub use mark::{MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Ownership};
+pub use mark::{FORMERS_MAX, Formers, MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Owner, Ownership};
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,

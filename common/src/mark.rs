@@ -52,6 +52,63 @@ pub enum MarkError {
     Layout(u32),
 }
 
+/// Former targets of one agent whose marks are its own. More SyncTargets than these, one after the other for one cluster, are
+/// not made by mistake; the oldest is forgotten then.
+pub const FORMERS_MAX: usize = 8;
+
+/// The targets that an agent was before it was the one that it is, the latest last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Formers([Option<TargetId>; FORMERS_MAX]);
+
+impl Formers {
+    pub fn iter(&self) -> impl Iterator<Item = TargetId> {
+        self.0.iter().flatten().copied()
+    }
+
+    pub fn contains(&self, target: TargetId) -> bool {
+        self.0.contains(&Some(target))
+    }
+
+    /// With one more, which is the latest.
+    #[must_use]
+    pub fn with(&self, target: TargetId) -> Self {
+        self.iter().filter(|former| *former != target).chain([target]).collect()
+    }
+
+    /// Without one, which the agent is again.
+    #[must_use]
+    pub fn without(&self, target: TargetId) -> Self {
+        self.iter().filter(|former| *former != target).collect()
+    }
+}
+
+impl FromIterator<TargetId> for Formers {
+    fn from_iter<T: IntoIterator<Item = TargetId>>(targets: T) -> Self {
+        let mut all: Vec<_> = targets.into_iter().collect();
+        all.drain(..all.len().saturating_sub(FORMERS_MAX));
+        let mut formers = Self::default();
+        for (slot, target) in formers.0.iter_mut().zip(all) {
+            *slot = Some(target);
+        }
+        formers
+    }
+}
+
+/// Whose marks an agent takes for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub hub: HubId,
+    pub target: TargetId,
+    pub formers: Formers,
+}
+
+impl Owner {
+    /// Whether marks of this target are its own.
+    pub fn owns(&self, target: TargetId) -> bool {
+        self.target == target || self.formers.contains(target)
+    }
+}
+
 /// Whose an object with a readable mark is, seen from one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
@@ -77,13 +134,13 @@ impl Mark {
         Ok(mark)
     }
 
-    /// Judges the claim of an object found at `found` by the agent of `target` of `hub`.
-    pub fn ownership(&self, hub: HubId, target: TargetId, found: &ObjectKey) -> Ownership {
+    /// Judges the claim of an object found at `found` by the agent that is `owner`.
+    pub fn ownership(&self, owner: Owner, found: &ObjectKey) -> Ownership {
         if self.local != *found {
             Ownership::Copy
-        } else if self.hub != hub {
+        } else if self.hub != owner.hub {
             Ownership::Foreign
-        } else if self.target != target {
+        } else if !owner.owns(self.target) {
             // The same place in another cluster: restored from a backup there, unless two agents share a cluster.
             Ownership::Copy
         } else {

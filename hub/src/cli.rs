@@ -111,9 +111,9 @@ enum Command {
     /// Replace the CA that certifies the hub
     #[command(subcommand, after_help = ca::EXAMPLE)]
     Ca(ca::Ca),
-    /// Decide about clusters
+    /// Show agents, revoke their keys, remove their SyncTargets, or hand them one that was made again
     #[command(subcommand, after_help = targets::EXAMPLE)]
-    Targets(targets::Targets),
+    Targets(targets::Command),
     /// Approve deletions that a cluster holds because they are many, or because nothing explains them
     #[command(after_help = approve::EXAMPLE)]
     ApproveDeletions(approve::Arguments),
@@ -255,8 +255,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
             })
         }
         Command::Ca(step) => print(&ca::run(&step)?),
-        Command::Targets(targets) => print(&block_on(targets::run(&targets))??),
         Command::ApproveDeletions(arguments) => print(&block_on(approve::run(&arguments))??),
+        Command::Targets(command) => print(&block_on(targets::run(&command))??),
         Command::ApproveUnassignments(arguments) => print(&block_on(unassign::run(&arguments))??),
         Command::Backup { file, data_dir } => {
             backup::backup(&data_dir, &file, jiff::Timestamp::now())?;

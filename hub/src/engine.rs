@@ -9,6 +9,7 @@
 //! One lock, held for a step and never across I/O. What must be written leaves as [`Work`], and comes back as
 //! [`Engine::committed`]; nothing is told to anybody before it was persisted.
 
+mod adoption;
 mod approved;
 mod bounds;
 mod history;
@@ -269,12 +270,20 @@ impl Engine {
         let id = RequestId(self.next_request);
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(id, sender);
-        if let Some(shown) = request.shown() {
+        if let Some(shown) = request.shown(target) {
             self.ledger.confirmed(target, shown);
         }
-        match self.closed(target) {
-            Some(why) => self.respond(id, Err(why)),
-            None => self.step(now, link::Event::Requested { id, target, request }),
+        let handover = match &request {
+            link::Request::Session(request, _) => self.handover(target, request),
+            link::Request::Desired(_) | link::Request::Bodies(_) | link::Request::Reported(_) => None,
+        };
+        match (handover, self.closed(target)) {
+            (Some(answer), _) => self.respond(id, Ok(Reply::Core(link::Answer::Session(answer)))),
+            (None, Some(why)) => self.respond(id, Err(why)),
+            (None, None) => {
+                self.targets.asked(target, now);
+                self.step(now, link::Event::Requested { id, target, request });
+            }
         }
         (id, receiver)
     }

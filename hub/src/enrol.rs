@@ -34,6 +34,9 @@ pub const AGENT_KEY_ANNOTATION: &str = "tideline.dev/agent-key";
 /// On a SyncTarget: the UID of the namespace kube-system of the cluster that its agent enrolled from.
 pub const CLUSTER_ANNOTATION: &str = "tideline.dev/cluster";
 
+/// On a SyncTarget that took over the agent of a deleted one: the UID of that.
+pub const ADOPTS_ANNOTATION: &str = "tideline.dev/adopts";
+
 /// How often an enrolment is looked at anew when others write at the same moment. An agent that has the token is
 /// through after two writes of its own; more are by people who edit the token or the SyncTarget meanwhile.
 const ATTEMPTS_MAX: usize = 5;

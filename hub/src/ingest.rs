@@ -21,7 +21,7 @@ use crate::approve;
 use crate::clean::{self, Labels};
 use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
-use crate::enrol::{AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
+use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
 use crate::history;
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
 use crate::shared::Shared;
@@ -174,6 +174,7 @@ impl Ingest {
                 let id = word.split_whitespace().next()?.parse().ok()?;
                 Some((id, word.clone()))
             }),
+            adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|uid| uid.parse().ok()),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let decommissioned = decommission != Decommission::No;

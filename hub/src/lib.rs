@@ -1,6 +1,7 @@
 //! The hub.
 
 mod addresses;
+pub mod agents;
 pub mod approvals;
 pub mod approve;
 pub mod backup;

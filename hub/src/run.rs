@@ -12,7 +12,8 @@ use kube::{Api, Client};
 use ring::digest::{SHA256, digest};
 use tideline_api::{Allow, EmbeddedSpace, Space, SpaceSpec};
 use tideline_apiserver::{
-    ApiServer, Credentials, Crowded, Identity as User, MASTERS, OnAuthenticated, SpaceConfig, Unauthenticated,
+    Admission, ApiServer, Credentials, Crowded, Identity as User, MASTERS, OnAuthenticated, SpaceConfig,
+    Unauthenticated,
 };
 use tideline_common::wire::v1::PollSettings;
 use tideline_common::{RunId, SpaceName};
@@ -35,7 +36,7 @@ use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    approve, certificates, committer, held_deletions, held_unassignments, history, ingest, kubeconfig, ledger,
+    agents, approve, certificates, committer, held_deletions, held_unassignments, history, ingest, kubeconfig, ledger,
     listener, metrics, statuses, token, virtual_resources, written_by,
 };
 
@@ -183,11 +184,18 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
         if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
     let virtual_resources = if space == SpaceName::root().as_str() {
-        vec![held_deletions::resource(shared), held_unassignments::resource(shared), history::resource(shared)]
+        vec![
+            agents::resource(shared),
+            held_deletions::resource(shared),
+            held_unassignments::resource(shared),
+            history::resource(shared),
+        ]
     } else {
         virtual_resources::all(shared)
     };
-    SpaceConfig { crds, virtual_resources, authorizer: None }
+    let guard = || Arc::new(agents::Guard::new(shared)) as Arc<dyn Admission>;
+    let admission = (space == SpaceName::root().as_str()).then(guard);
+    SpaceConfig { crds, virtual_resources, authorizer: None, admission }
 }
 
 /// The space `default` may do everything, until its Space object says otherwise.

@@ -430,6 +430,11 @@ fn leaving_waits() -> Value {
     json!({"type": "Decommissioned", "status": "False", "reason": Reason::HistoryLost, "message": message})
 }
 
+/// Whether a target has gone out of service.
+pub(crate) fn is_decommissioned(engine: &Engine, target: TargetId, how: Decommission) -> bool {
+    decommissioned(engine, target, how, Freshness::Fresh).is_some_and(|condition| condition["status"] == "True")
+}
+
 /// The condition of a target that goes out of service: how far it is, and whether it has.
 fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshness: Freshness) -> Option<Value> {
     let (doing, done, end) = match how {

@@ -137,6 +137,11 @@ impl Hub {
         self.dir.join("admin.kubeconfig")
     }
 
+    /// Where it keeps everything.
+    pub fn data_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// A client of one space, over the network, as the administrator.
     ///
     /// # Errors
@@ -273,6 +278,20 @@ impl Agent {
             Some(run) => run.end().await,
             None => Ok(()),
         }
+    }
+
+    /// Begins another run with a token that it was not given before.
+    ///
+    /// # Errors
+    ///
+    /// When the present run had failed, or the token cannot be written.
+    pub async fn give_token(&mut self, token: &EnrolmentToken) -> Result<()> {
+        self.stop().await?;
+        let file = self.dir.join("token");
+        std::fs::write(&file, token.to_string())?;
+        self.token_file = Some(file);
+        self.resume();
+        Ok(())
     }
 
     /// Begins a run elsewhere: nothing that was on the disk is there, and no token.

@@ -40,7 +40,7 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
         managed: managed_digest(managed),
         managed_elsewhere: managed_elsewhere(metadata, managed, mark.as_deref()),
         mark,
-        labelled: label(metadata, MARK_LABEL).is_some_and(|value| *value == scope.target.to_string()),
+        labelled: label(metadata, MARK_LABEL).is_some_and(|value| super::is_ours(scope, value)),
         deleting: metadata.deletion_timestamp.is_some(),
         health,
         health_message: message,
@@ -58,7 +58,7 @@ pub(super) fn sight(scope: &Scope, resource: &Resource, metadata: Bytes) -> serd
     let Some((name, uid)) = name.zip(uid.and_then(|uid| Uid::try_from(uid).ok())) else { return Ok(None) };
     let key = ObjectKey::new(resource.kind.clone(), namespace.unwrap_or_default(), name);
     let target = labels.unwrap_or_default().remove(MARK_LABEL);
-    let labelled = target.is_some_and(|value| value == scope.target.to_string());
+    let labelled = target.is_some_and(|value| super::is_ours(scope, &value));
     let version = resource_version.unwrap_or_default().into();
     Ok(Some(Sighting::new(key, uid, version, labelled, move || {
         serde_json::from_slice(&metadata).ok().as_ref().map(details)

@@ -123,7 +123,7 @@ impl<'a> Census<'a> {
     fn count(&mut self, resource: &Resource, metadata: ObjectMeta) {
         let Some(key) = key_of(resource, &metadata) else { return };
         let uid = metadata.uid.clone().unwrap_or_default();
-        let mark = mark_of(&metadata).map(|mark| mark.ownership(self.scope.hub, self.scope.target, &key));
+        let mark = mark_of(&metadata).map(|mark| mark.ownership(*self.scope, &key));
         if mark == Some(Ownership::Ours) {
             self.ours.insert(uid);
             return;

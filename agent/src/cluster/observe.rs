@@ -308,7 +308,7 @@ impl Task {
     fn stream(&self, resource: &Arc<Resource>, namespace: Option<&str>) -> Folded<Observed> {
         let client = self.client.clone();
         let api_resource = resource.api_resource();
-        let config = watcher::Config::default().labels(&self.scope.selector());
+        let config = watcher::Config::default().labels(&super::selector(&self.scope));
         let (scope, resource) = (self.scope, Arc::clone(resource));
         if resource.status {
             let api: Api<DynamicObject> = scoped(client, namespace, &api_resource);

@@ -63,7 +63,7 @@ impl Survey {
         for Item { metadata } in items {
             let text = answer.slice_ref(metadata.get().as_bytes());
             let sighted = sight(&self.scope, resource, text).map_err(|error| unreadable(&error))?;
-            objects.extend(sighted.filter(|seen| self.scope.is_of_interest(seen)));
+            objects.extend(sighted.filter(|seen| super::is_of_interest(&self.scope, seen)));
         }
         Ok((objects, following))
     }

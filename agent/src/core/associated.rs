@@ -258,7 +258,7 @@ impl Core {
     fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
         let (me, object) = (self.me()?, self.objects.get(key)?);
         let seen = object.seen.as_ref()?;
-        let ownership = seen.mark.as_ref()?.ownership(me.hub, me.target, key);
+        let ownership = seen.mark.as_ref()?.ownership(me, key);
         (ownership == Ownership::Ours).then(|| seen.uid.clone())
     }
 

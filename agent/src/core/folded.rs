@@ -240,7 +240,7 @@ impl FoldedSeen {
         let same = *uid == record.uid
             && *generation == record.generation
             && *managed == record.managed
-            && (Me { hub: *hub, target: *target }) == **me
+            && (*hub, *target) == (me.hub, me.target)
             && *source == entry.source
             && *local == entry.key
             && *marked == entry.generation

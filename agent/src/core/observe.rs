@@ -217,7 +217,7 @@ impl Core {
         if !self.kinds.is_needed(&key.kind) {
             return;
         }
-        let ownership = self.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me.hub, me.target, &key));
+        let ownership = self.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me, &key));
         if ownership == Some(Ownership::Copy) {
             self.copies.found(&key, &observed.uid);
         } else {

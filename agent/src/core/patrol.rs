@@ -292,7 +292,7 @@ impl Core {
     fn copy_sighted(&mut self, me: Me, survey: SurveyId, sighting: &Sighting) {
         let key = &sighting.key;
         let mark = sighting.details().and_then(|details| details.mark.as_deref());
-        let ownership = mark.map(|mark| mark.ownership(me.hub, me.target, key));
+        let ownership = mark.map(|mark| mark.ownership(me, key));
         if ownership == Some(Ownership::Copy) && self.desired.get(key).is_none() {
             self.copies.sighted(key, survey);
         }
@@ -499,7 +499,7 @@ impl Core {
         }
         let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == sighted.uid));
         let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == sighted.uid));
-        match sighted.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key)) {
+        match sighted.mark.as_ref().map(|mark| mark.ownership(me, key)) {
             _ if sighted.deleting || object.is_some_and(is_busy) => Matter::Busy,
             Some(Ownership::Ours) if known => Matter::Held,
             Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),

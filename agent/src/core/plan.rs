@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{
-    ApplyMode, ApplyPolicy, DriftPolicy, Entry, EntryState, HubId, Mark, Origin, Ownership, Prune, PruneAdopted,
-    Reason, Takeover, TargetId, Uid,
+    ApplyMode, ApplyPolicy, DriftPolicy, Entry, EntryState, Mark, Origin, Ownership, Prune, PruneAdopted, Reason,
+    Takeover, Uid,
 };
 
 use super::effect::{AppliedRecord, ApplyTakeover, Telltale};
@@ -15,11 +15,7 @@ use super::kinds::View;
 use super::observe::Seen;
 
 /// Whose agent this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Me {
-    pub(super) hub: HubId,
-    pub(super) target: TargetId,
-}
+pub(super) use tideline_common::Owner as Me;
 
 /// All that is known about an assigned object.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +198,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     // Without its mark, what was let go of is not ours any more.
     let let_go = |record: &AppliedRecord| record.letting_go && seen.mark.is_none();
     let record = record.filter(|record| record.uid == seen.uid && !let_go(record));
-    let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, &entry.key));
+    let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me, &entry.key));
     match (ownership, record) {
         // It is there, whoever's it is, and that is all that is asked for.
         (Some(Ownership::Foreign | Ownership::Copy) | None, None) if entry.implied => {
@@ -265,7 +261,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         // Whoever handed it over may not have written its mark: an older build did not. That of a namespace which is only
         // implied may be nobody's to write.
         let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
-        return if !known || (another && !entry.implied) {
+        return if !known || (another && !entry.implied) || is_formers(me, seen) {
             take_up(situation, seen, origin_of(situation, record))
         } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
@@ -294,6 +290,10 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         (false, _) if released => apply_onto(situation, record),
         (false, _) if !is_same_account(entry, record) => Decision::Note,
         (false, _) => Decision::Nothing(Settled::Unchanged),
+        // What was changed locally is known by now, and stays.
+        (true, DriftPolicy::Report) if is_formers(me, seen) && (!touched || record.drifted.is_some()) => {
+            apply_onto(situation, record)
+        }
         (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
         (true, DriftPolicy::Correct) => apply_onto(situation, record),
     }
@@ -312,10 +312,15 @@ fn is_known(situation: Situation<'_>, record: &AppliedRecord) -> bool {
         && record.origin == origin_of(situation, record)
 }
 
+/// Whether its mark names a target that this agent was before: it is to name the present one.
+fn is_formers(me: Me, seen: &Seen) -> bool {
+    seen.mark.as_ref().is_some_and(|mark| mark.hub == me.hub && me.formers.contains(mark.target))
+}
+
 /// Whose it is by its own mark, if that is ours and belongs there.
 fn marked_source<'a>(me: Me, entry: &Entry, seen: &'a Seen) -> Option<&'a Uid> {
     let mark = seen.mark.as_ref()?;
-    (mark.ownership(me.hub, me.target, &entry.key) == Ownership::Ours).then_some(&mark.source.uid)
+    (mark.ownership(me, &entry.key) == Ownership::Ours).then_some(&mark.source.uid)
 }
 
 /// What is left alone is this source's from now on. Nothing else would ever write the mark by which it is known when it is
@@ -324,7 +329,7 @@ fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
     let Situation { me, entry, .. } = situation;
     let uid = seen.uid.clone();
     let says_so = situation.found == Found::AsKnown || seen.mark.as_ref().is_some_and(|mark| mark.origin == origin);
-    if marked_source(me, entry, seen) == Some(&entry.source.uid) && says_so {
+    if marked_source(me, entry, seen) == Some(&entry.source.uid) && says_so && !is_formers(me, seen) {
         Decision::Record { uid, origin }
     } else {
         Decision::ReMark { uid, origin }

@@ -199,7 +199,7 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
     let recorded = record.is_some_and(|record| record.uid == seen.uid);
     let record = record.filter(|_| recorded);
     let behind = record.is_some_and(|record| seen.is_before(&record.resource_version));
-    match seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key)) {
+    match seen.mark.as_ref().map(|mark| mark.ownership(me, key)) {
         // A list from before it was handed over shows whose it was then.
         Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => {
             if behind {
@@ -237,7 +237,7 @@ fn overtaken(evidence: Evidence<'_>, entry: &Entry) -> Verdict {
     let Evidence { me, key, record, assigned, seen, view, .. } = evidence;
     let ours = |seen: &Seen| {
         let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
-        let mark = seen.mark.as_ref().map(|mark| mark.ownership(me.hub, me.target, key));
+        let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
         mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
     };
     match (record, seen) {
@@ -268,7 +268,7 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
     let deletes = match policy {
         // It may have been let go of already, and be another's. With our mark on it it is not.
         RemovalPolicy::Tombstone(policy) => {
-            let ours = mark.is_some_and(|mark| mark.ownership(me.hub, me.target, key) == Ownership::Ours);
+            let ours = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
             policy.deletes(adopted) && (ours || !letting_go)
         }
         RemovalPolicy::Absence(last) => {

@@ -312,7 +312,7 @@ impl Core {
     }
 
     /// The hub does not know what it was told.
-    fn resend(&mut self, now: Monotonic, out: &mut Effects) {
+    pub(super) fn resend(&mut self, now: Monotonic, out: &mut Effects) {
         let names: Vec<Name> = self.objects.names().cloned().collect();
         for name in &names {
             if let Some(object) = self.objects.get_mut(name.key()) {

@@ -22,8 +22,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{EntryState, Monotonic, Reason, SessionName, SessionNumber};
 
-use super::disk::Then;
-use super::effect::{Effect, Effects, Enrolled, Request, RequestId, Timer, Write};
+use super::effect::{Effect, Effects, Enrolled, FreezeReason, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
 use super::gather::{Change, Flaw, Gather, Held, Question, Step};
@@ -141,6 +140,12 @@ impl Session {
         RequestId(self.last)
     }
 
+    /// What the agent is is being written; a session follows.
+    pub(super) fn switching(&mut self) {
+        self.name = None;
+        self.link = Link::Switching;
+    }
+
     pub(super) fn stale_after(&self) -> Duration {
         Duration::from_secs(self.settings.stale_after_seconds.max(3))
     }
@@ -211,6 +216,31 @@ impl Core {
         out.push(Effect::Send { id, request: Request::Enrol(request) });
     }
 
+    /// Where the hub has said that it does not serve what this agent is, a token that was not tried yet may make it another.
+    pub(super) fn may_enrol_anew(&self) -> bool {
+        let shut_out = match &self.standing {
+            Standing::UnknownToHub | Standing::Frozen(FreezeReason::TargetGone(_) | FreezeReason::Revoked(_)) => true,
+            Standing::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)) | Standing::Good => false,
+        };
+        shut_out && self.config.enrolment.is_some() && !self.token_refused
+    }
+
+    fn enrolment_failed(&mut self, now: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {
+        let refused = matches!(
+            failure,
+            Some(LinkFailure::Refused(Refusal {
+                refusal: RefusalKind::TokenRefused | RefusalKind::Unauthenticated,
+                ..
+            }))
+        );
+        if self.target.is_some() && refused {
+            // It is asked again as what it was.
+            self.token_refused = true;
+            return self.ask_again(now + RETRY_REFUSED.0, out);
+        }
+        self.failed(now, Next::Enrol, failure, out);
+    }
+
     pub(super) fn open_session(&mut self, out: &mut Effects) {
         let id = self.session.request();
         self.session.link = Link::Opening(id);
@@ -219,7 +249,9 @@ impl Core {
         self.session.untold = false;
         let request = SessionRequest {
             facts: self.place.facts().clone(),
-            accepted: self.newest,
+            accepted: self.newest.or(self.inherited),
+            formers: self.formers.iter().collect(),
+            asked_as: None,
             instance: self.config.instance.clone(),
             home: self.session.home,
             last: self.session.newest,
@@ -304,11 +336,11 @@ impl Core {
         }
         match std::mem::replace(&mut self.session.link, Link::Off) {
             Link::Enrolling(asked) if asked == id => match result {
-                Ok(Answer::Enrolled(answer)) => self.enrolled(answer),
-                other => self.failed(now, Next::Enrol, other.err().as_ref(), out),
+                Ok(Answer::Enrolled(answer)) => self.enrolled(now, answer, out),
+                other => self.enrolment_failed(now, other.err().as_ref(), out),
             },
             Link::Opening(asked) if asked == id => match result {
-                Ok(Answer::Session(answer)) => self.opened(answer, out),
+                Ok(Answer::Session(answer)) => self.opened(now, answer, out),
                 other => self.failed(now, Next::Open, other.err().as_ref(), out),
             },
             Link::Polling { id: asked, sent, gather } if asked == id => match result {
@@ -373,7 +405,7 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Resting(_) => {}
         }
-        let next = if self.target.is_some() { Next::Open } else { Next::Enrol };
+        let next = if self.target.is_none() || self.may_enrol_anew() { Next::Enrol } else { Next::Open };
         self.session.rest(at, next, out);
     }
 
@@ -385,13 +417,12 @@ impl Core {
         }
     }
 
-    fn enrolled(&mut self, answer: EnrolAnswer) {
+    fn enrolled(&mut self, now: Monotonic, answer: EnrolAnswer, out: &mut Effects) {
         self.session.succeeded();
+        // It lets nobody in again.
+        self.token_refused = true;
         let EnrolAnswer { hub: _, target, name } = answer;
-        self.target = Some(target);
-        self.session.link = Link::Switching;
-        self.disk.write(Write::Enrolled(Enrolled { target, name }));
-        self.disk.then(Then::Enrolled);
+        self.become_target(now, Enrolled { target, name }, out);
     }
 
     fn gathered(

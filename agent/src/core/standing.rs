@@ -87,7 +87,12 @@ impl Core {
             });
             self.standing = standing;
         }
-        let wait = self.jitter.half(self.asked, ASK_AGAIN.0 * 2, ASK_AGAIN.1);
+        // A token that was not tried yet need not wait.
+        let wait = if self.may_enrol_anew() {
+            Duration::ZERO
+        } else {
+            self.jitter.half(self.asked, ASK_AGAIN.0 * 2, ASK_AGAIN.1)
+        };
         self.ask_again(now + wait, out);
     }
 

@@ -249,7 +249,7 @@ impl Core {
     }
 
     /// What was to be removed is assigned again.
-    fn void_removal(&mut self, tombstone: &Tombstone) {
+    pub(super) fn void_removal(&mut self, tombstone: &Tombstone) {
         self.disk.write(Write::Removed(tombstone.clone()));
         self.forget_removal(tombstone);
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tideline_common::wire::v1::{Accepted, Attested, Progress};
 use tideline_common::{
-    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, GroupKind, HubId, ObjectKey, Point, Reason, Shown, SourceRef,
-    SpaceName, TargetId, Uid, Version, Word,
+    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, Formers, GroupKind, HubId, ObjectKey, Point, Reason, Shown,
+    SourceRef, SpaceName, TargetId, Uid, Version, Word,
 };
 
 use super::plan::Me;
@@ -203,7 +203,7 @@ fn what_was_changed_while_there_was_no_journal_is_put_right() {
 }
 
 pub(super) fn me() -> Me {
-    Me { hub: hub_id(), target: target_id() }
+    Me { hub: hub_id(), target: target_id(), formers: Formers::default() }
 }
 
 pub(super) fn hub_id() -> HubId {

@@ -256,7 +256,7 @@ pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
 
 impl Core {
     pub(super) fn me(&self) -> Option<Me> {
-        self.target.map(|target| Me { hub: self.config.hub, target })
+        self.target.map(|target| Me { hub: self.config.hub, target, formers: self.formers })
     }
 
     /// Has an object looked at now: its entry, and its removals.

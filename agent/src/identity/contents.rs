@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_common::signature::{SigningKey, VerifyingKey};
 use tideline_common::wire::v1::Attested;
-use tideline_common::{Digest, EnrolmentToken, HubId, SessionName, TargetId, Uid};
+use tideline_common::{Digest, EnrolmentToken, Formers, HubId, SessionName, TargetId, Uid};
 
 use super::Error;
 use crate::addresses::Addresses;
@@ -42,6 +42,21 @@ pub(super) struct Contents {
     pub(super) addresses: Addresses,
     #[serde(default)]
     pub(super) enrolled: Option<TargetName>,
+    /// Counts how often what it is was changed: its target, or its key.
+    #[serde(default)]
+    pub(super) generation: u64,
+    /// The targets that it was before, whose marks are its own; the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) formers: Vec<TargetId>,
+    /// The key that it will have once a token is taken, for the present one was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) next_seed: Option<Digest>,
+    /// Names the token by which it was enrolled last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token: Option<Digest>,
+    /// The newest set that was accepted as one of the former targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) inherited: Option<Attested>,
     /// The cluster whose sessions the hub accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cluster: Option<Uid>,
@@ -81,17 +96,42 @@ pub(super) enum Unreadable {
 impl Contents {
     /// A new identity, with a key of its own.
     pub(super) fn new(pin: HubPin, addresses: Addresses) -> Result<Self, Error> {
-        let mut seed = [0; 32];
-        SystemRandom::new().fill(&mut seed).map_err(|_| Error::Random)?;
         Ok(Self {
-            seed: Digest::from_bytes(seed),
+            seed: Self::random_seed()?,
             pin,
             addresses,
             enrolled: None,
+            generation: 0,
+            formers: Vec::new(),
+            next_seed: None,
+            token: None,
+            inherited: None,
             cluster: None,
             session: SessionName::default(),
             floor: None,
         })
+    }
+
+    pub(super) fn random_seed() -> Result<Digest, Error> {
+        let mut seed = [0; 32];
+        SystemRandom::new().fill(&mut seed).map_err(|_| Error::Random)?;
+        Ok(Digest::from_bytes(seed))
+    }
+
+    /// Becomes this target, by a token or because it was handed over. What was revoked is replaced with it.
+    pub(super) fn become_target(&mut self, enrolled: TargetName, token: Option<Digest>) {
+        if let Some(former) = self.enrolled.as_ref().map(|former| former.target).filter(|it| *it != enrolled.target) {
+            let formers = self.formers.iter().copied().collect::<Formers>().with(former).without(enrolled.target);
+            self.formers = formers.iter().collect();
+            // An epoch is of one target.
+            self.inherited = self.floor.take().or(self.inherited);
+        }
+        if self.enrolled.as_ref() != Some(&enrolled) || self.next_seed.is_some() {
+            self.generation += 1;
+        }
+        self.seed = self.next_seed.take().unwrap_or(self.seed);
+        self.enrolled = Some(enrolled);
+        self.token = token.or(self.token);
     }
 
     pub(super) fn key(&self) -> SigningKey {

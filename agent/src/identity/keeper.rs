@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::Attested;
-use tideline_common::{EnrolmentToken, HubId, SessionName, Uid};
+use tideline_common::{Digest, EnrolmentToken, Formers, HubId, SessionName, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, watch};
@@ -275,6 +275,27 @@ impl Keeper {
         self.contents().enrolled.clone()
     }
 
+    /// The key with which it would enrol.
+    pub(crate) fn enrolling_key(&self) -> SigningKey {
+        let contents = self.contents();
+        SigningKey::from_seed(*contents.next_seed.unwrap_or(contents.seed).as_bytes())
+    }
+
+    /// The targets that it was before.
+    pub(crate) fn formers(&self) -> Formers {
+        self.contents().formers.iter().copied().collect()
+    }
+
+    /// The newest set that was accepted as one of them.
+    pub(crate) fn inherited(&self) -> Option<Attested> {
+        self.contents().inherited
+    }
+
+    /// Names the token by which it was enrolled last.
+    pub(crate) fn token(&self) -> Option<Digest> {
+        self.contents().token
+    }
+
     /// The cluster that it is of, if the hub was told.
     pub(crate) fn cluster(&self) -> Option<Uid> {
         self.contents().cluster.clone()
@@ -298,9 +319,19 @@ impl Keeper {
 
     /// Keeps what the hub said this agent is. The key was in the Secret before, so a Secret that cannot be written now is
     /// no reason to wait: the same key is answered alike.
-    pub(crate) async fn enrol(&self, enrolled: TargetName) -> Result<(), Error> {
-        self.change(|contents| contents.enrolled = Some(enrolled)).await?;
+    pub(crate) async fn enrol(&self, enrolled: TargetName, token: Option<Digest>) -> Result<(), Error> {
+        self.change(|contents| contents.become_target(enrolled, token)).await?;
         self.write_or_complain().await;
+        Ok(())
+    }
+
+    /// The hub accepts the present key no more. The next one is on disk before it is shown to anybody.
+    pub(crate) async fn revoked(&self) -> Result<(), Error> {
+        if self.contents().next_seed.is_none() {
+            let next = Contents::random_seed()?;
+            self.change(|contents| contents.next_seed = Some(next)).await?;
+            self.write_or_complain().await;
+        }
         Ok(())
     }
 
@@ -381,7 +412,13 @@ impl Keeper {
             }
             due = None;
             let floor = *newest.borrow_and_update();
-            match self.change(|contents| contents.floor = merge::newest(contents.floor, floor)).await {
+            let newer = |contents: &mut Contents| {
+                // What was accepted as another target is no measure.
+                if contents.enrolled.as_ref().map(|enrolled| enrolled.target) == floor.map(|floor| floor.word.target) {
+                    contents.floor = merge::newest(contents.floor, floor);
+                }
+            };
+            match self.change(newer).await {
                 Ok(()) => self.write_or_complain().await,
                 Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
             }
@@ -501,6 +538,10 @@ impl Written {
 /// Whether this process may write over what is there.
 fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
     let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
+    let succeeds = target(there).is_some_and(|there| ours.formers.contains(&there)) || target(there) == target(ours);
+    if succeeds && there.generation < ours.generation {
+        return Ok(());
+    }
     if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
         return Err(Refused::Superseded("it holds another identity now".to_owned()));
     }

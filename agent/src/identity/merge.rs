@@ -53,6 +53,20 @@ pub(super) fn merge(
         (Some(secret), Some(file)) => (secret, file),
     };
     if let (Some(of_secret), Some(of_file)) = (&secret.enrolled, &file.enrolled)
+        && secret.generation != file.generation
+    {
+        // Of one lineage: one of the two was handed over, or got a new key, and the other does not know that yet.
+        let alike = of_secret.target == of_file.target;
+        let (secret_is, file_is) = (of_secret.target, of_file.target);
+        if alike || secret.formers.contains(&file_is) || file.formers.contains(&secret_is) {
+            return Ok(Some(if secret.generation > file.generation {
+                Merged { contents: secret, data: Data::Outdated }
+            } else {
+                Merged { contents: file, data: Data::Current }
+            }));
+        }
+    }
+    if let (Some(of_secret), Some(of_file)) = (&secret.enrolled, &file.enrolled)
         && of_secret.target != of_file.target
     {
         return Err(TwoTargets { secret: of_secret.target, file: of_file.target });

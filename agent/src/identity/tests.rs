@@ -35,7 +35,7 @@ async fn open(directory: &Path, token: Option<&EnrolmentToken>) -> Result<Keeper
 async fn the_key_stays_and_the_enrolment_is_kept() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let first = open(directory.path(), Some(&token(1))).await?;
-    first.enrol(target(5)).await?;
+    first.enrol(target(5), None).await?;
     first.keep_session(SessionName::new(3, 9), None).await?;
     let second = open(directory.path(), None).await?;
     assert_eq!(second.key().seed(), first.key().seed());
@@ -61,7 +61,7 @@ async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() ->
     let second = open(directory.path(), Some(&token(2))).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!(second.pin().hub, token(2).hub);
-    second.enrol(target(5)).await?;
+    second.enrol(target(5), None).await?;
     let found = Found::look(directory.path(), Some(&token(1)), None, HomeIn::Directory).await?;
     assert_eq!(found.token(), TokenUse::OtherHub(token(1).hub));
     assert_eq!(found.keep()?.pin(), second.pin(), "what runs is not stopped by it, and follows no other hub");
@@ -72,7 +72,7 @@ async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() ->
 async fn a_new_token_of_the_pinned_hub_says_where_it_is_and_an_old_one_nothing() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let first = open(directory.path(), Some(&token(1))).await?;
-    first.enrol(target(5)).await?;
+    first.enrol(target(5), None).await?;
     let moved = |seed: u8, url: &str| EnrolmentToken {
         seed: vec![seed; 32],
         urls: vec![url.parse().expect("a URL")],
@@ -119,6 +119,11 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
         pin: HubPin::of(&token(1)).unwrap(),
         addresses: Addresses::of(&token(1)),
         enrolled: enrolled.map(target),
+        generation: 0,
+        formers: Vec::new(),
+        next_seed: None,
+        token: None,
+        inherited: None,
         cluster: None,
         session: if session == 0 { SessionName::default() } else { SessionName::new(session, 9) },
         floor: revision.map(|revision| {
@@ -223,4 +228,67 @@ async fn a_session_that_a_later_process_wrote_stays() -> Result<(), anyhow::Erro
     assert_eq!(first.keep_session(SessionName::new(4, 9), None).await?, SessionName::new(5, 9));
     assert_eq!(second.read_home().await?, SessionName::new(5, 9), "it was written over");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_handover_keeps_what_it_was_and_an_epoch_is_of_one_target() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let keeper = open(directory.path(), Some(&token(1))).await?;
+    let (used, other) = (Digest::of(b"token"), Digest::of(b"another"));
+    keeper.enrol(target(5), Some(used)).await?;
+    keeper.enrol(target(6), None).await?;
+    let again = open(directory.path(), None).await?;
+    assert_eq!(again.formers().iter().collect::<Vec<_>>(), [target(5).target]);
+    assert_eq!((again.enrolled(), again.token()), (Some(target(6)), Some(used)));
+    assert_eq!(again.key().seed(), keeper.key().seed());
+    // Back, and with a token of its own.
+    again.enrol(target(5), Some(other)).await?;
+    assert_eq!(again.formers().iter().collect::<Vec<_>>(), [target(6).target]);
+    assert_eq!(again.token(), Some(other));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_replaced_once_a_token_is_taken_and_the_next_one_is_on_disk_before()
+-> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let keeper = open(directory.path(), Some(&token(1))).await?;
+    keeper.enrol(target(5), None).await?;
+    let revoked = *keeper.key().seed();
+    keeper.revoked().await?;
+    keeper.revoked().await?;
+    let next = *keeper.enrolling_key().seed();
+    assert_ne!(next, revoked);
+    assert_eq!(*keeper.key().seed(), revoked, "it can still be told so");
+    let again = open(directory.path(), None).await?;
+    assert_eq!(*again.enrolling_key().seed(), next);
+    again.enrol(target(5), None).await?;
+    assert_eq!((*again.key().seed(), *again.enrolling_key().seed()), (next, next));
+    Ok(())
+}
+
+/// One of the two copies was written before the process ended, or on another node.
+#[test]
+fn of_two_copies_of_one_lineage_the_newer_is_taken() {
+    let first = Contents { generation: 1, ..contents(1, Some(5), 3, Some(7)) };
+    let mut adopted = first.clone();
+    adopted.become_target(target(6), None);
+    assert_eq!((adopted.generation, adopted.floor, adopted.inherited), (2, None, first.floor));
+    let mut back = adopted.clone();
+    back.become_target(target(5), None);
+    let mut rekeyed = Contents { next_seed: Some(Digest::from_bytes([9; 32])), ..first.clone() };
+    rekeyed.become_target(target(5), None);
+    for newer in [&adopted, &back, &rekeyed] {
+        let merged = |secret: &Contents, file: &Contents| {
+            merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap()
+        };
+        for older in [&first, &adopted].into_iter().filter(|older| older.generation < newer.generation) {
+            assert_eq!(merged(older, newer).contents, *newer);
+            assert_eq!(merged(older, newer).data, Data::Current, "the file is written first");
+            assert_eq!(merged(newer, older).contents, *newer);
+            assert_eq!(merged(newer, older).data, Data::Outdated);
+        }
+    }
+    let stranger = Contents { generation: 4, ..contents(2, Some(8), 3, None) };
+    assert!(merge(Some(stranger), Some(adopted), HomeIn::Directory).is_err(), "of no lineage of ours");
 }

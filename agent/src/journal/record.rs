@@ -31,7 +31,11 @@ const CHECKSUM_BYTES: usize = 4;
 /// Appends what a write changes.
 pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Change>) -> Result<(), Error> {
     match write {
-        Write::Enrolled(enrolled) => out.push(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled)),
+        Write::Enrolled(enrolled) => {
+            out.push(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled));
+            // A set is of one target.
+            out.push(take(Table::Meta, ACCEPTED_KEY.to_vec()));
+        }
         Write::Body { input, text } => bodies.put(*input, text, out)?,
         Write::Accept { accepted, put: entries, remove, policies } => {
             out.push(put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));

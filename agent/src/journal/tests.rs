@@ -122,6 +122,7 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let entries = filled(&path, 50).await?;
+    assert_eq!(reopened(&path)?.accepted.map(|accepted| accepted.set.version.revision), Some(Revision(7)));
     let enrolled = Enrolled { target: TargetId::from_uuid(Uuid::from_u128(1)), name: "store".to_owned() };
     {
         let (journal, _) = Journal::open(&path)?;
@@ -141,8 +142,8 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
     }
     let loaded = reopened(&path)?;
     assert_eq!(loaded.enrolled, Some(enrolled));
-    assert_eq!(loaded.accepted.map(|accepted| accepted.set.version.revision), Some(Revision(7)));
-    assert_eq!(loaded.entries, entries);
+    assert_eq!(loaded.accepted, None, "a set is of one target");
+    assert_eq!(loaded.entries, entries, "and is kept until that has another");
     assert_eq!(loaded.policies.keys().copied().collect::<Vec<_>>(), [policy().digest()]);
     assert_eq!(loaded.applied.iter().map(|(key, _)| key).collect::<Vec<_>>(), [&entry(1).key]);
     assert_eq!(loaded.removing, [(tombstone(3), POLICY)]);

@@ -47,7 +47,9 @@ impl Outgoing {
     pub(super) fn new(request: &Request) -> Result<Self, codec::Error> {
         let (kind, method, path, query, content) = match request {
             Request::Enrol(body) => (Kind::Enrol, "POST", ENROL_PATH, String::new(), Some(codec::encode(body)?)),
-            Request::Session(body) => (Kind::Session, "POST", SESSION_PATH, String::new(), Some(codec::encode(body)?)),
+            Request::Session(body) => {
+                (Kind::Session, "POST", SESSION_PATH, codec::session_query(body), Some(codec::encode(body)?))
+            }
             Request::Desired(body) => (Kind::Desired, "GET", DESIRED_PATH, codec::desired_query(body), None),
             Request::Bodies(body) => (Kind::Bodies, "POST", BODIES_PATH, String::new(), Some(codec::encode(body)?)),
             Request::Reported(body) => {

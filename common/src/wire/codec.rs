@@ -28,9 +28,12 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::v1::{ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
-use crate::ids::{InvalidId, SessionName, Version};
+use super::v1::{
+    ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE, SessionRequest,
+};
+use crate::ids::{InvalidId, SessionName, TargetId, Version};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::mark::FORMERS_MAX;
 use crate::object::ObjectKey;
 
 /// Bytes from which a message is compressed: less fits one packet beside the headers either way.
@@ -144,6 +147,18 @@ pub fn desired_query(request: &DesiredRequest) -> String {
 }
 
 /// Reads the query of a desired request, without the question mark. Names that are not known are ignored.
+/// A session's query: what the agent was before, the latest last. It is read before the key is known that signs the request.
+pub fn session_query(request: &SessionRequest) -> String {
+    let formers: Vec<_> = request.formers.iter().map(ToString::to_string).collect();
+    if formers.is_empty() { String::new() } else { format!("formers={}", formers.join(".")) }
+}
+
+/// What a session's query names. What is no target in it is passed over, and so are more than an agent has.
+pub fn parse_session_query(query: &str) -> Vec<TargetId> {
+    let formers = query.split('&').find_map(|pair| pair.strip_prefix("formers=")).unwrap_or_default();
+    formers.split('.').take(FORMERS_MAX).filter_map(|former| former.parse().ok()).collect()
+}
+
 pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(Error::QueryTooLong);

@@ -85,7 +85,7 @@ pub struct Instance {
 
 /// Asks for a session. What the agent proves to have seen lets the hub notice that it lost history, and which session its home
 /// knows lets it tell a restart from another agent with the same identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRequest {
     pub facts: ClusterFacts,
@@ -103,6 +103,12 @@ pub struct SessionRequest {
     /// This process was told that another holds the identity, and has not found that session in its own home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<Fenced>,
+    /// What this agent was before, the latest last: the hub may find it as one of these. In the query.
+    #[serde(skip)]
+    pub formers: Vec<TargetId>,
+    /// As what it asked, where the hub found it as another. Never sent.
+    #[serde(skip)]
+    pub asked_as: Option<TargetId>,
 }
 
 /// That the hub refused a session because another was in use.
@@ -131,6 +137,23 @@ pub struct SessionAnswer {
     pub addresses: HubAddresses,
     #[serde(default, skip_serializing_if = "is_whole")]
     pub history: Continuity,
+    /// Nothing was opened: this agent is another target from now on. It opens a session as that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
+}
+
+/// An agent is handed from one target to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Handover {
+    /// The agent's Ed25519 public key. Whose it is not acts on nothing.
+    #[serde(with = "base64_bytes")]
+    pub key: Vec<u8>,
+    /// What the agent was, as the hub knows it.
+    pub former: TargetId,
+    pub target: TargetId,
+    /// The SyncTarget's name, for messages to people.
+    pub name: String,
 }
 
 /// Whether a hub's history is the one that agents know.

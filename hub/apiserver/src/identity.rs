@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 /// The group that may do everything, as in every Kubernetes API server.
 pub const MASTERS: &str = "system:masters";
 /// The group of everybody who authenticated.
@@ -104,6 +106,22 @@ pub enum Target<'a> {
     },
     /// A path that is no resource, such as `/version`.
     Path(&'a str),
+}
+
+/// One object that is about to be deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Deletion<'a> {
+    pub identity: &'a Identity,
+    pub group: &'a str,
+    pub resource: &'a str,
+    /// As it is stored.
+    pub object: &'a Value,
+}
+
+/// Has a say in what is done, beyond what an identity may do. Must not block.
+pub trait Admission: Send + Sync + 'static {
+    /// Whether an object may be deleted; if not, why, and what to do instead.
+    fn deletes(&self, deletion: &Deletion<'_>) -> Result<(), String>;
 }
 
 /// Decides what an identity may do in one space.

@@ -60,8 +60,8 @@ pub use body::BODY_BYTES_MAX;
 pub use catalog::ResourceKind;
 pub use feed::FeedEvent;
 pub use identity::{
-    AUTHENTICATED, Attributes, Authenticator, Authorizer, Credentials, Crowded, Identity, MASTERS, OnAuthenticated,
-    PeerCertificate, Target, Unauthenticated,
+    AUTHENTICATED, Admission, Attributes, Authenticator, Authorizer, Credentials, Crowded, Deletion, Identity, MASTERS,
+    OnAuthenticated, PeerCertificate, Target, Unauthenticated,
 };
 pub use router::SpaceService;
 pub use server::{ApiServer, Config, Error, SpaceConfig};

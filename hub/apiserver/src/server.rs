@@ -17,7 +17,7 @@ pub(crate) use self::http::{Call, Content, Place, Reply, failure};
 pub(crate) use self::space::{Space, is_deleting, spaces_at};
 use crate::catalog::Definition;
 use crate::controllers;
-use crate::identity::{Authorizer, Identity};
+use crate::identity::{Admission, Authorizer, Identity};
 use crate::keys;
 use crate::schema::validate::is_dns_label;
 use crate::status::ApiError;
@@ -49,6 +49,8 @@ pub struct SpaceConfig {
     pub virtual_resources: Vec<Arc<dyn VirtualResource>>,
     /// Decides for every identity but `system:masters`. Without one, everybody who is authenticated may do all.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// Asked about every deletion, whoever's it is.
+    pub admission: Option<Arc<dyn Admission>>,
 }
 
 /// Why the server or a space could not be set up.

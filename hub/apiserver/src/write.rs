@@ -15,6 +15,7 @@ use tideline_store::{Commit, CommitOutcome, Compare, Item, Op, Revision};
 pub(crate) use self::collection::delete_collection;
 pub(crate) use self::patch::{merge, patch, scale_patch};
 use crate::catalog::{CRD_GROUP, CRDS};
+use crate::identity::Deletion;
 use crate::negotiate::{self, Shape};
 use crate::query::{DeleteOptions, WriteOptions};
 use crate::render::Renderer;
@@ -302,6 +303,11 @@ impl Write<'_> {
         }
         if served.is_crd() && self.call.space.is_protected(name) && !self.call.is_own() {
             return Err(ApiError::forbidden(CRD_GROUP, CRDS, name, "this definition is part of the space"));
+        }
+        if let Some(admission) = &self.call.space.admission {
+            let (identity, group) = (&self.call.identity, resource.group.as_str());
+            let deletion = Deletion { identity, group, resource: &resource.plural, object };
+            admission.deletes(&deletion).map_err(|why| ApiError::forbidden(group, &resource.plural, name, &why))?;
         }
         Ok(())
     }

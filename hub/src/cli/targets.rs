@@ -1,17 +1,53 @@
-//! `targets`: the clusters' records, and what a person decides about them.
+//! `targets`: which agents there are, and what is done about one: its key is revoked, its SyncTarget removed, or handed to it.
+
+use std::io::{self, IsTerminal};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tideline_common::{InstanceId, SpaceName};
+use tideline_common::{InstanceId, SpaceName, TargetId};
+use tideline_hub::agents::{self, Agent, Standing};
 use tideline_hub::duplicates::{self, Accepted};
 use tideline_hub::kubeconfig::{self, Access};
 
-use super::{Hub, Output};
+use super::table::Table;
+use super::{Hub, Output, approve};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
-  tideline-hub status
+  tideline-hub targets list
+  tideline-hub targets revoke store-0042
+  tideline-hub targets remove store-0042 --force
+  tideline-hub targets adopt store-0042
   tideline-hub targets accept store-0042 --instance 3f9c2b7d10e8a645";
+
+const LIST_EXAMPLE: &str = "\
+Example:
+  tideline-hub targets list
+  tideline-hub targets list --output json | jq '.agents[] | select(.standing == \"Deleted\")'";
+
+const REVOKE_EXAMPLE: &str = "\
+Example:
+  tideline-hub targets revoke store-0042
+  tideline-hub token create store-0042 > store-0042.token
+
+The agent is refused from now on, and changes nothing at its cluster. Started with a new token it makes a new key and goes on;
+what it placed stays as it is throughout.";
+
+const REMOVE_EXAMPLE: &str = "\
+Example:
+  tideline-hub targets remove store-0042
+
+Without --force that is refused while its agent is at work. Nothing is taken from the cluster: its agent freezes. To empty the
+cluster first, set spec.decommission to Remove.";
+
+const ADOPT_EXAMPLE: &str = "\
+Example:
+  kubectl --context root create -f store-0042.yaml
+  tideline-hub targets adopt store-0042
+
+For a SyncTarget that was deleted by mistake and made again: its agent is frozen, and goes on with the new one. What it placed
+keeps its UIDs, and nothing is removed for being absent from the first set. Compare the fingerprint with the one that the agent
+logs, if you are not sure whose it is.";
 
 const ACCEPT_EXAMPLE: &str = "\
 Example:
@@ -23,19 +59,61 @@ frozen; `status` shows them. The one that is named takes over when it asks next,
 frozen then. Stop those that are not meant to be.";
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Targets {
+pub(super) enum Command {
+    /// Show every agent that the hub knows, those of deleted SyncTargets too
+    #[command(after_help = LIST_EXAMPLE)]
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Revoke the key of an agent, at once and for good
+    #[command(after_help = REVOKE_EXAMPLE)]
+    Revoke {
+        /// The SyncTarget
+        name: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete a SyncTarget
+    #[command(after_help = REMOVE_EXAMPLE)]
+    Remove {
+        /// The SyncTarget
+        name: String,
+        /// Also if its agent is at work
+        #[arg(long, env = "TIDELINE_FORCE")]
+        force: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Hand a SyncTarget that was made again to the agent of the one that was deleted
+    #[command(after_help = ADOPT_EXAMPLE)]
+    Adopt {
+        /// The SyncTarget that has no agent
+        name: String,
+        /// The UID of the deleted SyncTarget [default: the one that had this name]
+        #[arg(long, env = "TIDELINE_FROM", value_name = "UID")]
+        from: Option<TargetId>,
+        /// Do not ask
+        #[arg(long, env = "TIDELINE_YES")]
+        yes: bool,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Say which of several agents with one identity is to keep the cluster
     #[command(after_help = ACCEPT_EXAMPLE)]
-    Accept(Accept),
+    Accept {
+        /// The SyncTarget
+        name: String,
+        /// The agent that is to keep its cluster, by its ID as `status` shows it
+        #[arg(long, env = "TIDELINE_INSTANCE", value_name = "ID")]
+        instance: InstanceId,
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Accept {
-    /// The SyncTarget
-    name: String,
-    /// The agent that is to keep its cluster, by its ID as `status` shows it
-    #[arg(long, env = "TIDELINE_INSTANCE", value_name = "ID")]
-    instance: InstanceId,
+pub(super) struct Common {
     #[command(flatten)]
     hub: Hub,
     /// How it is printed
@@ -48,24 +126,105 @@ pub(crate) enum Error {
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
+    Agents(#[from] agents::Error),
+    #[error(transparent)]
     Duplicates(#[from] duplicates::Error),
+    #[error(transparent)]
+    Ask(#[from] approve::Error),
 }
 
-/// Does it, and returns what is to be printed.
-pub(super) async fn run(targets: &Targets) -> Result<String, Error> {
-    match targets {
-        Targets::Accept(Accept { name, instance, hub, output }) => {
-            let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
+/// Does it, and returns what is to be printed. What is asked goes to standard error.
+pub(super) async fn run(command: &Command) -> Result<String, Error> {
+    let (Command::List { common }
+    | Command::Revoke { common, .. }
+    | Command::Remove { common, .. }
+    | Command::Adopt { common, .. }
+    | Command::Accept { common, .. }) = command;
+    let root = Access::read(common.hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
+    let output = common.output;
+    match command {
+        Command::List { .. } => {
+            let agents = agents::list(&root).await?;
+            Ok(match output {
+                Output::Text => table(&agents),
+                Output::Json => super::pretty(&json!({"agents": agents})),
+            })
+        }
+        Command::Revoke { name, .. } => {
+            agents::revoke(&root, name).await?;
+            let text = format!("Revoked. To let the cluster in again: tideline-hub token create {name}\n");
+            Ok(done(output, text, "revoked", name))
+        }
+        Command::Remove { name, force, .. } => {
+            agents::remove(&root, name, *force).await?;
+            let text = "Removed. What was placed there stays as it is, and its agent changes nothing any more.\n";
+            Ok(done(output, text.to_owned(), "removed", name))
+        }
+        Command::Adopt { name, from, yes, .. } => {
+            let agent = agents::adoptable(&root, name, *from).await?;
+            if !*yes {
+                if !io::stdin().is_terminal() {
+                    return Err(approve::Error::Unasked.into());
+                }
+                eprint!("{}", table(std::slice::from_ref(&agent)));
+                approve::ask(&format!("Hand SyncTarget {name} to this agent?"))?;
+            }
+            agents::adopt(&root, name, &agent).await?;
+            Ok(match output {
+                Output::Text => format!(
+                    "{}\nAdopted: SyncTarget {name} has this agent from now on. It hears of it within ten minutes.\n",
+                    table(std::slice::from_ref(&agent))
+                ),
+                Output::Json => super::pretty(&json!({"adopted": name, "agent": agent})),
+            })
+        }
+        Command::Accept { name, instance, .. } => {
             let accepted = duplicates::accept(&root, name, *instance).await?;
             Ok(match output {
                 Output::Json => super::pretty(&json!(accepted)),
-                Output::Text => text(&accepted),
+                Output::Text => accepted_text(&accepted),
             })
         }
     }
 }
 
-fn text(Accepted { target, instance, others }: &Accepted) -> String {
+fn done(output: Output, text: String, what: &str, name: &str) -> String {
+    match output {
+        Output::Text => text,
+        Output::Json => super::pretty(&json!({what: name})),
+    }
+}
+
+fn table(agents: &[Agent]) -> String {
+    if agents.is_empty() {
+        return "The hub knows no agent.\n".to_owned();
+    }
+    let mut table = Table::new(&["SYNCTARGET", "UID", "STANDING", "FINGERPRINT", "CLUSTER", "LAST CONTACT"]);
+    for agent in agents {
+        let unknown = || "-".to_owned();
+        let by = agent.deleted_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let at = agent.deleted_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+        let standing = match agent.standing {
+            Standing::Enrolled => "Enrolled".to_owned(),
+            Standing::Revoked => "Revoked".to_owned(),
+            Standing::Deleted => format!("Deleted{by}{at}"),
+            Standing::Adopted => {
+                format!("Adopted by {}", agent.adopted_by.map(|heir| heir.to_string()).unwrap_or_default())
+            }
+        };
+        table.row([
+            agent.name.clone(),
+            agent.target.to_string(),
+            standing,
+            agent.fingerprint.clone(),
+            agent.cluster.clone().unwrap_or_else(unknown),
+            agent.last_contact.map_or_else(unknown, |at| at.to_string()),
+        ]);
+    }
+    table.to_string()
+}
+
+fn accepted_text(Accepted { target, instance, others }: &Accepted) -> String {
     let others: Vec<_> = others.iter().map(|other| format!("{} on {}", other.id, other.host)).collect();
     let (id, host) = (&instance.id, &instance.host);
     let when = if instance.holds { "It keeps the cluster already" } else { "It takes over when it asks next" };
@@ -74,3 +233,6 @@ fn text(Accepted { target, instance, others }: &Accepted) -> String {
         others.join(", ")
     )
 }
+
+#[cfg(test)]
+mod tests;

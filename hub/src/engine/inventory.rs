@@ -43,6 +43,9 @@ impl Engine {
             // Whoever waits for an answer holds the former key.
             self.close(now, id);
         }
+        if let Some(former) = record.adopts {
+            self.adopt(former, id, &record);
+        }
         let decommission = record.decommission;
         let accepted = record.accepted.clone();
         self.targets.seen(id, record);
@@ -89,6 +92,11 @@ impl Engine {
             Some(outline) => Some(outline.record.key.clone()),
             None => self.memory.get(target)?.known_key(),
         }
+    }
+
+    /// What is remembered of every target that has or had an agent.
+    pub fn all_remembered(&self) -> impl Iterator<Item = (TargetId, &RememberedTarget)> {
+        self.memory.iter()
     }
 
     /// Why the agent of a target is not served, if that is so.

@@ -135,6 +135,20 @@ impl Memory {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TargetId, &RememberedTarget)> {
+        self.known.iter().map(|(target, remembered)| (*target, remembered))
+    }
+
+    /// Its agent is another's from now on.
+    pub(super) fn handed(&mut self, target: TargetId, heir: TargetId) {
+        if let Some(remembered) = self.known.get_mut(&target)
+            && remembered.heir != Some(heir)
+        {
+            remembered.heir = Some(heir);
+            self.unsaved.insert(target, remembered.clone());
+        }
+    }
+
     pub(super) fn is_revoked(&self, key: &VerifyingKey) -> bool {
         self.revoked.contains(&text(key))
     }

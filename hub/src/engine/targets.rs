@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{ClusterFacts, Decommission};
-use tideline_common::{InstanceId, Reason, TargetId, Uid};
+use tideline_common::{InstanceId, Monotonic, Reason, TargetId, Uid};
 
 use crate::link::core::HolderRecord;
 use crate::placement::Target;
@@ -20,6 +20,8 @@ pub struct TargetRecord {
     pub decommission: Decommission,
     /// Which of several agents with its identity a person wants to hold it, and in what words that was said.
     pub accepted: Option<(InstanceId, String)>,
+    /// The deleted target whose agent it takes over.
+    pub adopts: Option<TargetId>,
 }
 
 /// What is known of one target besides its set and its reports.
@@ -50,6 +52,8 @@ pub struct Targets {
     known: BTreeMap<TargetId, TargetOutline>,
     /// Who held each target last, whether or not the inventory shows it yet.
     holders: BTreeMap<TargetId, HolderRecord>,
+    /// When the agent of each was heard from last, served or not.
+    asked: BTreeMap<TargetId, Monotonic>,
     /// Seen, and not told to placement yet: they have no index.
     awaited: BTreeMap<TargetId, Target>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
@@ -136,6 +140,15 @@ impl Targets {
 
     pub(super) fn held(&mut self, target: TargetId, record: HolderRecord) {
         self.holders.insert(target, record);
+    }
+
+    pub(super) fn asked(&mut self, target: TargetId, now: Monotonic) {
+        self.asked.insert(target, now);
+    }
+
+    /// When its agent was heard from last, in this run.
+    pub fn last_asked(&self, target: TargetId) -> Option<Monotonic> {
+        self.asked.get(&target).copied()
     }
 
     pub(super) fn facts(&mut self, target: TargetId, facts: ClusterFacts) {

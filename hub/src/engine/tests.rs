@@ -3,7 +3,7 @@
 use serde_json::json;
 use tideline_api::{Allow, Placement};
 use tideline_common::signature::SigningKey;
-use tideline_common::wire::v1::{ClusterFacts, Instance, SessionRequest, Terminal, TerminalFact};
+use tideline_common::wire::v1::{BodiesRequest, Handover, Instance, SessionRequest, Terminal, TerminalFact};
 use tideline_common::{GroupKind, InstanceId, Revision, SessionName, SessionNumber, SpaceName};
 
 use super::*;
@@ -169,8 +169,14 @@ fn what_is_held_at_a_target_goes_with_it_out_of_service() {
     hub.pass(SETTLE * 2);
     assert_eq!((hub.removals(), hub.kept()), (0, 300));
     let key = SigningKey::from_seed([7; 32]).public();
-    let record =
-        TargetRecord { name: "t".to_owned(), key, cluster: None, decommission: Decommission::Remove, accepted: None };
+    let record = TargetRecord {
+        name: "t".to_owned(),
+        key,
+        cluster: None,
+        decommission: Decommission::Remove,
+        accepted: None,
+        adopts: None,
+    };
     hub.engine.target_seen(hub.now, in_service(false), Some(record));
     hub.persist();
     assert_eq!((hub.removals(), hub.kept(), hub.engine.ledger.assigned()), (300, 0, 0));
@@ -210,19 +216,22 @@ fn a_target_is_told_what_it_said_happened_once() {
 
 fn agent(seed: u8) -> TargetRecord {
     let key = SigningKey::from_seed([seed; 32]).public();
-    TargetRecord { name: "shop".to_owned(), key, cluster: None, decommission: Decommission::No, accepted: None }
+    TargetRecord {
+        name: "shop".to_owned(),
+        key,
+        cluster: None,
+        decommission: Decommission::No,
+        accepted: None,
+        adopts: None,
+    }
 }
 
 fn asks(instance: u64) -> link::Request {
     let request = SessionRequest {
-        facts: ClusterFacts::default(),
-        accepted: None,
         instance: Instance { id: InstanceId(instance), host: "store".to_owned() },
-        home: SessionName::default(),
-        last: SessionNumber::default(),
-        fenced: None,
+        ..SessionRequest::default()
     };
-    link::Request::Session(request, link::Origin::default())
+    link::Request::Session(Box::new(request), link::Origin::default())
 }
 
 /// What the agent of the one target is refused with at once.
@@ -272,4 +281,103 @@ fn a_deleted_target_is_remembered_by_the_key_that_it_had() {
     next.remember(work.remembered.clone());
     next.targets_listed(hub.now);
     assert_eq!(next.key_of(target()), Some(agent(1).key));
+}
+
+fn heir() -> TargetId {
+    "77777777-0000-4000-8000-000000000000".parse().unwrap()
+}
+
+/// The one target was deleted while its agent was at work in its first session, and one of its name was made.
+fn recreated() -> Hub {
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.persist();
+    let (_, _answer) = hub.engine.request(hub.now, target(), asks(1));
+    hub.persist();
+    let bodies = BodiesRequest { session: SessionName::new(1, 0), wanted: Vec::new() };
+    let (_, _answer) = hub.engine.request(hub.now, target(), link::Request::Bodies(bodies));
+    hub.persist();
+    hub.engine.target_gone(hub.now, target(), Deletion::default());
+    hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, None);
+    hub.persist();
+    hub
+}
+
+fn adopts(hub: &mut Hub, seed: u8) {
+    let record = TargetRecord { adopts: Some(target()), ..agent(seed) };
+    hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, Some(record));
+    hub.persist();
+}
+
+/// To what an agent is handed that asks as this, being found by the hub as that.
+fn handed(hub: &mut Hub, asked_as: TargetId, found: TargetId, formers: &[TargetId]) -> Result<TargetId, String> {
+    let request = SessionRequest {
+        instance: Instance { id: InstanceId(1), host: "store".to_owned() },
+        home: SessionName::new(1, 0),
+        last: SessionNumber(1),
+        formers: formers.to_vec(),
+        asked_as: Some(asked_as),
+        ..SessionRequest::default()
+    };
+    let (_, mut answer) =
+        hub.engine.request(hub.now, found, link::Request::Session(Box::new(request), link::Origin::default()));
+    hub.persist();
+    match answer.try_recv().unwrap() {
+        Ok(Reply::Core(link::Answer::Session(answer))) => match answer.handover {
+            Some(Handover { target, former, key, .. }) => {
+                assert_eq!(former, asked_as);
+                assert_eq!(key, agent(1).key.as_bytes());
+                Ok(target)
+            }
+            None => Err(format!("session {}", answer.session.number)),
+        },
+        Ok(other) => Err(format!("{other:?}")),
+        Err(refusal) => Err(format!("{:?}", refusal.refusal)),
+    }
+}
+
+#[test]
+fn an_adopted_agent_is_handed_over_and_its_sessions_go_on() {
+    let mut hub = recreated();
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Err("TargetGone".to_owned()));
+    adopts(&mut hub, 1);
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()));
+    assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()));
+    // So does who holds it: a copy of the agent without that session is none of its restarts.
+    let link::Request::Session(copy, from) = asks(9) else { unreachable!("it is one") };
+    let copy = Box::new(SessionRequest { last: SessionNumber(1), ..*copy });
+    let (_, mut copy) = hub.engine.request(hub.now, heir(), link::Request::Session(copy, from));
+    hub.persist();
+    let refused = copy.try_recv().unwrap().map(drop).unwrap_err().refusal;
+    assert!(matches!(refused, RefusalKind::Fenced | RefusalKind::Busy), "{refused:?}");
+}
+
+#[test]
+fn only_the_key_that_a_deleted_target_had_is_adopted() {
+    let mut hub = recreated();
+    adopts(&mut hub, 2);
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Err("TargetGone".to_owned()), "another's key");
+
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.engine.target_seen(hub.now, in_service(true), None);
+    hub.engine.target_gone(hub.now, target(), Deletion::default());
+    hub.persist();
+    adopts(&mut hub, 1);
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Err("TargetGone".to_owned()), "it was revoked");
+    assert!(hub.engine.is_revoked(&agent(1).key));
+}
+
+/// The hub runs on a copy of its directory from before the adoption, and then on one from before the deletion.
+#[test]
+fn a_hub_from_before_an_adoption_finds_its_agent_by_what_it_was() {
+    let mut hub = recreated();
+    assert_eq!(handed(&mut hub, heir(), target(), &[target()]), Err("TargetGone".to_owned()));
+    adopts(&mut hub, 1);
+    assert_eq!(handed(&mut hub, heir(), target(), &[target()]), Ok(heir()), "adopting twice works");
+
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.persist();
+    assert_eq!(handed(&mut hub, heir(), target(), &[target()]), Ok(target()), "it is what it was again");
 }

@@ -84,7 +84,7 @@ pub struct RequestId(pub u64);
 /// A request whose signature was verified by the key of the target it is from.
 #[derive(Clone, Debug)]
 pub enum Request {
-    Session(SessionRequest, Origin),
+    Session(Box<SessionRequest>, Origin),
     Desired(DesiredRequest),
     Bodies(BodiesRequest),
     Reported(Box<ReportedRequest>),
@@ -363,7 +363,7 @@ impl Core {
             return;
         }
         match request {
-            Request::Session(request, from) => self.on_session(now, sets, id, target, (request, from), out),
+            Request::Session(request, from) => self.on_session(now, sets, id, target, (*request, from), out),
             Request::Desired(request) => {
                 if self.admit(now, id, target, request.session, out) {
                     self.on_desired(now, sets, id, target, &request, out);

@@ -29,7 +29,7 @@ use tideline_common::signature::{self, NONCE_BYTES, Parameters, Signed, SigningK
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
     BODIES_PATH, DESIRED_PATH, ENROL_PATH, EnrolAnswer, EnrolRequest, HubAddresses, NumberRefused, REPORTED_PATH,
-    Refusal, RefusalKind, SESSION_PATH,
+    Refusal, RefusalKind, SESSION_PATH, SessionRequest,
 };
 use tideline_common::{HubId, RunId, SessionId, TargetId};
 use tokio::time::timeout;
@@ -222,11 +222,30 @@ impl<S: Service> Link<S> {
             let key = self.service.token_key(&claims.key_id).await.ok_or_else(unknown)?;
             (Sender::Token(claims.key_id), key)
         } else {
-            let target = claims.key_id.parse().map_err(|_| Unverified::UnknownTarget)?;
-            (Sender::Target(target), self.service.target_key(target)?)
+            self.target(&claims.key_id, signed.request)?
         };
         signature::verify_request(&key, signed).map_err(unauthenticated)?;
         Ok(sender)
+    }
+
+    /// The target that asks, and its key. A hub that does not know it may know what it was before: an older copy of its
+    /// directory, from before the agent was handed over.
+    fn target(&self, key_id: &str, request: signature::Request<'_>) -> Result<(Sender, VerifyingKey), Unverified> {
+        let named: TargetId = key_id.parse().map_err(|_| Unverified::UnknownTarget)?;
+        let unknown = match self.service.target_key(named) {
+            Ok(key) => return Ok((Sender::Target(named), key)),
+            Err(unknown) => unknown,
+        };
+        let formers = if request.path == SESSION_PATH && unknown == Unverified::UnknownTarget {
+            codec::parse_session_query(request.query)
+        } else {
+            Vec::new()
+        };
+        let known = formers.into_iter().rev().find_map(|former| {
+            let key = self.service.target_key(former).ok()?;
+            Some((Sender::Target(former), key))
+        });
+        known.ok_or(unknown)
     }
 
     /// Takes the request's number, and returns the next that is free; that alone if this one is not.
@@ -346,6 +365,11 @@ impl Head {
         })
     }
 
+    fn key_id(&self) -> Option<TargetId> {
+        let claims = signature::claims(self.signed()?.signature_input).ok()?;
+        claims.key_id.parse().ok()
+    }
+
     /// The path that is signed: without what a proxy may have put before it.
     fn logical_path(&self) -> &str {
         let path = self.uri.path();
@@ -383,7 +407,12 @@ impl Head {
 
     fn request(&self, content: &[u8], random: &SystemRandom, hub: &VerifyingKey) -> Result<core::Request, Refusal> {
         match (self.method.as_str(), self.logical_path()) {
-            ("POST", SESSION_PATH) => Ok(core::Request::session(self.message(content)?, self.origin(random)?, hub)),
+            ("POST", SESSION_PATH) => {
+                let request: SessionRequest = self.message(content)?;
+                let formers = codec::parse_session_query(self.uri.query().unwrap_or(""));
+                let request = SessionRequest { formers, asked_as: self.key_id(), ..request };
+                Ok(core::Request::session(request, self.origin(random)?, hub))
+            }
             ("GET", DESIRED_PATH) => codec::parse_desired_query(self.uri.query().unwrap_or(""))
                 .map(core::Request::Desired)
                 .map_err(|error| refusal(RefusalKind::Malformed, error.to_string())),

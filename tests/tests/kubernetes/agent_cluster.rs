@@ -105,7 +105,11 @@ impl Bench {
 }
 
 fn scope() -> Scope {
-    Scope { hub: HubId::from_uuid(Uuid::from_u128(1)), target: TargetId::from_uuid(Uuid::from_u128(2)) }
+    Scope {
+        hub: HubId::from_uuid(Uuid::from_u128(1)),
+        target: TargetId::from_uuid(Uuid::from_u128(2)),
+        formers: tideline_common::Formers::default(),
+    }
 }
 
 fn uid(text: &str) -> Uid {

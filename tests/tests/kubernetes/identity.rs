@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use tideline_common::MARK_ANNOTATION;
 use tideline_tests::fleet::Agent;
@@ -177,8 +177,7 @@ async fn an_agent_whose_record_was_deleted_freezes_and_leaves_everything() -> Re
     let mut site = Site::at_home(&assets).await?;
     site.pass_along("first").await?;
     let uid = site.local_uid(CONFIG, "first").await?;
-    let targets = api_cluster(&site.root, SYNC_TARGET.0, SYNC_TARGET.1);
-    targets.delete("east", &DeleteParams::default()).await?;
+    tideline_hub::agents::remove(&site.root, "east", true).await?;
     freezes(&site.agent).await?;
     // Also after a restart, and though another target of that name is made.
     site.agent.stop().await?;

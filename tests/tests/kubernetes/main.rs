@@ -25,6 +25,7 @@ mod rights;
 mod scenarios;
 mod site;
 mod spaces;
+mod standing;
 mod strain;
 mod texts;
 mod unassign;

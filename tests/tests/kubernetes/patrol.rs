@@ -47,7 +47,11 @@ struct Watchless {
 }
 
 fn scope() -> Scope {
-    Scope { hub: HubId::from_uuid(Uuid::from_u128(1)), target: TargetId::from_uuid(Uuid::from_u128(2)) }
+    Scope {
+        hub: HubId::from_uuid(Uuid::from_u128(1)),
+        target: TargetId::from_uuid(Uuid::from_u128(2)),
+        formers: tideline_common::Formers::default(),
+    }
 }
 
 fn source(name: &str) -> SourceRef {
@@ -301,7 +305,7 @@ async fn without_any_watch_a_patrol_counts_exactly_what_was_injected_and_mends_i
     // Restored from a backup of another cluster of this hub, or another hub's.
     let elsewhere = TargetId::from_uuid(Uuid::from_u128(3));
     agent.plant_of(Scope { target: elsewhere, ..scope() }, "restored").await?;
-    agent.plant_of(Scope { hub: HubId::from_uuid(Uuid::from_u128(4)), target: elsewhere }, "theirs").await?;
+    agent.plant_of(Scope { hub: HubId::from_uuid(Uuid::from_u128(4)), target: elsewhere, ..scope() }, "theirs").await?;
     assert_eq!([agent.patrol().await?, agent.patrol().await?], [held, held], "they are nothing of ours");
     assert_eq!(agent.copies, BTreeSet::from(["restored".to_owned()]));
     assert!(maps.get_opt("restored").await?.is_some() && maps.get_opt("theirs").await?.is_some());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
-use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Origin, Ownership, Reason, Uid};
+use tideline_common::{Digest, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, Uid};
 
 use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
 
@@ -212,7 +212,8 @@ impl Cluster {
 
     pub(crate) fn ownership(&self, key: &ObjectKey) -> Option<Ownership> {
         let mark = self.objects.get(key)?.mark.as_ref()?;
-        Some(mark.ownership(parse(HUB), parse(TARGET), key))
+        let owner = Owner { hub: parse(HUB), target: parse(TARGET), formers: Formers::default() };
+        Some(mark.ownership(owner, key))
     }
 
     /// A request to delete an object: by an agent, or by anybody.

@@ -427,7 +427,7 @@ impl Hub {
             self.step(now, link::Event::Approved(ended), out);
         }
         if let link::Event::Requested { target, request, .. } = &event
-            && let Some(shown) = request.shown()
+            && let Some(shown) = request.shown(*target)
         {
             self.ledger.confirmed(*target, shown);
         }

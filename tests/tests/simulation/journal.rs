@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SessionName, Tombstone};
+use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, Formers, ObjectKey, SessionName, Tombstone};
 
 use crate::ids::{CLUSTER, parse};
 
@@ -107,6 +107,10 @@ impl Journal {
         let named: BTreeSet<Digest> = self.entries.values().map(|entry| entry.policy).chain(applied).collect();
         Loaded {
             enrolled: self.enrolled.clone(),
+            handed_to: None,
+            formers: Formers::default(),
+            inherited: None,
+            token_spent: true,
             cluster: self.enrolled.as_ref().map(|_| parse(CLUSTER)),
             session: self.home,
             floor: self.floor,

@@ -7,7 +7,11 @@ use uuid::Uuid;
 use super::*;
 
 fn scope() -> Scope {
-    Scope { hub: HubId::from_uuid(Uuid::from_u128(1)), target: TargetId::from_uuid(Uuid::from_u128(2)) }
+    Scope {
+        hub: HubId::from_uuid(Uuid::from_u128(1)),
+        target: TargetId::from_uuid(Uuid::from_u128(2)),
+        formers: tideline_common::Formers::default(),
+    }
 }
 
 fn resource(group: &str, kind: &str, status: bool) -> Resource {

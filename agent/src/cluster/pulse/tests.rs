@@ -158,7 +158,11 @@ async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
     let mut watches = Watches::new(client.clone(), kinds, sender.clone(), Namespaces::All, tasks.clone(), stop.clone());
     let mut followers = Followers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
     let uuid = uuid::Uuid::from_u128;
-    let scope = Scope { hub: HubId::from_uuid(uuid(1)), target: TargetId::from_uuid(uuid(2)) };
+    let scope = Scope {
+        hub: HubId::from_uuid(uuid(1)),
+        target: TargetId::from_uuid(uuid(2)),
+        formers: tideline_common::Formers::default(),
+    };
     watches.set(scope, BTreeMap::from([(GroupKind::new("", "ConfigMap"), Arc::from("v1"))]));
     followers.set(BTreeMap::from([(AssociatedKind::Pods, Follow { run: 1, namespace: None, depth: Depth::Links })]));
     both(&mut events, listed).await;

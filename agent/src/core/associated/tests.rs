@@ -3,7 +3,7 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::{
     Accepted, ClusterFacts, HubAddresses, PollSettings, ReportedAnswer, ReportedRequest, SessionAnswer,
 };
-use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, GroupKind, Mark, Origin, SessionName, Version};
+use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, Formers, GroupKind, Mark, Origin, SessionName, Version};
 
 use super::super::effect::{Request, RequestId};
 use super::super::event::{Answer, Associate, Condition, Event, Observed, Owner, Served};
@@ -93,7 +93,8 @@ impl Scene {
                     let session = SessionName::new(7, 1);
                     let (epoch, addresses) = (Epoch::default(), HubAddresses::default());
                     let history = tideline_common::wire::v1::Continuity::Whole;
-                    let answer = SessionAnswer { session, outdated: false, epoch, poll, addresses, history };
+                    let answer =
+                        SessionAnswer { session, outdated: false, epoch, poll, addresses, history, handover: None };
                     self.step(Event::Answered { id, result: Ok(Answer::Session(answer)) });
                 }
                 Effect::KeepSession { session, .. } => self.step(Event::SessionKept { result: Ok(session) }),
@@ -142,7 +143,7 @@ impl Scene {
 }
 
 fn observed(entry: &Entry, policy: &ApplyPolicy) -> Observed {
-    let me = Me { hub: hub_id(), target: target_id() };
+    let me = Me { hub: hub_id(), target: target_id(), formers: Formers::default() };
     let mark: Mark = mark_of(me, entry, policy, Origin::Created);
     Observed {
         key: entry.key.clone(),

@@ -9,10 +9,10 @@
 //! ```
 
 use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
-use tideline_common::wire::v1::{Continuity, Fenced, Refusal, RefusalKind, SessionAnswer};
+use tideline_common::wire::v1::{Continuity, Fenced, Handover, Refusal, RefusalKind, SessionAnswer};
 use tideline_common::{Monotonic, SessionName};
 
-use super::super::effect::{Effect, Effects};
+use super::super::effect::{Effect, Effects, Enrolled};
 use super::super::gather::{Flaw, Gather};
 use super::super::standing::Standing;
 use super::super::{Core, Phase};
@@ -55,7 +55,10 @@ impl Core {
         out.push(Effect::ReadHome);
     }
 
-    pub(super) fn opened(&mut self, answer: SessionAnswer, out: &mut Effects) {
+    pub(super) fn opened(&mut self, now: Monotonic, answer: SessionAnswer, out: &mut Effects) {
+        if let Some(Handover { target, name, .. }) = answer.handover {
+            return self.become_target(now, Enrolled { target, name }, out);
+        }
         self.session.newest = self.session.newest.max(answer.session.number);
         if answer.outdated {
             // Perhaps another process of this home has opened it.
@@ -90,7 +93,7 @@ impl Core {
 
     /// The session may be used, and is this agent's with its first use.
     fn session_usable(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
-        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history } = *answer;
+        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history, handover: _ } = *answer;
         self.session.name = Some(session);
         self.session.fenced = None;
         self.session.settings = poll;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{
-    ApprovedPage, BodiesAnswer, BodiesRequest, Body, Continuity, Decommission, DesiredAnswer, DesiredPage,
-    DesiredRequest, EnrolAnswer, Fenced, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind,
+    ApprovedPage, Attested, BodiesAnswer, BodiesRequest, Body, Continuity, Decommission, DesiredAnswer, DesiredPage,
+    DesiredRequest, EnrolAnswer, Fenced, Handover, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind,
     ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionName, Tombstone,
-    Version,
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionName, TargetId,
+    Tombstone, Version,
 };
 
 use super::super::{Answer, LinkFailure, Request};
@@ -41,6 +41,12 @@ pub(in crate::core) struct Hub {
     /// What every request is refused with.
     pub(in crate::core) refuses: Option<RefusalKind>,
     pub(in crate::core) sessions_asked: u64,
+    /// To what the agent is handed when it asks for a session next.
+    pub(in crate::core) hands_to: Option<TargetId>,
+    /// What the agent showed last as accepted before.
+    pub(in crate::core) shown: Option<Attested>,
+    /// What a request to enrol makes of it.
+    pub(in crate::core) enrols_as: Option<TargetId>,
     /// What the agent said of a session that fences it when it asked last.
     pub(in crate::core) proved: Option<Fenced>,
     /// What it says of its history.
@@ -48,6 +54,12 @@ pub(in crate::core) struct Hub {
 }
 
 impl Hub {
+    /// It was set back, or is another target's: an epoch of its own, and every revision but the last is forgotten.
+    pub(in crate::core) fn begin_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        self.tombstones.clear();
+    }
+
     pub(in crate::core) fn with_pages_of(page: usize) -> Self {
         Self { page, epoch: 1, approved_seconds: 86_400, ..Self::default() }
     }
@@ -140,6 +152,21 @@ impl Hub {
         if let Request::Session(request) = &request {
             self.sessions_asked += 1;
             self.proved = request.fenced;
+            self.shown = request.accepted;
+        }
+        if let (Request::Session(_), Some(target)) = (&request, self.hands_to.take()) {
+            let poll = PollSettings { wait_seconds: 0, stale_after_seconds: 0 };
+            let handover = Handover { key: Vec::new(), former: target_id(), target, name: "again".into() };
+            let (session, epoch) = (SessionName::default(), Epoch::default());
+            let handover = Some(handover);
+            let addresses = HubAddresses::default();
+            let history = self.history;
+            let answer = SessionAnswer { session, outdated: true, epoch, poll, addresses, history, handover };
+            return Ok(Answer::Session(answer));
+        }
+        if let (Request::Enrol(_), Some(target)) = (&request, self.enrols_as) {
+            self.refuses = None;
+            return Ok(Answer::Enrolled(EnrolAnswer { hub: hub_id(), target, name: "anew".into() }));
         }
         match self.refuses {
             None => Ok(self.answer(request)),
@@ -165,6 +192,7 @@ impl Hub {
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
                     addresses: HubAddresses::default(),
                     history: self.history,
+                    handover: None,
                 })
             }
             Request::Desired(request) => Answer::Desired(self.desired(&request)),

@@ -7,8 +7,8 @@ use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, 
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
-    Config, Core, Effect, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally, RemovalPolicy, Request,
-    RequestId, Timer, Write,
+    Answer, Config, Core, Effect, Enrolled, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally,
+    RemovalPolicy, Request, RequestId, Timer, Write,
 };
 use super::cluster::Cluster;
 use super::hub::Hub;
@@ -82,7 +82,7 @@ impl World {
             pending: Vec::new(),
             waiting: Vec::new(),
             timers: BTreeMap::new(),
-            journal: Loaded::default(),
+            journal: Loaded { token_spent: true, ..Loaded::default() },
             facts: Some(ClusterFacts::default()),
             cluster: Cluster::default(),
             hub: Hub::with_pages_of(2),
@@ -177,7 +177,7 @@ impl World {
     pub(in crate::core) fn lose_journal(&mut self) {
         self.crash();
         let Loaded { enrolled, accepted, .. } = std::mem::take(&mut self.journal);
-        self.journal = Loaded { enrolled, floor: accepted, ..Loaded::default() };
+        self.journal = Loaded { enrolled, floor: accepted, token_spent: true, ..Loaded::default() };
         self.crash();
     }
 
@@ -274,6 +274,7 @@ impl World {
                     self.waiting.push((self.now + Duration::from_secs(40), id, request));
                 } else {
                     let result = self.hub.reply(request);
+                    self.keep_identity(&result);
                     self.step(Event::Answered { id, result });
                 }
             }
@@ -328,6 +329,7 @@ impl World {
         if let Some(at) = self.waiting.iter().position(|(_, _, request)| !self.hub.would_wait(request)) {
             let (_, id, request) = self.waiting.remove(at);
             let result = self.hub.reply(request);
+            self.keep_identity(&result);
             return self.step(Event::Answered { id, result });
         }
         let timer = self.timers.iter().map(|(timer, at)| (*at, Some(*timer))).min();
@@ -340,6 +342,7 @@ impl World {
         } else {
             let (_, id, request) = self.waiting.remove(0);
             let result = self.hub.reply(request);
+            self.keep_identity(&result);
             self.step(Event::Answered { id, result });
         }
     }
@@ -431,11 +434,48 @@ impl World {
         assert_eq!((self.ops, self.persists), before, "seed {}: it writes at rest", self.seed);
     }
 
+    /// As the edge does, before the core hears of it.
+    fn keep_identity(&mut self, result: &Result<Answer, LinkFailure>) {
+        let became = match result {
+            Ok(Answer::Session(answer)) => answer.handover.as_ref().map(|it| (it.target, it.name.clone())),
+            Ok(Answer::Enrolled(answer)) => Some((answer.target, answer.name.clone())),
+            Ok(Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) | Err(_) => None,
+        };
+        let known = self.journal.handed_to.as_ref().or(self.journal.enrolled.as_ref()).map(|it| it.target);
+        if let (Some((target, name)), Some(former)) = (became, known)
+            && target != former
+        {
+            let journal = &mut self.journal;
+            journal.formers = journal.formers.with(former).without(target);
+            journal.inherited = [journal.floor.take(), journal.accepted]
+                .into_iter()
+                .flatten()
+                .max_by_key(|it| it.set.version)
+                .or(journal.inherited);
+            journal.handed_to = Some(Enrolled { target, name });
+        }
+    }
+
+    /// Somebody starts it again with a token that it has not seen.
+    pub(in crate::core) fn give_token(&mut self) {
+        self.journal.token_spent = false;
+        self.crash();
+    }
+
+    /// Removals that the journal knows of.
+    pub(in crate::core) fn removals(&self) -> usize {
+        self.journal.removing.len()
+    }
+
     fn persist(&mut self, writes: &[Write]) {
         let journal = &mut self.journal;
         for write in writes.iter().cloned() {
             match write {
-                Write::Enrolled(enrolled) => journal.enrolled = Some(enrolled),
+                Write::Enrolled(enrolled) => {
+                    journal.enrolled = Some(enrolled);
+                    journal.accepted = None;
+                    journal.handed_to = None;
+                }
                 Write::Body { input, .. } => {
                     journal.bodies.insert(input);
                 }

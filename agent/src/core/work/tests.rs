@@ -7,7 +7,7 @@ use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
 
 use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal};
-use tideline_common::{DesiredSet, Version};
+use tideline_common::{DesiredSet, Formers, Version};
 
 /// A core that restarted offline with these entries accepted and nothing at the cluster.
 struct Offline {
@@ -419,7 +419,7 @@ fn restarted(
 }
 
 fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
-    let me = Me { hub: hub_id(), target: target_id() };
+    let me = Me { hub: hub_id(), target: target_id(), formers: Formers::default() };
     Observed {
         key: entry.key.clone(),
         uid: "u1".parse().unwrap(),

@@ -102,6 +102,7 @@ fn session_is_stable() {
             home: SessionName::new(7, 5),
             last: SessionNumber(9),
             fenced: Some(Fenced { session: SessionName::new(7, 5), by: SessionName::new(9, 6) }),
+            ..SessionRequest::default()
         },
     );
     let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
@@ -116,6 +117,7 @@ fn session_is_stable() {
         poll,
         addresses: addresses.clone(),
         history,
+        handover: None,
     };
     golden("session-answer", &answer(Continuity::Whole));
     golden("session-answer-broken", &answer(Continuity::Broken));
@@ -422,5 +424,24 @@ fn what_a_newer_peer_adds_is_ignored_or_unknown() {
     assert_eq!(
         (report.progress, report.health, report.reason),
         (Progress::Unknown, Health::Unknown, Some(Reason::Unknown))
+    );
+}
+
+#[test]
+fn handover_has_its_file() {
+    let handover = Some(Handover { key: vec![7; 32], former: target(), target: target(), name: "store-42".to_owned() });
+    let poll = PollSettings { wait_seconds: 45, stale_after_seconds: 120 };
+    let (session, epoch) = (SessionName::default(), Epoch(0));
+    golden(
+        "session-handover",
+        &SessionAnswer {
+            session,
+            outdated: true,
+            epoch,
+            poll,
+            addresses: HubAddresses::default(),
+            history: Continuity::Whole,
+            handover,
+        },
     );
 }

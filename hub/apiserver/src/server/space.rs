@@ -13,7 +13,7 @@ use tideline_store::{Commit, KeyRange, Op, Revision, Store};
 
 use super::{ApiServer, Error, Inner, SpaceConfig};
 use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
-use crate::identity::{Authorizer, Identity};
+use crate::identity::{Admission, Authorizer, Identity};
 use crate::virtual_resource::VirtualResource;
 use crate::{keys, object};
 
@@ -33,6 +33,7 @@ pub(crate) struct Space {
     catalog: RwLock<Arc<Catalog>>,
     virtuals: Vec<Arc<dyn VirtualResource>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) admission: Option<Arc<dyn Admission>>,
     /// Names of the definitions that clients may not touch.
     protected: Vec<String>,
     deleting: AtomicBool,
@@ -62,12 +63,13 @@ pub(crate) fn is_deleting(record: &[u8]) -> bool {
 
 impl Space {
     pub(super) fn new(name: &str, config: SpaceConfig, deleting: bool) -> Arc<Self> {
-        let SpaceConfig { crds, virtual_resources, authorizer } = config;
+        let SpaceConfig { crds, virtual_resources, authorizer, admission } = config;
         Arc::new(Self {
             name: name.into(),
             catalog: RwLock::new(Arc::new(Catalog::new(Vec::new(), &virtual_resources))),
             virtuals: virtual_resources,
             authorizer,
+            admission,
             protected: crds.iter().map(|crd| object::name(crd).to_owned()).collect(),
             deleting: AtomicBool::new(deleting),
             refreshing: tokio::sync::Mutex::default(),

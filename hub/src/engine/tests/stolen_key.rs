@@ -15,7 +15,7 @@ impl Hub {
         hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
         let facts = ClusterFacts { agent_version: "v".repeat(1 << 20), ..ClusterFacts::default() };
         let link::Request::Session(request, from) = asks(1) else { unreachable!("it is one") };
-        let request = link::Request::Session(SessionRequest { facts, ..request }, from);
+        let request = link::Request::Session(Box::new(SessionRequest { facts, ..*request }), from);
         let (_, mut answer) = hub.engine.request(hub.now, target(), request);
         hub.persist();
         answer.try_recv().unwrap().unwrap();

@@ -11,7 +11,7 @@
 
 use tideline_common::signature::{SigningKey, VerifyingKey};
 use tideline_common::wire::v1::{Attested, Continuity, DesiredAnswer, DesiredRequest, RefusalKind, SessionRequest};
-use tideline_common::{Monotonic, Point, Shown, TargetId};
+use tideline_common::{Epoch, Monotonic, Point, Shown, TargetId, Version};
 
 use super::{Answer, Core, Effect, Effects, Origin, Request, RequestId, Sets, Waiting, refuse, respond_desired, wait};
 use crate::ledger::{Absence, Proof, Standing};
@@ -21,13 +21,13 @@ impl Request {
     pub fn session(request: SessionRequest, from: Origin, hub: &VerifyingKey) -> Self {
         let own = |Attested { set, word }: Attested| word.is_by(hub) && word.version == set.version;
         let proof = if request.accepted.is_some_and(own) { Proof::OwnWord } else { Proof::Claim };
-        Self::Session(request, Origin { proof, ..from })
+        Self::Session(Box::new(request), Origin { proof, ..from })
     }
 
     /// The newest set that the agent knows of, as far as this request says it.
-    pub fn shown(&self) -> Option<Shown> {
+    pub fn shown(&self, target: TargetId) -> Option<Shown> {
         match self {
-            Self::Session(request, from) => request.accepted.map(|accepted| shown(accepted, from.proof)),
+            Self::Session(request, from) => request.accepted.map(|accepted| shown(target, accepted, from.proof)),
             Self::Desired(request) => request.shown,
             Self::Bodies(_) | Self::Reported(_) => None,
         }
@@ -46,13 +46,15 @@ impl Answer {
 }
 
 /// What was shown without a word that speaks of it is in no history.
-pub(super) fn shown(Attested { set, word }: Attested, proof: Proof) -> Shown {
+pub(super) fn shown(target: TargetId, Attested { set, word }: Attested, proof: Proof) -> Shown {
     let point = match proof {
         Proof::OwnWord => word.point,
         Proof::Claim if word.version == set.version => word.point,
         Proof::Claim => Point::NOWHERE,
     };
-    Shown { version: set.version, point }
+    // An epoch is of one target. What the agent accepted as another that it was is of the same revisions.
+    let epoch = if word.target == target { set.version.epoch } else { Epoch::default() };
+    Shown { version: Version { epoch, ..set.version }, point }
 }
 
 pub(super) fn continuity(standing: Standing) -> Continuity {

@@ -107,8 +107,9 @@ impl Core {
             return;
         }
         target.cluster = target.cluster.take().or_else(|| request.facts.cluster.clone());
-        let SessionRequest { facts, accepted, instance, home, last, fenced: was_fenced } = request;
-        target.shown = accepted.map(|accepted| history::shown(accepted, from.proof));
+        let SessionRequest { facts, accepted, instance, home, last, fenced: was_fenced, formers: _, asked_as: _ } =
+            request;
+        target.shown = accepted.map(|accepted| history::shown(key, accepted, from.proof));
         let shown = target.shown.filter(|_| sets.standing(key, target.shown) == Standing::Broken { recorded: false });
         let host = instance.host.chars().take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
@@ -164,7 +165,7 @@ impl Core {
         let (poll, addresses) = (self.config.poll, HubAddresses::default());
         let shown = self.targets.get(&key).and_then(|target| target.shown);
         let history = history::continuity(sets.standing(key, shown));
-        let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history };
+        let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history, handover: None };
         out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
     }
 

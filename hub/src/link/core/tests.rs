@@ -149,13 +149,13 @@ impl Script {
         });
         let request = SessionRequest { accepted, ..asks_from(home, self.requests + 1) };
         let from = Origin { id: SessionId(1), proof: Proof::OwnWord, ..Origin::default() };
-        let asked = self.request(Request::Session(request, from));
+        let asked = self.request(Request::Session(Box::new(request), from));
         let version = self.core.targets[&target()].sessions.version();
         format!("{asked}\n{}", self.event(Event::HolderStored { target: target(), version }))
     }
 
     fn asks(&mut self, request: SessionRequest) -> String {
-        self.request(Request::Session(request, Origin { id: SessionId(1), ..Origin::default() }))
+        self.request(Request::Session(Box::new(request), Origin { id: SessionId(1), ..Origin::default() }))
     }
 
     /// The hub's process ends, and begins with what was persisted.
@@ -316,12 +316,10 @@ fn session_of_a_lost_history_is_to_be_opened_anew_under_a_higher_number() {
 /// A process whose home has this session.
 fn asks_from(home: SessionName, instance: u64) -> SessionRequest {
     SessionRequest {
-        facts: ClusterFacts::default(),
-        accepted: None,
         instance: Instance { id: InstanceId(instance), host: format!("host-{instance}") },
         home,
         last: home.number,
-        fenced: None,
+        ..SessionRequest::default()
     }
 }
 

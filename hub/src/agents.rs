@@ -1,0 +1,321 @@
+//! `agents`: every agent that the hub knows, those of deleted SyncTargets too, read as Kubernetes objects of the root space; and
+//! what is done about them, from wherever an administrator's kubeconfig is.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tideline_api::SyncTarget;
+use tideline_apiserver::{Admission, Column, Deletion, ResourceKind, VirtualResource};
+use tideline_common::rollup::Freshness;
+use tideline_common::{Digest, FIELD_MANAGER_HUB, TargetId};
+use tokio::sync::watch;
+
+use crate::engine::{Engine, RememberedTarget};
+use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
+use crate::kubeconfig::RequestError;
+use crate::shared::Shared;
+use crate::statuses;
+use crate::virtual_resources::GROUP;
+
+const VERSION: &str = "v1alpha1";
+const KIND: &str = "Agent";
+const PLURAL: &str = "agents";
+/// On a SyncTarget that may be deleted though its agent is at work.
+const FORCE_ANNOTATION: &str = "tideline.dev/remove";
+/// Hexadecimal digits of a key's SHA-256 that are shown: 64 bits, which nobody makes another key for by chance.
+const FINGERPRINT_DIGITS: usize = 16;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {operation}")]
+    Request { operation: &'static str, source: RequestError },
+    #[error("there is no SyncTarget {0}")]
+    NoTarget(String),
+    #[error("SyncTarget {0} has no agent")]
+    NoAgent(String),
+    #[error(
+        "SyncTarget {0} has an agent: a key is never replaced by adopting another. Revoke it first, if its agent is not to come \
+         back: tideline-hub targets revoke {0}"
+    )]
+    HasAgent(String),
+    #[error(
+        "this hub remembers no deleted SyncTarget {0} whose agent could be adopted; `tideline-hub targets list` shows all. The \
+         agent of a revoked one needs a new token: tideline-hub token create {0}"
+    )]
+    NoFormer(String),
+    #[error("several agents had the name {name}; say which with --from: {uids}")]
+    Several { name: String, uids: String },
+}
+
+/// Where an agent stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// It speaks for its SyncTarget.
+    Enrolled,
+    /// Its key was revoked.
+    Revoked,
+    /// Its SyncTarget was deleted.
+    Deleted,
+    /// It was handed to another SyncTarget.
+    Adopted,
+}
+
+/// One agent, as the hub remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    /// The SyncTarget's name.
+    pub name: String,
+    /// The SyncTarget's UID.
+    pub target: TargetId,
+    pub standing: Standing,
+    /// The first digits of the SHA-256 of its key.
+    pub fingerprint: String,
+    /// In standard base64; of a revoked one there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The UID of the namespace kube-system of its cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// When it asked last, in this run of the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_contact: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_by: Option<String>,
+    /// The SyncTarget that it was handed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted_by: Option<TargetId>,
+}
+
+/// Reads all of them, by name. `root` is a client of the root space.
+pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
+    let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
+    let all = all.map_err(|error| request("list the agents", error))?;
+    let mut agents: Vec<_> = all.items.into_iter().filter_map(|it| Agent::deserialize(it.data).ok()).collect();
+    agents.sort_by(|a, b| (&a.name, a.target).cmp(&(&b.name, b.target)));
+    Ok(agents)
+}
+
+/// Takes the key of an agent from its SyncTarget, which revokes it.
+pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
+    let target = find(root, name).await?;
+    if !target.annotations().contains_key(AGENT_KEY_ANNOTATION) {
+        return Err(Error::NoAgent(name.to_owned()));
+    }
+    annotate(root, &target, &json!({AGENT_KEY_ANNOTATION: null, ADOPTS_ANNOTATION: null}), "revoke the key").await
+}
+
+/// Deletes a SyncTarget, though its agent is at work if that is `forced`.
+pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error> {
+    let target = find(root, name).await?;
+    if forced {
+        annotate(root, &target, &json!({FORCE_ANNOTATION: "force"}), "say that it is to be removed").await?;
+    }
+    let preconditions = Some(Preconditions { uid: target.uid(), resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    let deleted = Api::<SyncTarget>::all(root.clone()).delete(name, &params).await;
+    deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
+}
+
+/// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID.
+pub async fn adoptable(root: &Client, name: &str, from: Option<TargetId>) -> Result<Agent, Error> {
+    let target = find(root, name).await?;
+    if target.annotations().contains_key(AGENT_KEY_ANNOTATION) {
+        return Err(Error::HasAgent(name.to_owned()));
+    }
+    let mut found = list(root).await?;
+    found.retain(|agent| {
+        let asked = from.map_or(agent.name == name, |from| agent.target == from);
+        asked && agent.standing == Standing::Deleted && agent.key.is_some()
+    });
+    match found.len() {
+        0 => Err(Error::NoFormer(name.to_owned())),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let uids: Vec<_> = found.iter().map(|agent| agent.target.to_string()).collect();
+            Err(Error::Several { name: name.to_owned(), uids: uids.join(", ") })
+        }
+    }
+}
+
+/// Hands an agent that is [`adoptable`] to the SyncTarget of this name.
+pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error> {
+    let target = find(root, name).await?;
+    if target.annotations().contains_key(AGENT_KEY_ANNOTATION) {
+        return Err(Error::HasAgent(name.to_owned()));
+    }
+    let annotations = json!({
+        AGENT_KEY_ANNOTATION: agent.key, CLUSTER_ANNOTATION: agent.cluster, ADOPTS_ANNOTATION: agent.target,
+    });
+    annotate(root, &target, &annotations, "hand the agent over").await
+}
+
+async fn find(root: &Client, name: &str) -> Result<SyncTarget, Error> {
+    let found = Api::<SyncTarget>::all(root.clone()).get_opt(name).await;
+    let found = found.map_err(|error| request("read the SyncTarget", error))?;
+    found.ok_or_else(|| Error::NoTarget(name.to_owned()))
+}
+
+/// If it is still as it was read.
+async fn annotate(
+    root: &Client,
+    target: &SyncTarget,
+    annotations: &Value,
+    operation: &'static str,
+) -> Result<(), Error> {
+    let patch = json!({"metadata": {"resourceVersion": target.resource_version(), "annotations": annotations}});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
+    let api = Api::<SyncTarget>::all(root.clone());
+    let patched = api.patch(&target.name_any(), &params, &Patch::Merge(&patch)).await;
+    patched.map(drop).map_err(|error| request(operation, error))
+}
+
+fn request(operation: &'static str, error: kube::Error) -> Error {
+    Error::Request { operation, source: error.into() }
+}
+
+impl Agent {
+    fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, shared: &Shared) -> Self {
+        let RememberedTarget { name, key, cluster, revoked, deleted, heir } = remembered;
+        let standing = match (heir, deleted, key) {
+            (Some(_), ..) => Standing::Adopted,
+            (None, Some(_), _) => Standing::Deleted,
+            (None, None, None) => Standing::Revoked,
+            (None, None, Some(_)) => Standing::Enrolled,
+        };
+        let shown = key.as_ref().or(revoked.last()).and_then(|key| STANDARD.decode(key).ok()).unwrap_or_default();
+        let ago = engine.targets.last_asked(target).map(|at| shared.now().since(at));
+        let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
+        Self {
+            name: name.clone(),
+            target,
+            standing,
+            fingerprint: Digest::of(&shown).to_string()[..FINGERPRINT_DIGITS].to_owned(),
+            key: key.clone(),
+            cluster: cluster.as_ref().map(ToString::to_string),
+            last_contact: ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok()).map(whole_seconds),
+            deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),
+            deleted_by: deleted.as_ref().and_then(|deletion| deletion.by.clone()),
+            adopted_by: *heir,
+        }
+    }
+
+    fn object(&self) -> Value {
+        let mut object = json!(self);
+        object["metadata"] = json!({"name": self.target});
+        object
+    }
+}
+
+fn whole_seconds(at: Timestamp) -> Timestamp {
+    at.round(jiff::Unit::Second).unwrap_or(at)
+}
+
+#[derive(Debug)]
+struct Resource {
+    shared: Shared,
+}
+
+/// For the root space.
+pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
+    Arc::new(Resource { shared: shared.clone() })
+}
+
+impl VirtualResource for Resource {
+    fn resource(&self) -> ResourceKind {
+        ResourceKind {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            plural: PLURAL.to_owned(),
+            namespaced: false,
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let columns = [
+            ("SyncTarget", ".name", "string"),
+            ("Standing", ".standing", "string"),
+            ("Fingerprint", ".fingerprint", "string"),
+            ("Cluster", ".cluster", "string"),
+            ("Last Contact", ".lastContact", "date"),
+        ];
+        let column = |(name, path, kind): (&str, &str, &str)| Column {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            priority: 0,
+        };
+        columns.into_iter().map(column).collect()
+    }
+
+    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
+        let shared = &self.shared;
+        shared
+            .read(|engine| engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, shared).object()).collect())
+    }
+
+    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
+        let target = name.parse().ok()?;
+        self.shared.read(|engine| Some(Agent::of(engine, target, engine.remembered(target)?, &self.shared).object()))
+    }
+
+    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.shared.version())
+    }
+}
+
+/// Keeps the SyncTarget of an agent at work from being deleted by mistake.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    shared: Shared,
+}
+
+impl Guard {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self { shared: shared.clone() }
+    }
+}
+
+impl Admission for Guard {
+    fn deletes(&self, deletion: &Deletion<'_>) -> Result<(), String> {
+        if (deletion.group, deletion.resource) != (tideline_api::GROUP, "synctargets") {
+            return Ok(());
+        }
+        let metadata = &deletion.object["metadata"];
+        let Some(target) = metadata["uid"].as_str().and_then(|uid| uid.parse::<TargetId>().ok()) else {
+            return Ok(());
+        };
+        let forced = metadata["annotations"][FORCE_ANNOTATION] == "force";
+        let allowed = self.shared.read(|engine| forced || !is_at_work(engine, target));
+        if !allowed {
+            let name = metadata["name"].as_str().unwrap_or_default();
+            return Err(format!(
+                "its agent is at work, and would be shut out. Revoke its key (tideline-hub targets revoke {name}), take the \
+                 cluster out of service (spec.decommission), or say that it is meant: tideline-hub targets remove {name} --force"
+            ));
+        }
+        self.shared.read_mut(|engine| engine.target_deleting(target, &deletion.identity.user));
+        Ok(())
+    }
+}
+
+fn is_at_work(engine: &Engine, target: TargetId) -> bool {
+    engine.targets.get(target).is_some_and(|outline| {
+        engine.freshness(target) == Freshness::Fresh
+            && !statuses::is_decommissioned(engine, target, outline.record.decommission)
+    })
+}
+
+#[cfg(test)]
+mod tests;

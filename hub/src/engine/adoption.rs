@@ -1,0 +1,66 @@
+//! Hands a SyncTarget that was made again to the agent of the one that was deleted, and finds agents that name another target
+//! than this hub knows them as.
+
+use tideline_common::wire::v1::{Continuity, Handover, HubAddresses, PollSettings, SessionAnswer, SessionRequest};
+use tideline_common::{Epoch, FORMERS_MAX, SessionName, TargetId};
+use tracing::{info, warn};
+
+use super::{Engine, HolderWrite, TargetRecord};
+
+impl Engine {
+    /// The inventory says that `heir` takes over the agent of `former`, whose key it has. Its sessions go on there.
+    pub(super) fn adopt(&mut self, former: TargetId, heir: TargetId, record: &TargetRecord) {
+        let Some(remembered) = self.memory.get(former) else {
+            warn!(sync_target = record.name, %former, "this hub knows no target that it could take over the agent of");
+            return;
+        };
+        let same = remembered.key.is_some() && remembered.known_key().as_ref() == Some(&record.key);
+        if remembered.deleted.is_none() || !same || former == heir {
+            warn!(sync_target = record.name, %former, "its agent has another key, or its SyncTarget is still there");
+            return;
+        }
+        if remembered.heir != Some(heir) {
+            info!(sync_target = record.name, %former, uid = %heir, "it takes over the agent of a deleted SyncTarget");
+            self.memory.handed(former, heir);
+            // Session, holder and whether there are several go with the agent.
+            let record = self.targets.holder(former);
+            self.targets.held(heir, record.clone());
+            self.holders.push(HolderWrite { target: heir, version: 0, record: Box::new(record) });
+        }
+    }
+
+    /// Where the agent that asks as `target`, by its verified key, belongs to another target: which one.
+    pub(super) fn handover(&self, target: TargetId, request: &SessionRequest) -> Option<SessionAnswer> {
+        let asked_as = request.asked_as.unwrap_or(target);
+        let key = self.key_of(target)?;
+        let lives = |it: TargetId| self.targets.get(it).is_some_and(|outline| outline.record.key == key);
+        if asked_as == target && lives(target) {
+            return None;
+        }
+        let found = std::iter::once(target).chain(request.formers.iter().rev().copied());
+        let heir = found.filter_map(|it| self.last_heir(it)).find(|it| lives(*it))?;
+        let name = self.targets.get(heir)?.record.name.clone();
+        let handover = Handover { key: key.as_bytes().to_vec(), former: asked_as, target: heir, name };
+        Some(SessionAnswer {
+            session: SessionName::default(),
+            outdated: true,
+            epoch: Epoch::default(),
+            poll: PollSettings { wait_seconds: 0, stale_after_seconds: 0 },
+            addresses: HubAddresses::default(),
+            history: Continuity::default(),
+            handover: Some(handover),
+        })
+    }
+
+    /// To whom the agent of a target was handed in the end; itself if to nobody.
+    fn last_heir(&self, target: TargetId) -> Option<TargetId> {
+        let mut at = target;
+        for _ in 0..=FORMERS_MAX {
+            match self.memory.get(at).and_then(|remembered| remembered.heir) {
+                Some(heir) => at = heir,
+                None => return Some(at),
+            }
+        }
+        None
+    }
+}
