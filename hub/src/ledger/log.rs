@@ -53,7 +53,8 @@ impl Log {
     }
 
     /// The keys after `after` that changed for `target` since `since`, each with what left it last, if anything did: its
-    /// tombstone speaks for whichever source the agent still has there, where it is to have nothing. None where the log does not reach back that far.
+    /// tombstone speaks for whichever source the agent still has there, where it is to have nothing. None where the log does
+    /// not reach back that far.
     pub(super) fn changes(
         &self,
         target: TargetIndex,

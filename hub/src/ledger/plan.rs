@@ -398,7 +398,8 @@ impl<'a> Draft<'a> {
 
     fn into_batch(self) -> Batch {
         let graves = changed(&self.ledger.graves, self.graves, |before, after| {
-            before.map_or(after.is_empty(), |before| before.policies().eq(after.policies()))
+            // With its revision: what left again in the same way is a removal of its own, of which deltas tell.
+            before.map_or(after.is_empty(), |before| before == after)
         });
         let happened = changed(&self.ledger.happened, self.happened, |before, after| {
             before.map_or(after.is_empty(), |before| before == after)

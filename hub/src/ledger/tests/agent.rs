@@ -134,6 +134,25 @@ fn a_delta_holds_what_changed_and_no_more() {
     assert_eq!((page.total, page.snapshot, page.next), (2, false, None));
 }
 
+/// Let go of, assigned again before that was confirmed, and unassigned once more: the removal is the same as the first.
+#[test]
+fn a_delta_tells_of_what_left_again_in_the_same_way() {
+    let mut kept = Kept::with_targets(1);
+    let mut first = assigned("a", "x", "a-x", "body", &[0]);
+    first.variants[0].policy = let_go();
+    let again = || Change::Assign(Box::new(first.clone()));
+    for _ in 0..2 {
+        kept.change(vec![again()]);
+        kept.change(vec![remove("a", "x")]);
+    }
+    kept.change(vec![again()]);
+    let since = kept.version(0);
+    kept.change(vec![remove("a", "x")]);
+    let page = kept.ledger.target(target(0)).unwrap().page(Some(since), None, 10).unwrap();
+    let keys: Vec<_> = page.tombstones.iter().map(|gone| gone.tombstone.key.to_string()).collect();
+    assert_eq!((keys, page.entries, page.total), (vec!["ConfigMap shop/x".to_owned()], vec![], 0));
+}
+
 #[test]
 fn a_delta_from_beyond_the_log_or_the_present_is_refused() {
     let mut kept = Kept::with_targets(1);
