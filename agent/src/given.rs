@@ -5,9 +5,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use tideline_common::{EnrolmentToken, HubUrl, TokenError};
+use tideline_common::{Digest, EnrolmentToken, HubUrl, TokenError};
 use tracing::{info, warn};
 
 use crate::identity::{self, Found, HubPin, TokenUse};
@@ -43,12 +44,16 @@ pub enum Error {
     NoAuthorities { path: PathBuf, source: link::Error },
 }
 
+/// How often the token file is looked at. It is small, and whoever puts a token there waits for it.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// What was given, as far as it can be read.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     pub(crate) token: Option<EnrolmentToken>,
     pub(crate) url: Option<HubUrl>,
     pub(crate) authorities: GivenAuthorities,
+    pub(crate) file: Option<TokenFile>,
     unreadable: Vec<Error>,
 }
 
@@ -60,6 +65,8 @@ impl Given {
             Ok(token) => given.token = token,
             Err(error) => given.unreadable.push(error),
         }
+        let holds = given.token.as_ref().map(EnrolmentToken::id);
+        given.file = token_file.map(|path| TokenFile { path: path.to_owned(), holds });
         match hub_ca.as_deref().map(read_authorities).transpose() {
             Ok(authorities) => given.authorities = authorities.unwrap_or_default(),
             Err(error) => given.unreadable.push(error),
@@ -101,6 +108,33 @@ impl Given {
     }
 }
 
+/// Where the token was read at the start of a run.
+#[derive(Debug)]
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    /// Names the token that it held then.
+    holds: Option<Digest>,
+}
+
+impl TokenFile {
+    /// Waits until it holds another token, of this hub. An agent may need one long after its start, where nobody can reach
+    /// it: the file is a mounted Secret there.
+    pub(crate) async fn changed(self, hub: &HubPin) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let path = self.path.clone();
+            let read = tokio::task::spawn_blocking(move || read_token(&path)).await;
+            // What is gone or written in part is looked at again.
+            if let Ok(Ok(token)) = read
+                && self.holds != Some(token.id())
+                && HubPin::of(&token).is_ok_and(|pin| pin == *hub)
+            {
+                return;
+            }
+        }
+    }
+}
+
 fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
     let token = text.parse().map_err(|source| Error::Token { path: path.to_owned(), source })?;
@@ -114,3 +148,6 @@ fn read_authorities(path: &Path) -> Result<GivenAuthorities, Error> {
     let pem = std::fs::read(path).map_err(|source| Error::Authorities { path: path.to_owned(), source })?;
     GivenAuthorities::from_pem(&pem).map_err(|source| Error::NoAuthorities { path: path.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,8 +46,8 @@ pub struct Options {
     /// The kubeconfig of the cluster to keep; without it, the cluster that this runs in
     #[arg(long, env = "TIDELINE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled. A new one of its hub tells
-    /// an enrolled agent where that is now
+    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled. A new one of its hub, put
+    /// there at any time, tells an enrolled agent where that is now, and lets one in again that was shut out
     #[arg(long, env = "TIDELINE_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -158,11 +158,25 @@ pub enum Error {
     Task(#[from] TaskError),
 }
 
-/// Runs an agent until `shutdown`. Several may run in one process, each with its own data directory.
+/// Runs an agent until `shutdown`, and begins anew when it is given another token. Several may run in one process, each with
+/// its own data directory.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
-    let prepared = prepare(options).await?;
-    // What starts an agent is large, and small beside what it then needs.
-    Box::pin(prepared.run(&shutdown)).await
+    loop {
+        let prepared = prepare(options.clone()).await?;
+        // What starts an agent is large, and small beside what it then needs.
+        match Box::pin(prepared.run(&shutdown)).await? {
+            Run::Stopped => return Ok(()),
+            Run::GivenToken => info!("the token file holds another token of the hub: the agent begins anew with it"),
+        }
+    }
+}
+
+/// How a run ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    Stopped,
+    /// There is another token than the one that it began with.
+    GivenToken,
 }
 
 /// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
@@ -199,7 +213,7 @@ struct Prepared {
 impl Prepared {
     /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more. Of replicas, only as long
     /// as it leads.
-    async fn run(self, shutdown: &CancellationToken) -> Result<(), Error> {
+    async fn run(self, shutdown: &CancellationToken) -> Result<Run, Error> {
         let Self { agent, lease, listener, registry, data_dir } = self;
         // Its own token: an agent that fails ends alone, not the process around it.
         let run = Shutdown::with_token(shutdown.child_token());
@@ -210,10 +224,13 @@ impl Prepared {
         }
         let leading = match lease {
             None => None,
-            Some(place) => match run.token().run_until_cancelled(Candidate::new(place).lead(&health)).await {
-                Some(leading) => Some(leading),
-                None => return Ok(run.finished().await?),
-            },
+            Some(place) => {
+                let Some(leading) = run.token().run_until_cancelled(Candidate::new(place).lead(&health)).await else {
+                    run.finished().await?;
+                    return Ok(Run::Stopped);
+                };
+                Some(leading)
+            }
         };
         let starting = starting.unwrap_or_else(|| health.gate("cluster"));
         let term = leading.as_ref().map(Leading::term);
@@ -226,7 +243,8 @@ impl Prepared {
                 }
             });
         }
-        let begun = Box::pin(agent.begin(&data_dir, &run, term.as_ref())).await;
+        let given_token = CancellationToken::new();
+        let begun = Box::pin(agent.begin(&data_dir, &run, term.as_ref(), &given_token)).await;
         if begun.is_err() {
             run.begin();
         }
@@ -242,8 +260,11 @@ impl Prepared {
         }
         begun?;
         ended?;
+        if given_token.is_cancelled() && !shutdown.is_cancelled() {
+            return Ok(Run::GivenToken);
+        }
         info!(data_dir = %data_dir.path().display(), "the agent has stopped");
-        Ok(())
+        Ok(Run::Stopped)
     }
 }
 
@@ -260,11 +281,19 @@ struct Agent {
 }
 
 impl Agent {
-    /// Finds out who this agent is and what it holds, and begins to keep the cluster.
-    async fn begin(self, data_dir: &DataDir, run: &Shutdown, term: Option<&Term>) -> Result<(), Error> {
+    /// Finds out who this agent is and what it holds, and begins to keep the cluster. Cancels `given_token` where the run ends
+    /// for another token.
+    async fn begin(
+        self,
+        data_dir: &DataDir,
+        run: &Shutdown,
+        term: Option<&Term>,
+        given_token: &CancellationToken,
+    ) -> Result<(), Error> {
         let Self { client, mut given, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
         let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
+        let token_file = given.file.take();
         let look = || Found::look(data_dir.path(), given.token.as_ref(), secret.clone(), home);
         let found = Box::pin(identity::when_readable(&health, &metrics, look));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
@@ -351,6 +380,17 @@ impl Agent {
             }
             Ok::<_, Infallible>(())
         });
+        if let Some(file) = token_file {
+            let (run, given_token, hub) = (run.clone(), given_token.clone(), parts.identity.pin());
+            let stop = run.token().clone();
+            run.clone().spawn("token", async move {
+                if stop.run_until_cancelled(file.changed(&hub)).await.is_some() {
+                    given_token.cancel();
+                    run.begin();
+                }
+                Ok::<_, Infallible>(())
+            });
+        }
         run.spawn("core", keep(driver, config, parts, run.token().clone()));
         Ok(())
     }

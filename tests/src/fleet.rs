@@ -280,18 +280,14 @@ impl Agent {
         }
     }
 
-    /// Begins another run with a token that it was not given before.
+    /// Puts a token where it looks for one, while it runs.
     ///
     /// # Errors
     ///
-    /// When the present run had failed, or the token cannot be written.
-    pub async fn give_token(&mut self, token: &EnrolmentToken) -> Result<()> {
-        self.stop().await?;
-        let file = self.dir.join("token");
-        std::fs::write(&file, token.to_string())?;
-        self.token_file = Some(file);
-        self.resume();
-        Ok(())
+    /// When it was never given one, or the token cannot be written.
+    pub fn give_token(&self, token: &EnrolmentToken) -> Result<()> {
+        let file = self.token_file.as_ref().context("a token file")?;
+        Ok(std::fs::write(file, token.to_string())?)
     }
 
     /// Begins a run elsewhere: nothing that was on the disk is there, and no token.

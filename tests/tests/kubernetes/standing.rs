@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
-use serde_json::{from_value, json};
+use serde_json::{Value, from_value, json};
 use tideline_hub::agents;
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 
@@ -151,7 +151,7 @@ async fn a_hub_that_forgot_its_targets_for_a_while_loses_none_of_them() -> Resul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_agent_is_refused_at_once_and_goes_on_with_a_new_token_and_its_objects() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = at_work(&assets).await?;
+    let site = at_work(&assets).await?;
     let before = uids(&site).await?;
     let target = target_uid(&site).await?;
     let key = agents::list(&site.root).await?[0].key.clone();
@@ -163,11 +163,12 @@ async fn a_revoked_agent_is_refused_at_once_and_goes_on_with_a_new_token_and_its
         anyhow::Ok(())
     })
     .await?;
-    let tokens = api_cluster(&site.root, "tideline.dev/v1alpha1", "EnrolmentToken");
-    tokens.delete("east", &DeleteParams::default()).await?;
+    let phase = |phase: &'static str| move |it: &Value| it["status"]["phase"] == phase;
+    shows_cluster(&site.root, SYNC_TARGET, "east", "that nobody speaks for it", phase("Revoked")).await?;
     let token = site.hub.token("east", &[]).await?;
-    site.agent.give_token(&token).await?;
+    site.agent.give_token(&token)?;
     site.pass_along("witness").await?;
+    shows_cluster(&site.root, SYNC_TARGET, "east", "the agent at work", phase("Ready")).await?;
     assert_eq!(target_uid(&site).await?, target, "it is the same SyncTarget");
     let now = agents::list(&site.root).await?[0].clone();
     ensure!(now.key.is_some() && now.key != key, "with a key of its own: {now:?}");
