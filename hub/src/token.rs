@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tideline_api::{EnrolmentToken, EnrolmentTokenSpec, Selector, SelectorError, SyncTarget};
 use tideline_common::signature::SigningKey;
@@ -62,20 +62,21 @@ pub enum Error {
     )]
     Facts,
     #[error(
-        "there is an enrolment token {0:?} already; choose another name, or delete it: \
+        "there is an enrolment token {0:?} already that an agent may still use; choose another name, or delete it: \
          kubectl --context root delete enrolmenttoken {0}"
     )]
     Exists(String),
     #[error(
-        "there is a SyncTarget {0:?} with an agent already; choose another name, or delete it, which gives up its \
-         cluster: kubectl --context root delete synctarget {0}"
+        "there is a SyncTarget {0:?} with an agent already; choose another name, or shut that agent out: \
+         tideline-hub targets revoke {0}"
     )]
     Enrolled(String),
     #[error(transparent)]
     Random(#[from] identity::Error),
 }
 
-/// Makes a token. Its secret is in what is returned, and nowhere else.
+/// Makes a token, in the place of one of its name that no agent can use any more. Its secret is in what is returned, and
+/// nowhere else.
 pub async fn create(request: TokenRequest) -> Result<Token, Error> {
     let access = Access::read(request.kubeconfig.as_deref())?;
     let root = access.client(&SpaceName::root()).await?;
@@ -113,13 +114,42 @@ pub(crate) async fn create_in(root: &Client, request: TokenRequest, now: Timesta
         public_key: Some(STANDARD.encode(key.public().as_bytes())),
     };
     let object = EnrolmentToken::new(&name, spec);
-    match Api::<EnrolmentToken>::all(root.clone()).create(&PostParams::default(), &object).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 409 => return Err(Error::Exists(name)),
-        Err(error) => return Err(Error::Request { operation: "make the token", source: error.into() }),
+    let tokens = Api::<EnrolmentToken>::all(root.clone());
+    let mut made = tokens.create(&PostParams::default(), &object).await;
+    if is_conflict(&made) && remove_spent(&tokens, &name, now).await? {
+        made = tokens.create(&PostParams::default(), &object).await;
     }
+    if is_conflict(&made) {
+        return Err(Error::Exists(name));
+    }
+    made.map_err(|error| Error::Request { operation: "make the token", source: error.into() })?;
     let Facts { hub, hub_key, authorities, urls } = facts;
     Ok(Token { name, urls, hub, hub_key, authorities, seed: key.seed().to_vec() })
+}
+
+fn is_conflict<T>(answer: &Result<T, kube::Error>) -> bool {
+    matches!(answer, Err(kube::Error::Api(status)) if status.code == 409)
+}
+
+/// Removes the token of a name if it was used up, or has expired. Says whether there is none any more.
+async fn remove_spent(tokens: &Api<EnrolmentToken>, name: &str, now: Timestamp) -> Result<bool, Error> {
+    let failed = |operation| move |error: kube::Error| Error::Request { operation, source: error.into() };
+    let Some(token) = tokens.get_opt(name).await.map_err(failed("look for a token of this name"))? else {
+        return Ok(true);
+    };
+    // One whose SyncTarget is still being made is used again by the same agent.
+    let used_by = token.status.as_ref().and_then(|status| status.used_by.as_ref());
+    let used = used_by.is_some_and(|used| used.target_uid.is_some());
+    if !used && token.spec.expires.0 > now {
+        return Ok(false);
+    }
+    let preconditions = Some(Preconditions { uid: token.uid(), resource_version: token.resource_version() });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    match tokens.delete(name, &params).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(false),
+        Err(error) => Err(failed("remove the token of this name that nobody can use any more")(error)),
+    }
 }
 
 /// Says in the root space how agents reach and recognise this hub.

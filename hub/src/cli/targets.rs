@@ -129,6 +129,10 @@ pub(crate) enum Error {
     Agents(#[from] agents::Error),
     #[error(transparent)]
     Duplicates(#[from] duplicates::Error),
+    #[error(
+        "nobody can be asked, for standard input is no terminal; say --yes, or look first: tideline-hub targets list"
+    )]
+    Unasked,
     #[error(transparent)]
     Ask(#[from] approve::Error),
 }
@@ -164,7 +168,7 @@ pub(super) async fn run(command: &Command) -> Result<String, Error> {
             let agent = agents::adoptable(&root, name, *from).await?;
             if !*yes {
                 if !io::stdin().is_terminal() {
-                    return Err(approve::Error::Unasked.into());
+                    return Err(Error::Unasked);
                 }
                 eprint!("{}", table(std::slice::from_ref(&agent)));
                 approve::ask(&format!("Hand SyncTarget {name} to this agent?"))?;

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use serde_json::json;
 use tideline_apiserver::{ApiServer, Config, Identity as User, SpaceConfig};
 use tideline_store::SqliteStore;
 
@@ -77,15 +78,37 @@ async fn a_name_of_253_characters_is_good_and_one_more_is_not() {
 }
 
 #[tokio::test]
+async fn a_token_that_nobody_can_use_any_more_is_replaced() {
+    let root = Root::new().await;
+    let tokens = Api::<EnrolmentToken>::all(root.client.clone());
+    let make = async || create(&root.client, request("store", BTreeMap::new())).await;
+    let first = make().await.unwrap();
+    let use_by = async |target_uid: Option<&str>| {
+        let used_by = json!({"key": "key", "targetUid": target_uid, "at": "2026-03-01T10:00:00Z"});
+        let status = json!({"status": {"used": true, "usedBy": used_by}});
+        tokens.patch_status("store", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    };
+    use_by(None).await;
+    assert!(matches!(make().await, Err(Error::Exists(_))), "its SyncTarget is being made");
+    use_by(Some("11111111-1111-4111-8111-111111111111")).await;
+    let second = make().await.unwrap();
+    assert_ne!(first.seed, second.seed);
+    assert!(!tokens.get("store").await.unwrap().status.unwrap_or_default().used);
+    let expired = json!({"spec": {"expires": "2026-01-01T00:00:00Z"}});
+    tokens.patch("store", &PatchParams::default(), &Patch::Merge(&expired)).await.unwrap();
+    assert_ne!(make().await.unwrap().seed, second.seed);
+}
+
+#[tokio::test]
 async fn what_cannot_be_made_is_said_with_what_to_do() {
     let root = Root::new().await;
     let none = BTreeMap::new;
     create(&root.client, request("store", none())).await.unwrap();
-    refused(&root.client, request("store", none()), &expect![[r#"there is an enrolment token "store" already; choose another name, or delete it: kubectl --context root delete enrolmenttoken store"#]]).await;
+    refused(&root.client, request("store", none()), &expect![[r#"there is an enrolment token "store" already that an agent may still use; choose another name, or delete it: kubectl --context root delete enrolmenttoken store"#]]).await;
     let mut enrolled = SyncTarget::new("old-store", tideline_api::SyncTargetSpec::default());
     enrolled.annotations_mut().insert(AGENT_KEY_ANNOTATION.to_owned(), "key".to_owned());
     Api::<SyncTarget>::all(root.client.clone()).create(&PostParams::default(), &enrolled).await.unwrap();
-    refused(&root.client, request("old-store", none()), &expect![[r#"there is a SyncTarget "old-store" with an agent already; choose another name, or delete it, which gives up its cluster: kubectl --context root delete synctarget old-store"#]]).await;
+    refused(&root.client, request("old-store", none()), &expect![[r#"there is a SyncTarget "old-store" with an agent already; choose another name, or shut that agent out: tideline-hub targets revoke old-store"#]]).await;
     refused(&root.client, request("Store/1", none()), &expect![[r#""Store/1" cannot be the name of a token and of its SyncTarget: lower case letters, digits, '-' and '.', at most 253 of them, are needed"#]]).await;
     let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     refused(
