@@ -328,7 +328,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 }
 
 fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
-    let outline = engine.targets.get(target)?;
+    let Some(outline) = engine.targets.get(target) else { return shut_out(engine, target) };
     let freshness = engine.freshness(target);
     let instances = engine.link.holder(target).map(duplicates::instances).unwrap_or_default();
     let phase = match freshness {
@@ -401,6 +401,19 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     };
     status["conditions"] =
         std::iter::once(ready).chain(decommissioned).chain(duplicate).chain(problems).chain(held).collect();
+    Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
+}
+
+/// Of a target whose agent may not speak for it any more. What it last reported is not known to be so, and stays.
+fn shut_out(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
+    let remembered = engine.remembered(target).filter(|remembered| remembered.deleted.is_none())?;
+    let why = remembered.refusal()?.message;
+    let name = remembered.name.clone();
+    let message =
+        format!("{why}; what was placed there stays as it is. To let it in again: tideline-hub token create {name}");
+    let message = cut(&message, CONDITION_MESSAGE_MAX);
+    let ready = json!({"type": "Ready", "status": "False", "reason": "Revoked", "message": message});
+    let status = json!({"phase": "Revoked", "instances": null, "conditions": [ready]});
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }
 

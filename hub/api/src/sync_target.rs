@@ -75,7 +75,8 @@ pub enum Decommission {
 #[serde(rename_all = "camelCase", default)]
 pub struct SyncTargetStatus {
     /// Pending until the agent first spoke; Ready while it is heard; Stale when it was not heard in time; DuplicateAgent while
-    /// it is heard and another lives with the same identity; Unknown when the hub cannot tell yet, as after its own restart.
+    /// it is heard and another lives with the same identity; Revoked when its agent may not speak for it any more; Unknown
+    /// when the hub cannot tell yet, as after its own restart.
     pub phase: SyncTargetPhase,
     /// The version of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +115,7 @@ pub enum SyncTargetPhase {
     Ready,
     Stale,
     DuplicateAgent,
+    Revoked,
     /// Also a phase that a newer hub wrote.
     #[default]
     #[serde(other)]

@@ -332,6 +332,11 @@ impl Status {
                 SyncTargetPhase::Pending => {
                     hints.push(format!("{}: it enrolled, and its agent has not opened a session yet.", target.name));
                 }
+                SyncTargetPhase::Revoked => hints.push(format!(
+                    "{0}: its agent was shut out, and what was placed there stays as it is. To let it in again: tideline-hub \
+                     token create {0}",
+                    target.name
+                )),
                 // Said below of every one that has several.
                 SyncTargetPhase::DuplicateAgent | SyncTargetPhase::Ready | SyncTargetPhase::Unknown => {}
             }
