@@ -1,6 +1,7 @@
 //! One source at several destinations.
 
 use super::*;
+use crate::ledger::record;
 
 /// The source `name` of space `a`, called so at these targets.
 fn mapped(name: &str, at: &[(Option<&str>, &[u32])]) -> Change {
@@ -84,7 +85,10 @@ fn a_ledger_of_the_first_schema_is_read() {
     let mut kept = Kept::with_targets(1);
     kept.change(vec![assign("a", "x", &[0])]);
     let head = kept.records.0.get_mut(&b"ledger/head"[..]).unwrap();
-    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":4", "\"schema\":1").into_bytes();
+    let written = String::from_utf8(head.clone()).unwrap();
+    let first = written.replace(&format!("\"schema\":{}", record::SCHEMA), "\"schema\":1");
+    assert_ne!(written, first);
+    *head = first.into_bytes();
     kept.restart();
     assert_eq!(kept.keys(0), ["ConfigMap shop/x from a"]);
     kept.change(vec![mapped("x", &[(None, &[0]), (Some("east"), &[0])])]);
