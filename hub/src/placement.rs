@@ -18,6 +18,7 @@ mod object;
 mod rule;
 mod space;
 mod summary;
+mod wants;
 
 pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 pub use index::{DELETION_GRACE, Index, Part, SETTLE};

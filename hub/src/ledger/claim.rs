@@ -140,6 +140,23 @@ impl Claim {
         (self.kept, self.kept_at) = (kept, at);
     }
 
+    /// Takes the forms of a later claim of the same source, where it has any.
+    pub(super) fn restate(&mut self, later: &Self) {
+        let mine = self.forms.iter().fold(RoaringBitmap::new(), |all, form| all | &form.targets);
+        for form in &later.forms {
+            let targets = &form.targets & &mine;
+            if !targets.is_empty() {
+                self.forms.iter_mut().for_each(|form| form.targets -= &targets);
+                match self.forms.iter_mut().find(|same| same.entry == form.entry) {
+                    Some(same) => same.targets |= targets,
+                    None => self.forms.push(Form { targets, ..form.clone() }),
+                }
+            }
+        }
+        self.forms.retain(|form| !form.targets.is_empty());
+        self.forms.sort_by_key(Form::order);
+    }
+
     /// Targets where a person is asked before it goes with many others.
     pub(super) fn asking(&self) -> RoaringBitmap {
         self.targets_where(|form| !form.entry.implied && form.policy.approve_deletions == ApproveDeletions::Ask)

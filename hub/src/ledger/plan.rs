@@ -64,8 +64,8 @@ struct Draft<'a> {
     broken: broken::Draft,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
-    /// Proposals that a later one replaced: what was said in between, though it was never so.
-    replaced: BTreeMap<ClaimId, Claim>,
+    /// Proposals that later ones replaced, the first of them first: what was said in between, though it was never so.
+    replaced: BTreeMap<ClaimId, Vec<Claim>>,
     /// The removals of every key touched.
     graves: Places<Grave>,
     /// What happened once, at every key touched.
@@ -158,7 +158,7 @@ impl<'a> Draft<'a> {
 
     fn propose(&mut self, id: ClaimId, claim: Option<Claim>) {
         if let Some(Some(former)) = self.proposals.insert(id.clone(), claim) {
-            self.replaced.insert(id, former);
+            self.replaced.entry(id).or_default().push(former);
         }
     }
 
@@ -283,6 +283,7 @@ impl<'a> Draft<'a> {
     /// Settles one destination key.
     fn resolve(&mut self, key: ObjectKey, proposed: Vec<Claim>, leaving: Leaving) {
         let before = self.ledger.slots.claims(&key);
+        let said: Vec<_> = before.iter().map(|claim| self.said_last(claim)).collect();
         let mut claims = proposed;
         for old in before {
             if let Some(same) = claims.iter_mut().find(|claim| claim.id == old.id) {
@@ -298,7 +299,7 @@ impl<'a> Draft<'a> {
         claims.retain(|claim| !claim.forms.is_empty());
         claims.sort_by_key(|claim| claim.admitted);
         settle(&mut claims);
-        self.keep(&mut claims, before, leaving);
+        self.keep(&mut claims, &said, leaving);
         let after: Vec<_> = claims.into_iter().map(|claim| self.keep_or_stamp(claim, before)).collect();
         for old in before {
             if !after.iter().any(|claim| claim.id == old.id) {
@@ -306,12 +307,22 @@ impl<'a> Draft<'a> {
             }
         }
         let difference = Difference::between(before, &after);
-        self.bury(&key, before, &difference, &all_held(&after));
+        self.bury(&key, &said, &difference, &all_held(&after));
         self.forget_what_happened(&key, &difference);
         let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
             self.slots.push((key, after, difference));
         }
+    }
+
+    /// A claim in the forms that were said last: by it, or in this batch until a later change replaced that. What leaves a
+    /// target leaves so, and what is kept is kept so.
+    fn said_last(&self, claim: &Arc<Claim>) -> Arc<Claim> {
+        let mut said = claim.clone();
+        for later in self.replaced.get(&claim.id).into_iter().flatten() {
+            Arc::make_mut(&mut said).restate(later);
+        }
+        said
     }
 
     /// Where nothing holds the destination any more: what was kept stays so until it is released, and what is new is
@@ -376,8 +387,7 @@ impl<'a> Draft<'a> {
             if !targets.is_empty() {
                 let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
                 let origin = claims.first().map(|claim| claim.source.clone());
-                let replaced = claims.iter().filter_map(|claim| self.replaced.get(&claim.id));
-                let forms = replaced.chain(claims.iter().map(|claim| &***claim)).flat_map(|claim| &claim.forms);
+                let forms = claims.iter().flat_map(|claim| &claim.forms);
                 grave::bury(graves, (source, &targets), forms, (self.next, origin));
             }
         }

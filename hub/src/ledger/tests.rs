@@ -20,6 +20,7 @@ mod conflicts;
 mod graves;
 mod history;
 mod kept;
+mod last_word;
 mod mapping;
 mod records;
 

@@ -6,13 +6,14 @@ use roaring::RoaringBitmap;
 use tideline_api::Selector;
 use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
-use super::inventory::{Inventory, Target, choose};
+use super::inventory::{Inventory, Target};
 use super::listing::Listing;
-use super::object::{Form, Object, Settle, State, Wanted, merged};
+use super::object::{Form, Settle, State, Wanted};
 use super::rule::{PlacementRule, SpaceRule};
 use super::space::{Space, either, implied_policy};
-use super::{Assignment, Change, Destination, GroupResource, PlacementId};
-use crate::clean::{Labels, Outbound, Source, implied_namespace, rendered};
+use super::wants::Wants;
+use super::{Assignment, Change, GroupResource, PlacementId};
+use crate::clean::{Labels, Source, implied_namespace};
 
 /// How long a removal waits that a change of Placement, Location or labels causes.
 pub const SETTLE: Duration = Duration::from_secs(10);
@@ -84,54 +85,65 @@ impl Index {
 
     /// `index` is the ledger's.
     pub fn apply_target(&mut self, index: u32, target: Target) {
+        self.note_all();
         self.inventory.apply_target(index, target);
     }
 
     /// The SyncTarget is gone: what was assigned to it is so no more, at once.
     pub fn delete_target(&mut self, index: u32) {
+        self.note_all();
         self.inventory.delete_target(index);
     }
 
     /// An unreadable selector leaves the last good one in force.
     pub fn apply_location(&mut self, name: &str, labels: Labels, selector: Result<Selector, String>) {
+        self.note_all();
         self.inventory.apply_location(name, labels, selector);
     }
 
     pub fn delete_location(&mut self, name: &str) {
+        self.note_all();
         self.inventory.delete_location(name);
     }
 
     pub fn apply_space(&mut self, name: &SpaceName, rule: SpaceRule) {
+        self.note(name);
         self.space_list.saw(name.clone());
         let space = self.space(name);
         if space.rule.as_deref() != Some(&rule) {
             space.rule = Some(Arc::new(rule));
             space.reach.forget();
+            space.reaches_otherwise = true;
             space.all_dirty();
         }
     }
 
     /// The Space is gone from the root space. What was assigned from it stays as it is.
     pub fn delete_space(&mut self, name: &SpaceName) {
+        self.note(name);
         self.space(name).rule = None;
     }
 
     /// An unreadable Placement leaves its last good form in force.
     pub fn apply_placement(&mut self, space: &SpaceName, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {
+        self.note(space);
         self.space(space).apply_placement(name, uid, rule);
     }
 
     pub fn delete_placement(&mut self, space: &SpaceName, name: &str) {
+        self.note(space);
         self.space(space).delete_placement(name);
     }
 
     /// An object as it is in its space. Namespaces are told like all others.
     pub fn apply(&mut self, space: &SpaceName, resource: &GroupResource, source: Source) {
+        self.note(space);
         self.space(space).apply(resource, source);
     }
 
     /// The object is gone from its space.
     pub fn delete(&mut self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey) {
+        self.note(space);
         self.space(space).delete(resource, key);
     }
 
@@ -150,6 +162,7 @@ impl Index {
     ///
     /// To be told also of a resource that a space verifiably no longer has, after a reset.
     pub fn listed(&mut self, part: Part<'_>) {
+        self.note_all();
         match part {
             Part::Targets => {
                 let known: Vec<_> = self.inventory.targets.keys().copied().collect();
@@ -195,19 +208,17 @@ impl Index {
         let frozen = self.inventory.unreadable();
         let thawed = self.frozen && !frozen;
         self.frozen = frozen;
-        let news = std::mem::take(&mut self.inventory.news);
+        self.spread_news();
         let known = self.inventory.listed() && self.space_list.complete();
         let mut changes = Vec::new();
         let mut pass = Pass {
-            inventory: &self.inventory,
+            wants: Wants { inventory: &self.inventory, direct_policy: &self.direct_policy },
             implied_policy: &self.implied_policy,
-            direct_policy: &self.direct_policy,
             settle: Settle::For(self.settle),
             now,
             deadlines: &mut self.deadlines,
         };
         for space in self.spaces.values_mut() {
-            space.news.add(&news);
             if thawed {
                 space.all_dirty();
             }
@@ -217,8 +228,10 @@ impl Index {
             let mut resolved = Vec::new();
             let resolves = known && space.is_known();
             if resolves {
-                pass.refresh_where(space);
+                pass.wants.refresh_where(space);
+                pass.wants.hear_of_leaving(space);
                 pass.resolve(space, &mut resolved);
+                space.resolved();
             }
             // Removals first: what is gone leaves its place to what was made again.
             let grace = self.settle.min(DELETION_GRACE);
@@ -229,6 +242,34 @@ impl Index {
             changes.append(&mut space.ready_changes);
         }
         changes
+    }
+
+    /// Before anything of a space changes: notes by which policies its objects are kept until then, for what is taken away
+    /// leaves by the policy that was in force last, whether anybody was told of that or not.
+    fn note(&mut self, name: &SpaceName) {
+        self.spread_news();
+        let known = self.inventory.listed() && self.space_list.complete();
+        let wants = Wants { inventory: &self.inventory, direct_policy: &self.direct_policy };
+        if let Some(space) = self.spaces.get_mut(name).filter(|space| known && space.is_known()) {
+            wants.note(space);
+        }
+    }
+
+    /// The same, before anything changes that concerns all spaces.
+    fn note_all(&mut self) {
+        self.spread_news();
+        let known = self.inventory.listed() && self.space_list.complete();
+        let wants = Wants { inventory: &self.inventory, direct_policy: &self.direct_policy };
+        for space in self.spaces.values_mut().filter(|space| known && space.is_known()) {
+            wants.note(space);
+        }
+    }
+
+    fn spread_news(&mut self) {
+        let news = std::mem::take(&mut self.inventory.news);
+        if !news.is_empty() {
+            self.spaces.values_mut().for_each(|space| space.news.add(&news));
+        }
     }
 
     /// Marks what has settled.
@@ -248,54 +289,19 @@ impl Index {
 
 /// One drain.
 struct Pass<'a> {
-    inventory: &'a Inventory,
+    wants: Wants<'a>,
     implied_policy: &'a Arc<ApplyPolicy>,
-    direct_policy: &'a Arc<ApplyPolicy>,
     settle: Settle,
     now: Monotonic,
     deadlines: &'a mut BTreeMap<Monotonic, BTreeSet<(SpaceName, u32)>>,
 }
 
 impl Pass<'_> {
-    /// Brings the targets of the space's Placements up to date, and marks the objects of those that changed.
-    fn refresh_where(&self, space: &mut Space) {
-        let news = std::mem::take(&mut space.news);
-        let Some(rule) = space.rule.clone() else { return };
-        let rule_changed = !space.reach.is_fresh();
-        if rule_changed || !news.is_empty() {
-            space.allowed = space.reach.refresh(&rule.reach, self.inventory, &news);
-            space.dirty |= &space.direct;
-        }
-        let names: Vec<_> = space.placements.keys().cloned().collect();
-        for name in names {
-            let Some(placing) = space.placements.get_mut(&name) else { continue };
-            let Some(placement) = placing.rule.clone() else { continue };
-            if placing.reach.is_fresh() && news.is_empty() && !rule_changed {
-                continue;
-            }
-            let eligible = placing.reach.refresh(&placement.reach, self.inventory, &news) & &space.allowed;
-            let uid = placing.uid.clone();
-            let nothing = RoaringBitmap::new();
-            let chosen = space.choices.get(&uid).unwrap_or(&nothing);
-            let (targets, chosen) = match placement.number_of_targets {
-                Some(number) => {
-                    let chosen = choose(&uid, number, &eligible, chosen, self.inventory);
-                    (chosen.clone(), chosen)
-                }
-                None => (eligible, nothing),
-            };
-            if targets != placing.targets || !targets.is_disjoint(&news.targets) {
-                placing.targets = targets;
-                space.dirty |= &placing.objects;
-            }
-            space.set_choice(&uid, chosen);
-        }
-    }
-
     /// Resolves what is marked: first all objects in namespaces, then the namespaces that they imply.
     fn resolve(&mut self, space: &mut Space, changes: &mut Vec<Change>) {
         let is_namespace =
             |space: &Space, index: u32| space.object(index).is_some_and(|object| object.key.kind.is("", "Namespace"));
+        space.unsaid.clear();
         let (later, first): (Vec<u32>, Vec<u32>) =
             std::mem::take(&mut space.dirty).into_iter().partition(|index| is_namespace(space, *index));
         for index in first {
@@ -310,6 +316,7 @@ impl Pass<'_> {
     fn resolve_object(&mut self, space: &mut Space, index: u32, changes: &mut Vec<Change>) {
         space.refresh_problems(index);
         let wanted = self.wanted(space, index);
+        self.wants.hear(space, index, &wanted.explicit);
         let (settle, now) = (self.settle, self.now);
         let Some(object) = space.object_mut(index) else { return };
         let (assignment, deadline) = object.resolve(wanted, settle, now);
@@ -317,8 +324,12 @@ impl Pass<'_> {
             let place = (object.id.space.clone(), index);
             self.deadlines.entry(deadline).or_default().insert(place);
         }
-        if assignment == object.emitted {
+        let restated = std::mem::take(&mut object.restated);
+        if assignment == object.emitted && !restated {
             return;
+        }
+        if restated && object.leaves_any(assignment.as_ref()) {
+            changes.extend(object.emitted.clone().map(|said| Change::Assign(Box::new(said))));
         }
         changes.push(match &assignment {
             Some(assignment) => Change::Assign(Box::new(assignment.clone())),
@@ -343,18 +354,22 @@ impl Pass<'_> {
             explicit: BTreeMap::new(),
             implied: BTreeMap::new(),
             impersonate: space.rule.as_ref().and_then(|rule| rule.impersonate.clone()),
-            existing: self.inventory.existing.clone(),
-            schedulable: self.inventory.schedulable.clone(),
+            existing: self.wants.inventory.existing.clone(),
+            schedulable: self.wants.inventory.schedulable.clone(),
             held: RoaringBitmap::new(),
         };
         let Some(object) = space.object(index) else { return wanted };
         let outbound = match &object.state {
             State::Readable { outbound, .. } => Some(outbound),
             State::NeverPlaced => None,
-            State::Restored | State::Unreadable(_) => return wanted,
+            State::Restored => return wanted,
+            State::Unreadable(_) => {
+                wanted.explicit = self.wants.policies(space, object);
+                return wanted;
+            }
         };
         if let Some(outbound) = outbound {
-            self.want_explicit(space, object, outbound, &mut wanted);
+            (wanted.explicit, wanted.held) = self.wants.explicit(space, object, outbound);
         }
         if object.key.kind.is("", "Namespace")
             && let Some(namespace) = space.namespaces.get(&object.key.name)
@@ -369,33 +384,5 @@ impl Pass<'_> {
             }
         }
         wanted
-    }
-
-    /// What Placements and the annotation want, by destination.
-    fn want_explicit(&self, space: &Space, object: &Object, outbound: &Outbound, wanted: &mut Wanted) {
-        let Some(rule) = space.rule.as_ref().filter(|rule| rule.allows(&object.key.kind)) else { return };
-        let mut wants: BTreeMap<Destination, Vec<Form>> = BTreeMap::new();
-        for (name, policy) in &object.matches {
-            let Some((placing, placement)) =
-                space.placements.get(name).and_then(|placing| Some((placing, placing.rule.as_ref()?)))
-            else {
-                continue;
-            };
-            match placement.mapping.destination(&object.key) {
-                Ok(destination) => {
-                    let input = rendered(&outbound.input, &object.key, &destination, &placement.mapping);
-                    let form = Form { policy: policy.clone(), input, targets: placing.targets.clone() };
-                    wants.entry(destination).or_default().push(form);
-                }
-                Err(_) => wanted.held |= &placing.targets,
-            }
-        }
-        let asked = outbound.assigned_locations.iter().filter(|_| rule.annotation_assignment);
-        let direct = self.inventory.targets_of(asked.map(String::as_str)) & &space.allowed;
-        if !direct.is_empty() {
-            let form = Form { policy: self.direct_policy.clone(), input: outbound.input.clone(), targets: direct };
-            wants.entry(None).or_default().push(form);
-        }
-        wanted.explicit = wants.into_iter().map(|(destination, wants)| (destination, merged(wants))).collect();
     }
 }

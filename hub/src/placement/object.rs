@@ -5,6 +5,7 @@ use std::time::Duration;
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Impersonation, Monotonic, ObjectKey, SourceRef};
 
+use super::wants::{Forms, labels_of};
 use super::{Assignment, Destination, Input, NamespaceMapping, SourceId, Variant};
 use crate::clean::{Content, Labels, Outbound, Refusal, default_wave, refers_to_namespaces, rendered};
 
@@ -17,7 +18,12 @@ pub(super) struct Object {
     pub(super) state: State,
     /// The Placements that select it, and how each would have it kept.
     pub(super) matches: BTreeMap<Arc<str>, Arc<ApplyPolicy>>,
+    /// With the policies that are in force, which may be later ones than the ledger has.
     pub(super) emitted: Option<Assignment>,
+    /// Whether the ledger has not been told of all policies in `emitted`.
+    pub(super) restated: bool,
+    /// Whether it was resolved in this run.
+    pub(super) heard: bool,
     /// Targets that nothing selects any more, and until when they keep it nevertheless.
     settling: Deadlines,
 }
@@ -41,7 +47,7 @@ pub(super) enum State {
 /// What is wanted of an object at this moment.
 pub(super) struct Wanted {
     /// By Placements and annotation, over targets that are disjoint at each destination.
-    pub(super) explicit: BTreeMap<Destination, Vec<Form>>,
+    pub(super) explicit: Forms,
     /// Of a namespace: what the targets have that hold anything in it.
     pub(super) implied: BTreeMap<Destination, Form>,
     pub(super) impersonate: Option<Arc<Impersonation>>,
@@ -60,6 +66,62 @@ pub(super) struct Form {
     pub(super) targets: RoaringBitmap,
 }
 
+/// What a policy that is wanted says about one that was in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It came later.
+    Last,
+    /// Nobody knows whether it still was in force when the object was taken away: what destroys less stands.
+    Doubtful,
+}
+
+impl Word {
+    fn over(self, former: &Arc<ApplyPolicy>, wanted: &Arc<ApplyPolicy>) -> Arc<ApplyPolicy> {
+        match self {
+            Self::Last => wanted.clone(),
+            Self::Doubtful => Arc::new(ApplyPolicy {
+                prune: former.prune.min(wanted.prune),
+                prune_adopted: former.prune_adopted.min(wanted.prune_adopted),
+                approve_deletions: former.approve_deletions.min(wanted.approve_deletions),
+                ..(**former).clone()
+            }),
+        }
+    }
+}
+
+/// Returns whether that changed anything.
+pub(super) fn restate(variants: &mut Vec<Variant>, wants: &Forms, word: Word) -> bool {
+    let changes = |variant: &Variant| {
+        let forms = wants.get(&variant.destination).into_iter().flatten();
+        let otherwise = |form: &Form| word.over(&variant.policy, &form.policy) != variant.policy;
+        !variant.implied && forms.filter(|form| !form.targets.is_disjoint(&variant.targets)).any(otherwise)
+    };
+    if !variants.iter().any(changes) {
+        return false;
+    }
+    let mut after: Vec<Variant> = Vec::new();
+    let mut put = |made: Variant| {
+        let says = |of: &Variant| (of.implied, of.destination.clone(), of.policy.clone(), of.input.clone());
+        match after.iter_mut().find(|known| says(known) == says(&made)) {
+            Some(same) => same.targets |= made.targets,
+            None if made.targets.is_empty() => {}
+            None => after.push(made),
+        }
+    };
+    for variant in std::mem::take(variants) {
+        let mut rest = variant.targets.clone();
+        for form in wants.get(&variant.destination).into_iter().flatten().filter(|_| !variant.implied) {
+            let targets = &rest & &form.targets;
+            rest -= &targets;
+            put(Variant { policy: word.over(&variant.policy, &form.policy), targets, ..variant.clone() });
+        }
+        put(Variant { targets: rest, ..variant });
+    }
+    after.sort_by_cached_key(Variant::order);
+    *variants = after;
+    true
+}
+
 /// How removals wait that no deletion of the source caused.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Settle {
@@ -76,7 +138,9 @@ impl Object {
             labels: Arc::default(),
             state: State::Restored,
             matches: BTreeMap::new(),
+            heard: emitted.is_none(),
             emitted,
+            restated: false,
             settling: BTreeMap::new(),
         }
     }
@@ -98,12 +162,18 @@ impl Object {
             // What was readable stands, labels included.
             (State::Readable { problem, .. }, Content::Unreadable(refusal)) => *problem = Some(refusal),
             (state, content) => {
+                self.labels = labels;
                 *state = match content {
                     Content::Outbound(outbound) => State::Readable { outbound, problem: None },
                     Content::NeverPlaced(_) => State::NeverPlaced,
-                    Content::Unreadable(refusal) => State::Unreadable(refusal),
+                    Content::Unreadable(refusal) => {
+                        // What was readable to an earlier run stands likewise.
+                        if let Some(assignment) = &self.emitted {
+                            self.labels = Arc::new(labels_of(assignment));
+                        }
+                        State::Unreadable(refusal)
+                    }
                 };
-                self.labels = labels;
             }
         }
         true
@@ -111,6 +181,19 @@ impl Object {
 
     pub(super) fn asks_for_locations(&self) -> bool {
         matches!(&self.state, State::Readable { outbound, .. } if !outbound.assigned_locations.is_empty())
+    }
+
+    /// Its last form that could be read.
+    pub(super) fn outbound(&self) -> Option<&Outbound> {
+        match &self.state {
+            State::Readable { outbound, .. } => Some(outbound),
+            State::Restored | State::NeverPlaced | State::Unreadable(_) => None,
+        }
+    }
+
+    /// Whether it is known what is to become of it.
+    pub(super) fn is_readable(&self) -> bool {
+        matches!(&self.state, State::Readable { .. } | State::NeverPlaced)
     }
 
     /// Targets that it is assigned to as the ledger knows it.
@@ -131,8 +214,13 @@ impl Object {
         settle: Settle,
         now: Monotonic,
     ) -> (Option<Assignment>, Option<Monotonic>) {
-        if matches!(&self.state, State::Restored | State::Unreadable(_)) {
-            return (self.emitted.clone(), None);
+        match &self.state {
+            State::Restored => return (self.emitted.clone(), None),
+            State::Unreadable(_) => {
+                self.restate(&wanted.explicit, Word::Last);
+                return (self.emitted.clone(), None);
+            }
+            State::Readable { .. } | State::NeverPlaced => {}
         }
         let Wanted { explicit, implied, impersonate, existing, schedulable, held } = wanted;
         let usable = schedulable | self.emitted_targets();
@@ -158,6 +246,19 @@ impl Object {
         self.settling = settling.after;
         let next = self.settling.values().flatten().map(|(deadline, _)| *deadline).min();
         (self.assignment(impersonate, variants), next)
+    }
+
+    /// Has targets keep what they have by these policies from now on. Where none is wanted, the former stands.
+    pub(super) fn restate(&mut self, wants: &Forms, word: Word) {
+        let Some(emitted) = &mut self.emitted else { return };
+        self.restated |= restate(&mut emitted.variants, wants, word);
+    }
+
+    /// Whether a target that has it would not have it by that assignment.
+    pub(super) fn leaves_any(&self, by: Option<&Assignment>) -> bool {
+        let after = by.map(Assignment::targets_by_destination).unwrap_or_default();
+        let before = self.emitted_by_destination();
+        before.iter().any(|(at, targets)| after.get(at).is_none_or(|after| !targets.is_subset(after)))
     }
 
     /// Keeps the forms that targets have and nothing wants any more, as long as they settle.

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,10 @@ use super::rule::{Candidate, PlacementRule, SpaceRule};
 use super::summary::Problems;
 use super::{Assignment, Change, Destination, GroupResource, PlacementId, SourceId};
 use crate::clean::{Labels, Source};
+
+/// Rules that were superseded before a space was read to the end once: edits of the first seconds of a run. With more, the
+/// oldest are not looked at.
+const UNREAD_RULES_MAX: usize = 1_000;
 
 /// One space: its objects, its Placements, and which of those select which of these.
 #[derive(Debug)]
@@ -33,9 +37,17 @@ pub(super) struct Space {
     /// Of the ledger, beside another source of the same key: left by a crash.
     strays: BTreeMap<SourceId, Assignment>,
     /// Assigned sources that are gone from the space.
-    leaving: BTreeMap<SourceId, Leaving>,
+    pub(super) leaving: BTreeMap<SourceId, Leaving>,
     /// Objects to resolve anew.
     pub(super) dirty: RoaringBitmap,
+    /// Those of them by whose policies has not been noted yet how they are kept.
+    pub(super) unsaid: RoaringBitmap,
+    /// Whether it was read to the end in this run, and what is wanted of its objects is noted as it changes.
+    pub(super) is_resolved: bool,
+    /// Rules of Placements that were deleted or changed before anything was resolved by them.
+    pub(super) unread: VecDeque<Arc<PlacementRule>>,
+    /// Whether rules changed since it was last worked out which targets they reach.
+    pub(super) reaches_otherwise: bool,
     /// Objects that ask for Locations by annotation.
     pub(super) direct: RoaringBitmap,
     pub(super) news: News,
@@ -61,10 +73,12 @@ pub(super) struct Placing {
 
 /// A source that is gone, and as the ledger still has it.
 #[derive(Debug)]
-struct Leaving {
-    assignment: Assignment,
+pub(super) struct Leaving {
+    pub(super) assignment: Assignment,
     /// None until the next drain, which knows the time.
     until: Option<Monotonic>,
+    /// Whether it was resolved in this run: if not, it may have been otherwise when it went.
+    pub(super) heard: bool,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +110,10 @@ impl Space {
             strays: BTreeMap::new(),
             leaving: BTreeMap::new(),
             dirty: RoaringBitmap::new(),
+            unsaid: RoaringBitmap::new(),
+            is_resolved: false,
+            unread: VecDeque::new(),
+            reaches_otherwise: false,
             direct: RoaringBitmap::new(),
             news: News::default(),
             ready_changes: Vec::new(),
@@ -136,7 +154,14 @@ impl Space {
     }
 
     pub(super) fn all_dirty(&mut self) {
-        self.dirty.extend(self.by_key.values().copied());
+        let all = self.by_key.values().copied().collect();
+        self.mark(&all);
+    }
+
+    /// What is wanted of these objects may be otherwise.
+    pub(super) fn mark(&mut self, objects: &RoaringBitmap) {
+        self.dirty |= objects;
+        self.unsaid |= objects;
     }
 
     /// Takes over what the ledger has of this space.
@@ -176,6 +201,7 @@ impl Space {
             self.direct.remove(index);
         }
         self.dirty.insert(index);
+        self.unsaid.insert(index);
         self.match_object(index);
         if key.kind.is("", "Namespace") {
             self.apply_namespace(&key.name, Some(labels), Some(index));
@@ -233,6 +259,7 @@ impl Space {
         }
         self.by_key.remove(&(object.id.resource.clone(), object.key.clone()));
         self.dirty.remove(index);
+        self.unsaid.remove(index);
         self.direct.remove(index);
         if object.key.kind.is("", "Namespace") {
             self.apply_namespace(&object.key.name, None, None);
@@ -241,7 +268,10 @@ impl Space {
             namespace.members.remove(index);
         }
         if let Some(assignment) = object.emitted {
-            self.leaving.insert(object.id, Leaving { assignment, until: None });
+            if object.restated {
+                self.ready_changes.push(Change::Assign(Box::new(assignment.clone())));
+            }
+            self.leaving.insert(object.id, Leaving { assignment, until: None, heard: object.heard });
             self.refresh_implied(&object.key.namespace);
         }
         self.free.push(index);
@@ -266,7 +296,8 @@ impl Space {
             match successor.and_then(|index| self.object(*index)) {
                 Some(successor) if successor.emitted.is_some() => true,
                 Some(_) => resolved && until <= now,
-                None => until <= now,
+                // Nothing goes by a policy that may have been changed while nobody looked.
+                None => (resolved || leaving.heard) && until <= now,
             }
         });
         let changes = gone.map(|(id, _)| Change::Remove(id)).collect();
@@ -343,6 +374,7 @@ impl Space {
             placing.problems.remove(index);
         }
         self.dirty.insert(index);
+        self.unsaid.insert(index);
     }
 
     pub(super) fn apply_placement(&mut self, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {
@@ -370,15 +402,18 @@ impl Space {
                     return;
                 }
                 let mapped_otherwise = placing.rule.as_ref().is_some_and(|known| known.mapping != rule.mapping);
-                placing.rule = Some(Arc::new(rule));
+                let former = placing.rule.replace(Arc::new(rule));
                 placing.reach.forget();
+                self.reaches_otherwise = true;
                 if mapped_otherwise {
                     self.dirty |= &placing.objects;
+                    self.unsaid |= &placing.objects;
                 }
                 let objects: Vec<_> = self.by_key.values().copied().collect();
                 for index in objects {
                     self.match_one(&name, index);
                 }
+                self.superseded(former);
             }
         }
         if unreadable && !self.is_unreadable() {
@@ -394,10 +429,27 @@ impl Space {
                 object.matches.remove(name);
             }
         }
-        self.dirty |= placing.objects;
+        self.mark(&placing.objects);
         self.set_choice(&placing.uid, RoaringBitmap::new());
+        self.superseded(placing.rule);
         if unreadable && !self.is_unreadable() {
             self.all_dirty();
+        }
+    }
+
+    /// What was wanted is noted from now on.
+    pub(super) fn resolved(&mut self) {
+        self.is_resolved = true;
+        self.unread.clear();
+    }
+
+    /// A rule is no more. What it wanted is noted, unless nothing is resolved yet.
+    fn superseded(&mut self, rule: Option<Arc<PlacementRule>>) {
+        if !self.is_resolved {
+            self.unread.extend(rule);
+            if self.unread.len() > UNREAD_RULES_MAX {
+                self.unread.pop_front();
+            }
         }
     }
 

@@ -181,3 +181,23 @@ proptest! {
         prop_assert_eq!(wanted(&limited.ledger), wanted(&free.ledger));
     }
 }
+
+/// What is kept was said to be let go of in the very batch that would have taken it away.
+#[test]
+fn what_is_kept_goes_by_what_was_said_last() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "x", &[0, 1])]);
+    let mut lets_go = assigned("a", "x", "a-x", "x", &[0]);
+    lets_go.variants[0].policy = let_go();
+    let gone = Change::Remove(id("a", "a-x"));
+    assert_eq!(kept.change_within(vec![Change::Assign(Box::new(lets_go)), gone], 1), (0, 2));
+    kept.restart();
+    check_sound(&kept.ledger);
+    let at = kept.ledger.revision();
+    kept.change(vec![Change::Release(at)]);
+    let prune = |nth| {
+        let view = kept.ledger.target(target(nth)).unwrap();
+        view.tombstones().map(|gone| gone.policy.prune).collect::<Vec<_>>()
+    };
+    assert_eq!((prune(0), prune(1)), (vec![Prune::Orphan], vec![Prune::Delete]));
+}
