@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::{Attested, ClusterFacts, EnrolRequest, RefusalKind, SessionAnswer};
+use tideline_common::wire::v1::{Attested, ClusterFacts, RefusalKind, SessionAnswer};
 use tideline_common::{Digest, HubId, Monotonic, SessionName, TargetId, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
@@ -493,10 +493,7 @@ impl Driver {
         let sender = self.sender.clone();
         self.spawn(async move {
             let request = match request {
-                Request::Enrol(request) => {
-                    let agent_key = identity.enrolling_key().public().as_bytes().to_vec();
-                    Request::Enrol(EnrolRequest { agent_key, ..request })
-                }
+                Request::Enrol(request) => Request::Enrol(request.proven(&identity.enrolling_key())),
                 request => request,
             };
             let result = link.send(&request).await;

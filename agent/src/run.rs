@@ -329,7 +329,9 @@ impl Agent {
         };
         let enrolment = token.as_ref().map(|token| EnrolRequest {
             token: token.name.clone(),
-            agent_key: identity.key().public().as_bytes().to_vec(),
+            // The key that it enrols with may be another by then.
+            agent_key: Vec::new(),
+            proof: Vec::new(),
             hub,
             facts: facts.clone(),
         });

@@ -2,9 +2,8 @@
 //! what is done about them, from wherever an administrator's kubeconfig is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
@@ -14,11 +13,13 @@ use serde_json::{Value, json};
 use tideline_api::SyncTarget;
 use tideline_apiserver::{Admission, Column, Deletion, ResourceKind, VirtualResource};
 use tideline_common::rollup::Freshness;
-use tideline_common::{Digest, FIELD_MANAGER_HUB, TargetId};
+use tideline_common::{Digest, FIELD_MANAGER_HUB, Monotonic, TargetId};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, RememberedTarget};
-use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
+use crate::enrol::{
+    ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, with_revoked,
+};
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
 use crate::statuses;
@@ -29,6 +30,8 @@ const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
 /// On a SyncTarget that may be deleted though its agent is at work.
 const FORCE_ANNOTATION: &str = "tideline.dev/remove";
+/// How long after its agent's last word a SyncTarget without the key counts as at work: as long as one with it is fresh.
+const LOST_KEY_WAIT: Duration = Duration::from_mins(2);
 /// Hexadecimal digits of a key's SHA-256 that are shown: 64 bits, which nobody makes another key for by chance.
 const FINGERPRINT_DIGITS: usize = 16;
 
@@ -61,6 +64,8 @@ pub enum Standing {
     Enrolled,
     /// Its key was revoked.
     Revoked,
+    /// Its SyncTarget has lost its key, or has another that may not be used; nobody revoked it.
+    Withdrawn,
     /// Its SyncTarget was deleted.
     Deleted,
     /// It was handed to another SyncTarget.
@@ -106,13 +111,20 @@ pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
     Ok(agents)
 }
 
-/// Takes the key of an agent from its SyncTarget, which revokes it.
+/// Revokes the key of an agent: the one that its SyncTarget has, and the one that the hub remembers where that was lost.
 pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
     let target = find(root, name).await?;
-    if !target.annotations().contains_key(AGENT_KEY_ANNOTATION) {
+    let uid = target.uid().unwrap_or_default();
+    let remembered = list(root).await?.into_iter().find(|agent| agent.target.to_string() == uid);
+    let mut keys: Vec<_> = remembered.and_then(|agent| agent.key).into_iter().collect();
+    keys.extend(target.annotations().get(AGENT_KEY_ANNOTATION).cloned());
+    if keys.is_empty() {
         return Err(Error::NoAgent(name.to_owned()));
     }
-    annotate(root, &target, &json!({AGENT_KEY_ANNOTATION: null, ADOPTS_ANNOTATION: null}), "revoke the key").await
+    let annotations = json!({
+        AGENT_KEY_ANNOTATION: null, ADOPTS_ANNOTATION: null, REVOKED_KEYS_ANNOTATION: with_revoked(&target, keys),
+    });
+    annotate(root, &target, &annotations, "revoke the key").await
 }
 
 /// Deletes a SyncTarget, though its agent is at work if that is `forced`.
@@ -186,14 +198,15 @@ fn request(operation: &'static str, error: kube::Error) -> Error {
 
 impl Agent {
     fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, shared: &Shared) -> Self {
-        let RememberedTarget { name, key, cluster, revoked, deleted, heir } = remembered;
-        let standing = match (heir, deleted, key) {
-            (Some(_), ..) => Standing::Adopted,
-            (None, Some(_), _) => Standing::Deleted,
-            (None, None, None) => Standing::Revoked,
-            (None, None, Some(_)) => Standing::Enrolled,
+        let RememberedTarget { name, key, withdrawn, former: _, cluster, revoked: _, deleted, heir } = remembered;
+        let standing = match (heir, deleted) {
+            (Some(_), _) => Standing::Adopted,
+            (None, Some(_)) => Standing::Deleted,
+            (None, None) if remembered.is_revoked() => Standing::Revoked,
+            (None, None) if *withdrawn => Standing::Withdrawn,
+            (None, None) => Standing::Enrolled,
         };
-        let shown = key.as_ref().or(revoked.last()).and_then(|key| STANDARD.decode(key).ok()).unwrap_or_default();
+        let shown = remembered.known_key().map(|key| key.as_bytes().to_vec()).unwrap_or_default();
         let ago = engine.targets.last_asked(target).map(|at| shared.now().since(at));
         let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
         Self {
@@ -201,7 +214,7 @@ impl Agent {
             target,
             standing,
             fingerprint: Digest::of(&shown).to_string()[..FINGERPRINT_DIGITS].to_owned(),
-            key: key.clone(),
+            key: key.clone().filter(|_| !remembered.is_revoked()),
             cluster: cluster.as_ref().map(ToString::to_string),
             last_contact: ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok()).map(whole_seconds),
             deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),
@@ -297,7 +310,8 @@ impl Admission for Guard {
             return Ok(());
         };
         let forced = metadata["annotations"][FORCE_ANNOTATION] == "force";
-        let allowed = self.shared.read(|engine| forced || !is_at_work(engine, target));
+        let now = self.shared.now();
+        let allowed = self.shared.read(|engine| forced || !is_at_work(engine, target, now));
         if !allowed {
             let name = metadata["name"].as_str().unwrap_or_default();
             return Err(format!(
@@ -310,11 +324,14 @@ impl Admission for Guard {
     }
 }
 
-fn is_at_work(engine: &Engine, target: TargetId) -> bool {
-    engine.targets.get(target).is_some_and(|outline| {
-        engine.freshness(target) == Freshness::Fresh
-            && !statuses::is_decommissioned(engine, target, outline.record.decommission)
-    })
+fn is_at_work(engine: &Engine, target: TargetId, now: Monotonic) -> bool {
+    if let Some(outline) = engine.targets.get(target) {
+        return engine.freshness(target) == Freshness::Fresh
+            && !statuses::is_decommissioned(engine, target, outline.record.decommission);
+    }
+    // Its key was lost a moment ago, perhaps by the hand that deletes it now.
+    let lately = engine.targets.last_asked(target).is_some_and(|at| now.since(at) < LOST_KEY_WAIT);
+    lately && engine.remembered(target).is_some_and(|it| it.withdrawn && !it.is_revoked())
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ use crate::summary::{Screened, Summary, TargetReports, screen};
 use remembered::Memory;
 
 pub use outline::{ReportLine, SourceOutline, renamed};
-pub use remembered::{Deletion, RememberedTarget};
+pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 pub use unassigned::KeptSource;

@@ -11,6 +11,8 @@
 
 mod decide;
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -26,11 +28,15 @@ use tideline_runtime::exit;
 use tracing::{info, warn};
 
 use self::decide::refused;
-pub use self::decide::{Decision, NewTarget, TokenState, Usage, decide};
+pub use self::decide::{Decision, NewTarget, TokenState, Usage, decide, proven_key};
+use crate::engine::REVOKED_MAX;
 use crate::token::is_object_name;
 
 /// On a SyncTarget: the Ed25519 public key of its agent, in standard base64.
 pub const AGENT_KEY_ANNOTATION: &str = "tideline.dev/agent-key";
+/// On a SyncTarget: keys that its agent must not have again, in standard base64, separated by spaces. The hub remembers each
+/// that it saw there, so taking one off gives it back to nobody.
+pub const REVOKED_KEYS_ANNOTATION: &str = "tideline.dev/revoked-keys";
 /// On a SyncTarget: the UID of the namespace kube-system of the cluster that its agent enrolled from.
 pub const CLUSTER_ANNOTATION: &str = "tideline.dev/cluster";
 
@@ -77,9 +83,28 @@ pub(crate) async fn token_key(root: &Client, name: &str) -> Option<VerifyingKey>
     VerifyingKey::from_bytes(&bytes).ok()
 }
 
-/// Enrols an agent that proved the token.
-pub(crate) async fn enrol(root: &Client, request: EnrolRequest, hub: HubId) -> Result<EnrolAnswer, Refusal> {
-    let edge = Edge { tokens: Api::all(root.clone()), targets: Api::all(root.clone()), request: &request, hub };
+/// What [`REVOKED_KEYS_ANNOTATION`] is with these keys too.
+pub(crate) fn with_revoked(target: &SyncTarget, keys: impl IntoIterator<Item = String>) -> String {
+    let present = target.annotations().get(REVOKED_KEYS_ANNOTATION).map(String::as_str).unwrap_or_default();
+    let mut all: Vec<_> = present.split_whitespace().map(str::to_owned).collect();
+    for key in keys {
+        all.retain(|present| *present != key);
+        all.push(key);
+    }
+    // The hub remembers the others.
+    let beyond = all.len().saturating_sub(REVOKED_MAX);
+    all.drain(..beyond);
+    all.join(" ")
+}
+
+/// Enrols an agent that proved the token. `former` are the keys that agents of a SyncTarget had.
+pub(crate) async fn enrol(
+    root: &Client,
+    request: EnrolRequest,
+    hub: HubId,
+    former: &(dyn Fn(TargetId) -> Vec<String> + Sync),
+) -> Result<EnrolAnswer, Refusal> {
+    let edge = Edge { tokens: Api::all(root.clone()), targets: Api::all(root.clone()), request: &request, hub, former };
     for _ in 0..ATTEMPTS_MAX {
         match edge.attempt(Timestamp::now()).await {
             Ok(answer) => return Ok(answer),
@@ -104,6 +129,7 @@ struct Edge<'a> {
     targets: Api<SyncTarget>,
     request: &'a EnrolRequest,
     hub: HubId,
+    former: &'a (dyn Fn(TargetId) -> Vec<String> + Sync),
 }
 
 impl Edge<'_> {
@@ -147,8 +173,9 @@ impl Edge<'_> {
     async fn make(&self, wanted: &NewTarget) -> Result<SyncTarget, Setback> {
         let key = STANDARD.encode(&self.request.agent_key);
         let cluster = self.request.facts.cluster.as_ref().map(ToString::to_string);
-        let annotations = [(AGENT_KEY_ANNOTATION, Some(key)), (CLUSTER_ANNOTATION, cluster)];
-        let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        let annotations = [(AGENT_KEY_ANNOTATION, Some(key.clone())), (CLUSTER_ANNOTATION, cluster)];
+        let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let mut annotations: BTreeMap<_, _> = annotations.collect();
         match self.present(&wanted.name).await? {
             None => {
                 let mut target = SyncTarget::new(&wanted.name, SyncTargetSpec::default());
@@ -158,6 +185,12 @@ impl Edge<'_> {
             }
             Some(present) if present.annotations().contains_key(AGENT_KEY_ANNOTATION) => Ok(present),
             Some(waiting) => {
+                // Who made the token wants this agent, and none that was there before.
+                let mut former = waiting.uid().and_then(|uid| uid.parse().ok()).map_or_else(Vec::new, self.former);
+                former.retain(|former| *former != key);
+                if !former.is_empty() {
+                    annotations.insert(REVOKED_KEYS_ANNOTATION.to_owned(), with_revoked(&waiting, former));
+                }
                 let version = waiting.resource_version();
                 let claim = json!({"metadata": {"resourceVersion": version, "annotations": annotations}});
                 let params =

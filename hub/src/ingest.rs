@@ -21,7 +21,7 @@ use crate::approve;
 use crate::clean::{self, Labels};
 use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
-use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION};
+use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION};
 use crate::history;
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
 use crate::shared::Shared;
@@ -156,17 +156,16 @@ impl Ingest {
         let Some(id) = target.metadata.uid.as_deref().and_then(|uid| uid.parse::<TargetId>().ok()) else { return };
         let name = target.metadata.name.clone().unwrap_or_default();
         let annotations = target.metadata.annotations.clone().unwrap_or_default();
-        let key = annotations
-            .get(AGENT_KEY_ANNOTATION)
-            .and_then(|text| STANDARD.decode(text).ok())
-            .and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
+        let key = annotations.get(AGENT_KEY_ANNOTATION).and_then(|text| read_key(text));
+        let revoked = annotations.get(REVOKED_KEYS_ANNOTATION).map(String::as_str).unwrap_or_default();
+        let revoked: Vec<_> = revoked.split_whitespace().filter_map(read_key).collect();
         let decommission = match target.spec.decommission {
             None => Decommission::No,
             Some(tideline_api::Decommission::Keep) => Decommission::Keep,
             Some(tideline_api::Decommission::Remove) => Decommission::Remove,
         };
         let record = key.map(|key| TargetRecord {
-            name,
+            name: name.clone(),
             key,
             cluster: annotations.get(CLUSTER_ANNOTATION).and_then(|uid| uid.parse::<Uid>().ok()),
             decommission,
@@ -179,7 +178,10 @@ impl Ingest {
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let decommissioned = decommission != Decommission::No;
         let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommissioned };
-        self.shared.ingest(|engine, now| engine.target_seen(now, placed, record));
+        self.shared.ingest(|engine, now| {
+            engine.keys_revoked(id, &name, &revoked);
+            engine.target_seen(now, placed, record);
+        });
     }
 
     fn approval(&self, object: &Value) {
@@ -233,6 +235,11 @@ impl Ingest {
             Role::Releases | Role::Acceptances | Role::Other => {}
         });
     }
+}
+
+/// An Ed25519 public key in standard base64.
+fn read_key(text: &str) -> Option<VerifyingKey> {
+    VerifyingKey::from_bytes(&STANDARD.decode(text).ok()?).ok()
 }
 
 fn role(of: &SpaceResource) -> Role {

@@ -8,6 +8,7 @@ use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, Refusal, RefusalKind}
 use tideline_common::{HubId, TargetId};
 use tokio::time::timeout;
 
+use crate::engine::RememberedTarget;
 use crate::enrol;
 use crate::link::core::{Request, RequestId};
 use crate::link::http::{Reply, Service, Unverified};
@@ -34,16 +35,21 @@ impl Service for LinkService {
         })
     }
 
+    fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey> {
+        self.shared.read(|engine| engine.remembered(target).map_or_else(Vec::new, RememberedTarget::replaced_keys))
+    }
+
     async fn token_key(&self, token: &str) -> Option<VerifyingKey> {
         enrol::token_key(&self.root, token).await
     }
 
     async fn enrol(&self, request: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
-        let key = VerifyingKey::from_bytes(&request.agent_key);
-        if key.is_ok_and(|key| self.shared.read(|engine| engine.is_revoked(&key))) {
+        let key = enrol::proven_key(&request)?;
+        if self.shared.read(|engine| engine.is_revoked(&key)) {
             return Err(refusal(RefusalKind::Revoked, "the key of this agent was revoked; it needs a new one", None));
         }
-        let answer = enrol::enrol(&self.root, request, self.hub).await?;
+        let former = |target| self.shared.read(|engine| engine.unrevoked_keys(target));
+        let answer = enrol::enrol(&self.root, request, self.hub, &former).await?;
         // The agent's next request is to find its key known.
         let mut version = self.shared.version();
         let known = version.wait_for(|_| self.shared.read(|engine| engine.is_registered(answer.target)));

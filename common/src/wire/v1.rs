@@ -28,6 +28,7 @@ use crate::ids::{Epoch, HubId, InstanceId, SessionName, SessionNumber, TargetId,
 use crate::object::ObjectKey;
 use crate::policy::ApplyPolicy;
 use crate::reason::Reason;
+use crate::signature::{SigningKey, VerifyingKey};
 use crate::token::base64_bytes;
 
 /// A message as plain JSON.
@@ -63,6 +64,28 @@ pub struct EnrolRequest {
     /// The hub that the token is for.
     pub hub: HubId,
     pub facts: ClusterFacts,
+    /// Its signature by `agent_key` over hub and token: who has a token cannot enrol with a key of somebody else.
+    #[serde(default, with = "base64_bytes")]
+    pub proof: Vec<u8>,
+}
+
+impl EnrolRequest {
+    /// Enrols with this key.
+    #[must_use]
+    pub fn proven(self, key: &SigningKey) -> Self {
+        let proof = key.sign_statement(&self.statement()).to_vec();
+        Self { agent_key: key.public().as_bytes().to_vec(), proof, ..self }
+    }
+
+    /// The key, if the request was made by whoever has it.
+    pub fn proven_key(&self) -> Option<VerifyingKey> {
+        let key = VerifyingKey::from_bytes(&self.agent_key).ok()?;
+        key.verify_statement(&self.statement(), &self.proof).then_some(key)
+    }
+
+    fn statement(&self) -> String {
+        format!("tideline enrolment\nhub {}\ntoken {}\n", self.hub, self.token)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

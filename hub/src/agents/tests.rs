@@ -82,7 +82,14 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     deletes(&shared, &json!({FORCE_ANNOTATION: "force"})).unwrap();
     let id: TargetId = TARGET.parse().unwrap();
     let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };
-    shared.step(|engine, now| engine.target_seen(now, target, None));
+    shared.step(|engine, now| engine.target_seen(now, target.clone(), None));
+    deletes(&shared, &json!({})).unwrap_err();
+    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
+    assert_eq!(agent.standing, Standing::Withdrawn, "a key that is lost is not revoked");
+    shared.step(|engine, now| {
+        engine.keys_revoked(id, "t", &[SigningKey::from_seed([1; 32]).public()]);
+        engine.target_seen(now, target, None);
+    });
     deletes(&shared, &json!({})).unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));

@@ -31,7 +31,8 @@ Example:
   tideline-hub token create store-0042 > store-0042.token
 
 The agent is refused from now on, and changes nothing at its cluster. Started with a new token it makes a new key and goes on;
-what it placed stays as it is throughout.";
+what it placed stays as it is throughout. Taking the annotation tideline.dev/agent-key from a SyncTarget shuts the agent out as
+long as it is away, and revokes nothing: `targets list` says Withdrawn then.";
 
 const REMOVE_EXAMPLE: &str = "\
 Example:
@@ -211,6 +212,7 @@ fn table(agents: &[Agent]) -> String {
         let standing = match agent.standing {
             Standing::Enrolled => "Enrolled".to_owned(),
             Standing::Revoked => "Revoked".to_owned(),
+            Standing::Withdrawn => "Withdrawn".to_owned(),
             Standing::Deleted => format!("Deleted{by}{at}"),
             Standing::Adopted => {
                 format!("Adopted by {}", agent.adopted_by.map(|heir| heir.to_string()).unwrap_or_default())

@@ -14,7 +14,7 @@ impl Engine {
             warn!(sync_target = record.name, %former, "this hub knows no target that it could take over the agent of");
             return;
         };
-        let same = remembered.key.is_some() && remembered.known_key().as_ref() == Some(&record.key);
+        let same = !remembered.is_revoked() && remembered.known_key().as_ref() == Some(&record.key);
         if remembered.deleted.is_none() || !same || former == heir {
             warn!(sync_target = record.name, %former, "its agent has another key, or its SyncTarget is still there");
             return;

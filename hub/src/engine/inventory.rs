@@ -23,7 +23,7 @@ impl Engine {
             self.changes.push(Change::Register(id));
         }
         match record {
-            Some(record) if self.is_revoked(&record.key) => {
+            Some(record) if self.memory.bars(id, &record.key) => {
                 let name = &record.name;
                 warn!(sync_target = name, "the key of this SyncTarget was revoked; its agent needs a new token");
                 self.target_without_key(now, id, Some(record));
@@ -36,12 +36,12 @@ impl Engine {
     }
 
     fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
-        let former = self.memory.get(id).and_then(|remembered| remembered.key.clone());
+        let replaces = self.targets.get(id).is_some_and(|outline| outline.record.key != record.key);
         self.memory.shows(id, &record.name, Some(&record.key), record.cluster.as_ref());
-        let replaced = self.memory.get(id).is_some_and(|remembered| former.is_some() && remembered.key != former);
-        if replaced {
-            // Whoever waits for an answer holds the former key.
-            self.close(now, id);
+        if replaces && let Some(why) = self.memory.get(id).map(RememberedTarget::replaced) {
+            // Whoever waits for an answer has the former key.
+            warn!(sync_target = record.name, "its agent's key was replaced; who has the former one is refused");
+            self.step(now, link::Event::TargetClosed { target: id, why });
         }
         if let Some(former) = record.adopts {
             self.adopt(former, id, &record);
@@ -62,12 +62,25 @@ impl Engine {
         }
     }
 
-    /// No agent may speak for it. If one did, its key counts as revoked from now on.
+    /// Keys of this target that a person has revoked. To be told before [`Engine::target_seen`].
+    pub fn keys_revoked(&mut self, id: TargetId, name: &str, keys: &[VerifyingKey]) {
+        for key in keys {
+            if self.memory.revoke(id, name, key) {
+                info!(sync_target = name, key = key.fingerprint(), "the key of an agent is revoked");
+            }
+        }
+    }
+
+    /// No agent may speak for it as long as that is so.
     fn target_without_key(&mut self, now: Monotonic, id: TargetId, record: Option<TargetRecord>) {
-        let Some(name) = self.memory.get(id).map(|remembered| remembered.name.clone()) else { return };
-        let name = record.map_or(name, |record| record.name);
-        if self.memory.get(id).is_some_and(|remembered| remembered.key.is_some()) {
-            info!(sync_target = name, "the key of an agent is revoked");
+        let Some(remembered) = self.memory.get(id) else { return };
+        let name = record.map_or_else(|| remembered.name.clone(), |record| record.name);
+        if !remembered.is_revoked() && !remembered.withdrawn {
+            warn!(
+                sync_target = name,
+                "the key of its agent was taken from this SyncTarget, which revokes nothing: the agent is refused until its \
+                 annotation tideline.dev/agent-key is put back, or it enrols with a new token"
+            );
         }
         self.memory.shows(id, &name, None, None);
         self.close(now, id);
@@ -81,9 +94,9 @@ impl Engine {
         }
     }
 
-    /// Whether any target had this key and must not have it again.
+    /// Whether an agent must not enrol with this key: it was revoked of any target, and no other is served by it.
     pub fn is_revoked(&self, key: &VerifyingKey) -> bool {
-        self.memory.is_revoked(key)
+        self.memory.is_revoked(key) && !self.targets.iter().any(|(_, outline)| outline.record.key == *key)
     }
 
     /// The key by which the agent of a target is known, though it may not be served.
@@ -92,6 +105,13 @@ impl Engine {
             Some(outline) => Some(outline.record.key.clone()),
             None => self.memory.get(target)?.known_key(),
         }
+    }
+
+    /// The keys that agents of this target had and that are not revoked, whether or not one is served now, in standard base64.
+    pub fn unrevoked_keys(&self, target: TargetId) -> Vec<String> {
+        let Some(remembered) = self.memory.get(target) else { return Vec::new() };
+        let present = remembered.key.iter().filter(|_| !remembered.is_revoked());
+        remembered.former.iter().chain(present).cloned().collect()
     }
 
     /// What is remembered of every target that has or had an agent.

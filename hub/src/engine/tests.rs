@@ -246,10 +246,8 @@ fn a_revoked_key_ends_what_waits_and_is_refused_until_another_is_there() {
     let mut hub = Hub::with(1);
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
     assert_eq!(told(&mut hub), None, "a session is being written");
-    let (_, mut waiting) = {
-        let request = asks(1);
-        hub.engine.request(hub.now, target(), request)
-    };
+    let (_, mut waiting) = hub.engine.request(hub.now, target(), asks(1));
+    hub.engine.keys_revoked(target(), "shop", &[agent(1).key]);
     hub.engine.target_seen(hub.now, in_service(true), None);
     assert_eq!(waiting.try_recv().unwrap().unwrap_err().refusal, RefusalKind::Revoked);
     assert_eq!(told(&mut hub), Some(RefusalKind::Revoked));
@@ -261,6 +259,42 @@ fn a_revoked_key_ends_what_waits_and_is_refused_until_another_is_there() {
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
     assert_eq!(told(&mut hub), None);
     assert_eq!(hub.engine.key_of(target()), Some(agent(2).key));
+}
+
+/// As after `kubectl apply` of an old manifest: dropped, unreadable, or the key of an agent before it.
+#[test]
+fn a_key_that_is_gone_for_a_moment_ends_what_waits_and_is_the_agents_again() {
+    for slip in [None, Some(agent(2))] {
+        let mut hub = Hub::with(1);
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        assert_eq!(told(&mut hub), None, "a session is being written");
+        let (_, mut waiting) = hub.engine.request(hub.now, target(), asks(1));
+        hub.engine.target_seen(hub.now, in_service(true), slip.clone());
+        assert_eq!(waiting.try_recv().unwrap().unwrap_err().refusal, RefusalKind::Revoked, "{slip:?}");
+        if slip.is_none() {
+            assert_eq!(told(&mut hub), Some(RefusalKind::Revoked));
+        }
+        hub.persist();
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        assert_eq!(told(&mut hub), None, "{slip:?}");
+        assert_eq!(hub.engine.key_of(target()), Some(agent(1).key));
+        assert!(!hub.engine.is_revoked(&agent(1).key));
+    }
+}
+
+/// The hub restarts while the key is away.
+#[test]
+fn a_key_that_was_gone_over_a_restart_is_the_agents_again() {
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.engine.target_seen(hub.now, in_service(true), None);
+    let remembered = hub.engine.work(committer::fresh(hub.now)).remembered;
+    let mut next = Hub::with(1);
+    next.engine.remember(remembered);
+    next.engine.target_seen(next.now, in_service(true), None);
+    assert_eq!(told(&mut next), Some(RefusalKind::Revoked));
+    next.engine.target_seen(next.now, in_service(true), Some(agent(1)));
+    assert_eq!(told(&mut next), None);
 }
 
 #[test]
@@ -360,7 +394,7 @@ fn only_the_key_that_a_deleted_target_had_is_adopted() {
 
     let mut hub = Hub::with(1);
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
-    hub.engine.target_seen(hub.now, in_service(true), None);
+    hub.engine.keys_revoked(target(), "shop", &[agent(1).key]);
     hub.engine.target_gone(hub.now, target(), Deletion::default());
     hub.persist();
     adopts(&mut hub, 1);

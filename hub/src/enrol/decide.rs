@@ -83,10 +83,8 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
     if request.hub != hub {
         return Decision::Refuse(refused("the token is for another hub; make one at this hub"));
     }
-    if VerifyingKey::from_bytes(&request.agent_key).is_err() {
-        let message = "the agent's key is no Ed25519 public key".to_owned();
-        let refusal = RefusalKind::Malformed;
-        return Decision::Refuse(Refusal { refusal, message, retry_after_seconds: None, fenced_by: None });
+    if let Err(refusal) = proven_key(request) {
+        return Decision::Refuse(refusal);
     }
     let Some(TokenState { target, expires, usage }) = token else {
         return Decision::Refuse(refused("the hub knows no such token; make another with `tideline-hub token create`"));
@@ -103,6 +101,15 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
             "the token was used by another agent; each agent needs its own: make another with `tideline-hub token create`",
         )),
     }
+}
+
+/// The key that an agent enrols with, which it has shown that it has: or else whoever has a token could have somebody else's
+/// key revoked with its own SyncTarget.
+pub fn proven_key(request: &EnrolRequest) -> Result<VerifyingKey, Refusal> {
+    request.proven_key().ok_or_else(|| {
+        let message = "the request does not prove that its sender has the agent's key".to_owned();
+        Refusal { refusal: RefusalKind::Malformed, message, retry_after_seconds: None, fenced_by: None }
+    })
 }
 
 pub(super) fn refused(message: impl Into<String>) -> Refusal {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use kube::api::DeleteParams;
 use tideline_apiserver::ApiServer;
+use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::ClusterFacts;
 
 use super::*;
@@ -33,18 +34,27 @@ impl Site {
     }
 
     async fn enrol(&self, token: &str, agent: u8) -> Result<EnrolAnswer, String> {
-        enrol(&self.root, request(token, agent), HUB.parse().unwrap()).await.map_err(|refusal| refusal.message)
+        self.enrol_after(token, agent, &[]).await
+    }
+
+    /// Enrols where these keys are known of whatever target there is.
+    async fn enrol_after(&self, token: &str, agent: u8, former: &[u8]) -> Result<EnrolAnswer, String> {
+        let former = |_| former.iter().copied().map(key).collect();
+        let enrolled = enrol(&self.root, request(token, agent), HUB.parse().unwrap(), &former).await;
+        enrolled.map_err(|refusal| refusal.message)
     }
 }
 
 fn request(token: &str, agent: u8) -> EnrolRequest {
     let cluster = Some("99999999-9999-4999-8999-999999999999".parse().unwrap());
     let facts = ClusterFacts { cluster, ..ClusterFacts::default() };
-    EnrolRequest { token: token.to_owned(), agent_key: vec![agent; 32], hub: HUB.parse().unwrap(), facts }
+    let (token, hub) = (token.to_owned(), HUB.parse().unwrap());
+    let bare = EnrolRequest { token, agent_key: Vec::new(), hub, facts, proof: Vec::new() };
+    bare.proven(&SigningKey::from_seed([agent; 32]))
 }
 
 fn key(agent: u8) -> String {
-    STANDARD.encode([agent; 32])
+    STANDARD.encode(SigningKey::from_seed([agent; 32]).public().as_bytes())
 }
 
 #[tokio::test]
@@ -103,6 +113,7 @@ async fn a_crash_between_any_two_writes_is_taken_up_by_the_same_agent_only() {
         targets: site.targets.clone(),
         request: &edge_request,
         hub: HUB.parse().unwrap(),
+        former: &|_| Vec::new(),
     };
     let token = site.tokens.get("store").await.unwrap();
     let claimed = edge.record(token, None, Timestamp::now()).await.map_err(|_| "refused").unwrap();
@@ -111,6 +122,45 @@ async fn a_crash_between_any_two_writes_is_taken_up_by_the_same_agent_only() {
     let made = edge.make(&TokenState::from(&claimed).target).await.map_err(|_| "refused").unwrap();
     assert!(site.enrol("store", 8).await.is_err());
     assert_eq!(site.enrol("store", 7).await.unwrap().target.to_string(), made.uid().unwrap());
+}
+
+#[tokio::test]
+async fn who_has_a_token_cannot_enrol_with_a_key_of_somebody_else() {
+    let site = Site::new().await;
+    let stolen = EnrolRequest { agent_key: request("store", 7).agent_key, ..request("store", 8) };
+    let refused = enrol(&site.root, stolen, HUB.parse().unwrap(), &|_| Vec::new()).await.unwrap_err();
+    assert!(refused.message.contains("does not prove"), "{}", refused.message);
+    assert!(site.targets.get_opt("store").await.unwrap().is_none());
+    site.enrol("store", 7).await.unwrap();
+}
+
+/// The key was taken off by hand, and whoever runs the hub has made a token for another agent.
+#[tokio::test]
+async fn an_enrolment_revokes_the_keys_that_its_sync_target_had() {
+    let site = Site::new().await;
+    site.enrol("store", 7).await.unwrap();
+    let off = json!({"metadata": {"annotations": {AGENT_KEY_ANNOTATION: null, REVOKED_KEYS_ANNOTATION: key(5)}}});
+    site.targets.patch("store", &PatchParams::default(), &Patch::Merge(&off)).await.unwrap();
+    site.tokens.delete("store", &DeleteParams::default()).await.unwrap();
+    site.token("store").await;
+    site.enrol_after("store", 8, &[6, 7]).await.unwrap();
+    let target = site.targets.get("store").await.unwrap();
+    assert_eq!(target.annotations()[AGENT_KEY_ANNOTATION], key(8));
+    assert_eq!(target.annotations()[REVOKED_KEYS_ANNOTATION], [5, 6, 7].map(key).join(" "));
+}
+
+#[tokio::test]
+async fn an_agent_that_enrols_again_with_its_own_key_revokes_it_not() {
+    let site = Site::new().await;
+    site.enrol("store", 7).await.unwrap();
+    let off = json!({"metadata": {"annotations": {AGENT_KEY_ANNOTATION: null}}});
+    site.targets.patch("store", &PatchParams::default(), &Patch::Merge(&off)).await.unwrap();
+    site.tokens.delete("store", &DeleteParams::default()).await.unwrap();
+    site.token("store").await;
+    site.enrol_after("store", 7, &[7]).await.unwrap();
+    let target = site.targets.get("store").await.unwrap();
+    assert_eq!(target.annotations()[AGENT_KEY_ANNOTATION], key(7));
+    assert!(!target.annotations().contains_key(REVOKED_KEYS_ANNOTATION));
 }
 
 #[tokio::test]

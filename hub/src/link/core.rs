@@ -251,12 +251,15 @@ pub struct Core {
     /// When it is looked at whether another instance is still heard.
     lapses: BTreeSet<(Monotonic, TargetId)>,
     timer: Option<Monotonic>,
+    /// How often a holder was handed out to be persisted, of whichever target: what was stored for a target before it was
+    /// closed says nothing of what it offers since.
+    stores: u64,
 }
 
 impl Core {
     pub fn new(config: Config) -> Self {
         let (polls, deadlines, lapses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Self { config, targets: BTreeMap::new(), polls, deadlines, lapses, timer: None }
+        Self { config, targets: BTreeMap::new(), polls, deadlines, lapses, timer: None, stores: 0 }
     }
 
     /// Takes one event and appends what must happen next; never blocks, reads no clock.

@@ -51,6 +51,9 @@ pub trait Service: Send + Sync + 'static {
     /// The key that a target signs with.
     fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified>;
 
+    /// Keys that a target signed with before: a few, and not the present one.
+    fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey>;
+
     /// The key of an enrolment token, by its name.
     fn token_key(&self, token: &str) -> impl Future<Output = Option<VerifyingKey>> + Send;
 
@@ -124,6 +127,8 @@ pub struct Signer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Sender {
     Target(TargetId),
+    /// By a key that the target had before.
+    Replaced(TargetId),
     Token(String),
 }
 
@@ -131,6 +136,7 @@ impl From<&Sender> for Caller {
     fn from(sender: &Sender) -> Self {
         match sender {
             Sender::Target(target) => Self::Agent(target.to_string()),
+            Sender::Replaced(target) => Self::Agent(format!("{target}, replaced")),
             Sender::Token(token) => Self::Agent(token.clone()),
         }
     }
@@ -191,6 +197,10 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
             return link.sign(signed, Some(next), status, &refused);
         }
     };
+    if let Sender::Replaced(_) = sender {
+        // Whatever it wants.
+        return link.refuse(signed, Some(next), &replaced());
+    }
     let read = head.read(body, &sender).await.map_err(|unread| link.judge(&sender, unread));
     let done = match read {
         Err(refused) => Err(refused),
@@ -224,8 +234,16 @@ impl<S: Service> Link<S> {
         } else {
             self.target(&claims.key_id, signed.request)?
         };
-        signature::verify_request(&key, signed).map_err(unauthenticated)?;
-        Ok(sender)
+        match (signature::verify_request(&key, signed), &sender) {
+            (Ok(_), _) => Ok(sender),
+            // Where it has another by now, it is told so.
+            (Err(error), Sender::Target(target)) => {
+                let replaced = self.service.replaced_keys(*target);
+                let by = replaced.iter().find(|key| signature::verify_request(key, signed).is_ok());
+                by.map(|_| Sender::Replaced(*target)).ok_or_else(|| unauthenticated(error))
+            }
+            (Err(error), Sender::Replaced(_) | Sender::Token(_)) => Err(unauthenticated(error)),
+        }
     }
 
     /// The target that asks, and its key. A hub that does not know it may know what it was before: an older copy of its
@@ -287,6 +305,8 @@ impl<S: Service> Link<S> {
                 }
                 self.service.enrol(request).await.map(Done::Enrolled)
             }
+            // It was refused before anything was read.
+            Sender::Replaced(_) => Err(replaced()),
             Sender::Target(target) => {
                 let request =
                     head.request(content, &self.random, &self.signer.key.public()).inspect_err(|refused| {
@@ -425,6 +445,10 @@ impl Head {
 
 fn refusal(refusal: RefusalKind, message: impl Into<String>) -> Refusal {
     Refusal { refusal, message: message.into(), retry_after_seconds: None, fenced_by: None }
+}
+
+fn replaced() -> Refusal {
+    refusal(RefusalKind::Revoked, "the key of this agent was replaced: its SyncTarget has another")
 }
 
 fn busy(message: impl Into<String>) -> Refusal {

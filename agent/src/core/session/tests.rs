@@ -18,8 +18,13 @@ struct Script {
 }
 
 fn config() -> Config {
-    let enrolment =
-        EnrolRequest { token: "t".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
+    let enrolment = EnrolRequest {
+        token: "t".into(),
+        agent_key: Vec::new(),
+        proof: Vec::new(),
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+    };
     Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),

@@ -45,8 +45,13 @@ pub(in crate::core) struct World {
 const NO_FUSE: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
 
 pub(in crate::core) fn config(seed: u64, fuse: FuseLimits) -> Config {
-    let enrolment =
-        EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: hub_id(), facts: ClusterFacts::default() };
+    let enrolment = EnrolRequest {
+        token: "token".into(),
+        agent_key: Vec::new(),
+        proof: Vec::new(),
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+    };
     Config {
         hub: hub_id(),
         facts: ClusterFacts::default(),

@@ -86,9 +86,31 @@ fn entry() -> Entry {
 fn enrolment_is_stable() {
     golden(
         "enrol-request",
-        &EnrolRequest { token: "store-0042".to_owned(), agent_key: vec![1; 32], hub: hub(), facts: facts() },
+        &EnrolRequest {
+            token: "store-0042".to_owned(),
+            agent_key: vec![1; 32],
+            hub: hub(),
+            facts: facts(),
+            proof: Vec::new(),
+        }
+        .proven(&SigningKey::from_seed([1; 32])),
     );
     golden("enrol-answer", &EnrolAnswer { hub: hub(), target: target(), name: "store-0042".to_owned() });
+}
+
+#[test]
+fn an_enrolment_is_proven_by_its_own_key_for_its_own_token_and_hub() {
+    let with = |seed: u8| {
+        let (token, facts) = ("store-0042".to_owned(), facts());
+        let bare = EnrolRequest { token, agent_key: Vec::new(), hub: hub(), facts, proof: Vec::new() };
+        bare.proven(&SigningKey::from_seed([seed; 32]))
+    };
+    assert_eq!(with(1).proven_key(), Some(SigningKey::from_seed([1; 32]).public()));
+    let agent_key = with(2).agent_key;
+    assert_eq!(EnrolRequest { agent_key, ..with(1) }.proven_key(), None, "somebody else's key");
+    assert_eq!(EnrolRequest { token: "other".to_owned(), ..with(1) }.proven_key(), None);
+    assert_eq!(EnrolRequest { hub: HubId::from_uuid(uuid::Uuid::from_u128(7)), ..with(1) }.proven_key(), None);
+    assert_eq!(EnrolRequest { proof: Vec::new(), ..with(1) }.proven_key(), None);
 }
 
 #[test]

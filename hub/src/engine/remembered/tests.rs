@@ -33,19 +33,63 @@ fn a_target_that_never_had_an_agent_is_not_remembered() {
 }
 
 #[test]
-fn a_key_that_is_taken_away_or_replaced_is_revoked_for_good() {
+fn a_key_is_revoked_by_name_and_for_good() {
     let mut memory = memory();
     assert_eq!(refusal(&memory), None);
+    assert!(memory.revoke(target(), "store-1", &key(1)));
     memory.shows(target(), "store-1", None, None);
     assert_eq!(refusal(&memory).as_deref(), Some("Revoked: the key of this agent, of SyncTarget store-1, was revoked"));
     assert_eq!(memory.get(target()).and_then(RememberedTarget::known_key), Some(key(1)), "its agent can be told");
+    assert!(!memory.revoke(target(), "store-1", &key(1)), "no news");
     memory.shows(target(), "store-1", Some(&key(2)), None);
     assert_eq!(refusal(&memory), None);
-    memory.shows(target(), "store-1", Some(&key(3)), None);
-    let revoked = |memory: &Memory| [1, 2, 3].map(|seed| memory.is_revoked(&key(seed)));
-    assert_eq!(revoked(&memory), [true, true, false]);
+    let barred = |memory: &Memory| [1, 2, 3].map(|seed| memory.bars(target(), &key(seed)));
+    assert_eq!(barred(&memory), [true, false, false]);
     let again = Memory::new(memory.take_unsaved());
-    assert_eq!(revoked(&again), [true, true, false], "after a restart too");
+    assert_eq!(barred(&again), [true, false, false], "after a restart too");
+    assert_eq!(again.get(target()).map(RememberedTarget::replaced_keys), Some(vec![key(1)]), "its agent can be told");
+}
+
+#[test]
+fn a_key_that_is_dropped_or_set_back_is_the_agents_again_when_it_is_there_again() {
+    let mut memory = memory();
+    for shown in [None, Some(key(2)), None] {
+        memory.shows(target(), "store-1", shown.as_ref(), None);
+        assert_eq!(refusal(&memory).is_some(), shown.is_none(), "{shown:?}");
+        assert!(!memory.is_revoked(&key(1)));
+    }
+    memory.shows(target(), "store-1", Some(&key(1)), None);
+    assert_eq!(refusal(&memory), None);
+    assert!(!memory.bars(target(), &key(1)));
+    let replaced = memory.get(target()).map(RememberedTarget::replaced_keys);
+    assert_eq!(replaced, Some(vec![key(2)]), "and whoever has the other is told");
+}
+
+#[test]
+fn what_is_revoked_at_one_target_says_nothing_against_another_that_had_it_before() {
+    let other = TargetId::from_uuid(uuid::Uuid::from_u128(7));
+    let mut memory = memory();
+    // Somebody copies a manifest with its annotations, and revokes the copy.
+    memory.shows(other, "copy", Some(&key(1)), None);
+    memory.revoke(other, "copy", &key(1));
+    assert!(!memory.bars(target(), &key(1)), "the original keeps it");
+    assert!(memory.bars(other, &key(1)));
+    let third = TargetId::from_uuid(uuid::Uuid::from_u128(8));
+    assert!(memory.bars(third, &key(1)), "and nobody gets it anew");
+}
+
+#[test]
+fn keys_that_are_remembered_are_bounded() {
+    let mut memory = memory();
+    for seed in 0..200 {
+        memory.shows(target(), "store-1", Some(&key(seed)), None);
+        if seed % 2 == 0 {
+            memory.revoke(target(), "store-1", &key(seed));
+        }
+    }
+    let remembered = memory.get(target()).unwrap();
+    assert_eq!((remembered.former.len(), remembered.revoked.len()), (FORMER_MAX, REVOKED_MAX));
+    assert_eq!(remembered.replaced_keys().len(), TOLD_MAX);
 }
 
 #[test]

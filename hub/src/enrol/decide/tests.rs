@@ -1,6 +1,7 @@
 use expect_test::{Expect, expect};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tideline_api::{EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
+use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::ClusterFacts;
 
 use super::*;
@@ -17,7 +18,9 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn request(agent: u8) -> EnrolRequest {
-    EnrolRequest { token: "store".to_owned(), agent_key: vec![agent; 32], hub: hub(1), facts: ClusterFacts::default() }
+    let (token, facts) = ("store".to_owned(), ClusterFacts::default());
+    let bare = EnrolRequest { token, agent_key: Vec::new(), hub: hub(1), facts, proof: Vec::new() };
+    bare.proven(&SigningKey::from_seed([agent; 32]))
 }
 
 /// A token that was used by this agent, with this target.
@@ -29,7 +32,7 @@ fn used(by: Option<(u8, Option<&str>)>) -> EnrolmentToken {
         public_key: None,
     };
     let used_by = by.map(|(agent, uid)| TokenUse {
-        key: STANDARD.encode([agent; 32]),
+        key: STANDARD.encode(SigningKey::from_seed([agent; 32]).public().as_bytes()),
         target_uid: uid.map(str::to_owned),
         at: None,
     });
@@ -93,5 +96,10 @@ fn what_is_not_for_this_hub_or_not_known_is_refused() {
     let unknown = expect!["TokenRefused: the hub knows no such token; make another with `tideline-hub token create`"];
     said(&decide(None, &request(7), hub(1), at(0)), &unknown);
     let keyless = EnrolRequest { agent_key: vec![7; 31], ..request(7) };
-    check(&used(None), &keyless, 0, &expect!["Malformed: the agent's key is no Ed25519 public key"]);
+    check(
+        &used(None),
+        &keyless,
+        0,
+        &expect!["Malformed: the request does not prove that its sender has the agent's key"],
+    );
 }

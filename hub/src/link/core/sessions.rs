@@ -29,7 +29,7 @@ pub struct Origin {
 #[derive(Debug)]
 pub(super) struct Sessions {
     holder: Holder,
-    /// As it was handed out to be persisted last, and how often that was done.
+    /// As it was handed out to be persisted last, and the number of that among all.
     told: (u64, Record),
     /// How much of that is on disk.
     stored: u64,
@@ -199,6 +199,7 @@ impl Core {
 
     /// Has the holder persisted, if it is another by now.
     fn store(&mut self, key: TargetId, out: &mut Effects) {
+        let stores = &mut self.stores;
         let Some(Sessions { holder, told: (version, told), lapse_at, .. }) =
             self.targets.get_mut(&key).map(|target| &mut target.sessions)
         else {
@@ -209,7 +210,8 @@ impl Core {
             self.lapses.insert((at, key));
         }
         if told != holder.record() {
-            *version += 1;
+            *stores += 1;
+            *version = *stores;
             holder.record().clone_into(told);
             out.push(Effect::StoreHolder { target: key, version: *version, record: Box::new(told.clone()) });
         }

@@ -26,6 +26,10 @@ impl Service for Known {
         if target.to_string() == TARGET { Ok(agent().public()) } else { Err(Unverified::UnknownTarget) }
     }
 
+    fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey> {
+        if target.to_string() == TARGET { vec![former_agent().public()] } else { Vec::new() }
+    }
+
     async fn token_key(&self, token: &str) -> Option<VerifyingKey> {
         (token == "store").then(|| SigningKey::from_seed([2; 32]).public())
     }
@@ -50,6 +54,11 @@ impl Service for Known {
 
 fn agent() -> SigningKey {
     SigningKey::from_seed([1; 32])
+}
+
+/// What the target signed with before.
+fn former_agent() -> SigningKey {
+    SigningKey::from_seed([3; 32])
 }
 
 fn hub() -> SigningKey {
@@ -228,6 +237,25 @@ async fn who_is_not_known_is_not_judged() {
     let unknown = Sent::of(&agent(), "another", "-".to_owned(), enrolment, b"{}");
     assert_eq!(hub.send(&unknown).await.refusal(), RefusalKind::Unauthenticated);
     assert_eq!(hub.service.handled.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn whose_key_was_replaced_is_told_so_once_and_nothing_it_says_is_read() {
+    let hub = start(1);
+    let unread = || Body::from_stream(stream::once(async { panic!("it is read") as Result<Bytes, std::io::Error> }));
+    let mut numbers = RunNumbers::default();
+    let report = ("PUT", REPORTED_PATH, "");
+    let greeting = hub.send(&Sent::new(&former_agent(), TARGET, numbers.take())).await;
+    assert_eq!(greeting.refusal(), RefusalKind::BadRequestNumber);
+    numbers.answered(greeting.run);
+    let sent = Sent::of(&former_agent(), TARGET, numbers.take(), report, b"{}");
+    let got = hub.send_with(&sent, unread()).await;
+    assert_eq!(got.refusal(), RefusalKind::Revoked);
+    assert!(got.run.number > 0, "it is said to who was verified");
+    assert_eq!(hub.send_with(&sent, unread()).await.refusal(), RefusalKind::BadRequestNumber, "once");
+    // Its numbers are not those of the present key.
+    assert_eq!(hub.send(&Sent::new(&agent(), TARGET, told(&hub).await.take())).await.status, 200);
+    assert_eq!(hub.service.handled.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

@@ -18,8 +18,13 @@ impl World {
         }
         self.note(|| "the agent starts".to_owned());
         let facts = ClusterFacts { cluster: Some(parse(CLUSTER)), ..ClusterFacts::default() };
-        let enrolment =
-            EnrolRequest { token: "token".into(), agent_key: Vec::new(), hub: parse(HUB), facts: facts.clone() };
+        let enrolment = EnrolRequest {
+            token: "token".into(),
+            agent_key: Vec::new(),
+            proof: Vec::new(),
+            hub: parse(HUB),
+            facts: facts.clone(),
+        };
         let config = Config {
             hub: parse(HUB),
             facts,
