@@ -97,7 +97,8 @@ pub use remove::RemovalPolicy;
 use remove::{Cause, Removal};
 use report::Reports;
 use session::Session;
-use standing::Standing;
+pub use standing::Standing;
+use standing::Word;
 use work::Work;
 
 /// What does not change while the agent runs.
@@ -154,6 +155,8 @@ pub struct Loaded {
     pub accepted: Option<Attested>,
     /// What the hub said last of its history.
     pub history: Continuity,
+    /// What the process before was told of its standing.
+    pub standing: Standing,
     pub entries: Vec<Arc<Entry>>,
     /// By the digest that entries name.
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -239,6 +242,7 @@ impl Core {
             floor,
             accepted,
             history,
+            standing,
             entries,
             policies,
             bodies,
@@ -255,7 +259,7 @@ impl Core {
             place: Place::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
-            standing: Standing::Good,
+            standing,
             token_refused: token_spent,
             asked: 0,
             believe_marks: accepted.is_none(),
@@ -323,7 +327,7 @@ impl Core {
             Event::Cluster(facts) => self.learnt(facts, out),
             Event::Pulse { answers } => self.felt(answers),
             Event::Superseded(why) => {
-                self.lose_standing(now, Standing::Frozen(FreezeReason::Fenced(why)), out);
+                self.lose_standing(now, Word::Frozen(FreezeReason::Fenced(why)), out);
             }
             Event::SessionKept { result } => self.session_kept(now, result, out),
             Event::HomeRead { result } => self.home_read(now, result, out),
@@ -370,6 +374,7 @@ impl Core {
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
+        self.recall_standing(out);
         self.drop_bodies();
         self.fuse.started(now);
         self.retire_all();

@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
-use crate::core::{Answer, Core, Effect, Event, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
+use crate::core::{self, Answer, Core, Effect, Event, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId, is_another};
 use crate::identity::{self, Keeper, TargetName};
 use crate::journal::{self, Journal};
@@ -270,7 +270,12 @@ impl Driver {
                 biased;
                 () = self.stop.cancelled(), if self.state == State::Running => self.begin_stop(&mut events),
                 opened = opened(&mut opening), if self.state == State::Running => match opened {
-                    Ok(opened) => {
+                    Ok((journal, mut loaded)) => {
+                        // Of the hub, not of the disk: what this process was told since it began.
+                        if *self.core.standing() != core::Standing::Good {
+                            loaded.standing = self.core.standing().clone();
+                        }
+                        let opened = (journal, loaded);
                         info!("the journal can be opened now; the agent begins again with what it holds");
                         break Ok(Ended::JournalOpened(Box::new(opened)));
                     }
@@ -556,6 +561,7 @@ impl Driver {
             | Write::Passed { .. }
             | Write::Lapsed { .. }
             | Write::History(_)
+            | Write::Standing(_)
             | Write::Decommission(_)
             | Write::Unsent(_)
             | Write::Sent { .. }

@@ -10,6 +10,7 @@ use super::event::LocalField;
 use super::notice::Notice;
 use super::patrol::PatrolTally;
 use super::remove::RemovalPolicy;
+use super::standing::Standing;
 use tideline_common::wire::v1::{
     Attested, BodiesRequest, Continuity, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
     ReportedRequest, SessionRequest,
@@ -92,7 +93,7 @@ pub enum Depth {
     Whole,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum FreezeReason {
     Fenced(String),
     Quarantined(String),
@@ -167,6 +168,8 @@ pub enum Write {
     },
     /// What the hub said of its history.
     History(Continuity),
+    /// What the agent was told of its standing.
+    Standing(Standing),
     /// The cluster goes out of service, or is in service again.
     Decommission(Decommission),
     /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may

@@ -82,7 +82,8 @@ impl Core {
         }
     }
 
-    /// Judges a removal and begins what follows.
+    /// Judges a removal and begins what follows, if anything may: since the step before the agent may have been told
+    /// otherwise. Then it waits in the queue.
     pub(super) fn begin_removal(
         &mut self,
         now: Monotonic,
@@ -92,6 +93,9 @@ impl Core {
         out: &mut Effects,
     ) {
         let key = &tombstone.key;
+        if !self.may_remove() {
+            return;
+        }
         let (inspection, live) = match found {
             Looked::Nothing => (None, None),
             Looked::Inside(inspection) => (Some(inspection), None),
@@ -174,6 +178,9 @@ impl Core {
     /// and judged once more.
     pub(super) fn look(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
         let key = &tombstone.key;
+        if !self.may_remove() {
+            return;
+        }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
         let version = self.version_of(tombstone, removal, object.record.as_ref());
         let doing = Doing::Look { tombstone: tombstone.clone(), wave: removal.wave };

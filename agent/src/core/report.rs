@@ -20,6 +20,7 @@ use super::event::{Answer, LinkFailure};
 use super::name::Name;
 use super::observe::{Object, Status, Told};
 use super::remove::{Evidence, Ground, RemovalPolicy, RemovalState, Verdict, may_delete};
+use super::standing::Standing;
 use super::{Core, Phase};
 
 /// Changes gather this long before they are sent.
@@ -233,7 +234,7 @@ impl Core {
     /// Says, once and as the last, that this process uses its session no more. True while that is under way: whoever does not
     /// answer is not waited for, and nobody is told who has not answered before.
     pub(super) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
-        let Some(session) = self.session_name().filter(|_| self.may_remove()) else { return false };
+        let Some(session) = self.session_name().filter(|_| self.standing == Standing::Good) else { return false };
         if self.reports.parted || self.reports.failures > 0 || self.reports.last_sent.is_none() {
             return false;
         }

@@ -169,6 +169,9 @@ impl Core {
 
     /// Deletes what cannot be changed, to create it again, if that is allowed.
     fn replace(&mut self, now: Monotonic, entry: &Arc<Entry>, policy: &ApplyPolicy, out: &mut Effects) -> bool {
+        if !self.may_remove() {
+            return false;
+        }
         let Some(object) = self.objects.get(&entry.key) else { return false };
         let record = object.record.as_ref();
         let Some(uid) = record.map(|record| record.uid.clone()) else { return false };

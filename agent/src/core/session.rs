@@ -22,7 +22,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{EntryState, Monotonic, Reason, SessionName, SessionNumber};
 
-use super::effect::{Effect, Effects, Enrolled, FreezeReason, Request, RequestId, Timer, Write};
+use super::effect::{Effect, Effects, Enrolled, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
 use super::gather::{Change, Flaw, Gather, Held, Question, Step};
@@ -218,11 +218,7 @@ impl Core {
 
     /// Where the hub has said that it does not serve what this agent is, a token that was not tried yet may make it another.
     pub(super) fn may_enrol_anew(&self) -> bool {
-        let shut_out = match &self.standing {
-            Standing::UnknownToHub | Standing::Frozen(FreezeReason::TargetGone(_) | FreezeReason::Revoked(_)) => true,
-            Standing::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)) | Standing::Good => false,
-        };
-        shut_out && self.config.enrolment.is_some() && !self.token_refused
+        self.standing.may_be_replaced() && self.config.enrolment.is_some() && !self.token_refused
     }
 
     fn enrolment_failed(&mut self, now: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {

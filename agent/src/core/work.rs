@@ -10,6 +10,7 @@ use std::time::Duration;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
+use super::Core;
 use super::conclude::RETRY;
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::event::LocalField;
@@ -20,7 +21,6 @@ use super::plan::{self, Body, Decision, Found, Marks, Me, Settled, Situation};
 use super::remove::Removal;
 use super::removing::Looked;
 use super::slots::{Admission, Does, Slots};
-use super::{Core, Phase};
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
@@ -326,8 +326,7 @@ impl Core {
 
     /// Begins whatever may begin now.
     pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let acts = self.phase == Phase::Running && self.is_in_place() && !self.is_frozen();
-        let Some(me) = self.me().filter(|_| acts) else { return };
+        let Some(me) = self.me().filter(|_| self.may_change()) else { return };
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }

@@ -8,7 +8,7 @@ use super::Error;
 use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
 use super::record::{
-    self, ACCEPTED_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, SCHEMA, SCHEMA_KEY,
+    self, ACCEPTED_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, SCHEMA, SCHEMA_KEY, STANDING_KEY,
 };
 use super::stage;
 use crate::core::{AppliedRecord, Loaded, Shared};
@@ -35,6 +35,7 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         enrolled: meta(engine, ENROLLED_KEY)?,
         accepted: meta(engine, ACCEPTED_KEY)?,
         history: meta(engine, HISTORY_KEY)?.unwrap_or_default(),
+        standing: meta(engine, STANDING_KEY)?.unwrap_or_default(),
         decommission: meta(engine, DECOMMISSION_KEY)?.unwrap_or_default(),
         ..Loaded::default()
     };

@@ -178,6 +178,16 @@ enum Standing {
     Frozen,
 }
 
+impl From<&tideline_agent::core::Standing> for Standing {
+    fn from(standing: &tideline_agent::core::Standing) -> Self {
+        match standing {
+            tideline_agent::core::Standing::Good => Self::Good,
+            tideline_agent::core::Standing::UnknownToHub => Self::UnknownToHub,
+            tideline_agent::core::Standing::Frozen(_) => Self::Frozen,
+        }
+    }
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(crate) struct World {
     pub(crate) scenario: Scenario,

@@ -14,7 +14,7 @@ use tideline_common::{Monotonic, SessionName};
 
 use super::super::effect::{Effect, Effects, Enrolled};
 use super::super::gather::{Flaw, Gather};
-use super::super::standing::Standing;
+use super::super::standing::Word;
 use super::super::{Core, Phase};
 use super::{Link, Next};
 
@@ -30,8 +30,8 @@ pub(super) enum Look {
 impl Core {
     pub(super) fn refused(&mut self, now: Monotonic, refusal: &Refusal, out: &mut Effects) {
         let own = self.session.name.or(self.session.fenced.map(|fenced| fenced.session)).unwrap_or(self.session.home);
-        if let Some(standing) = Standing::told_by(refusal) {
-            self.lose_standing(now, standing, out);
+        if let Some(word) = Word::of(refusal) {
+            self.lose_standing(now, word, out);
         }
         if refusal.refusal == RefusalKind::SessionUnknown {
             self.session.fenced = None;

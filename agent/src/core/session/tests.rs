@@ -357,12 +357,12 @@ fn fenced(home: SessionName) -> Script {
 #[test]
 fn a_fenced_process_whose_home_a_later_one_has_ends() {
     fenced(SessionName::new(8, 2)).check(&expect![[r#"
-        fenced: Fenced("another is in use"), Link in 96 s, Read home
+        fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
         home: Replaced by 8
         None
     "#]]);
     fenced(SessionName::new(9, 7)).check(&expect![[r#"
-        fenced: Fenced("another is in use"), Link in 96 s, Read home
+        fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
         home: Replaced by 9
         None
     "#]]);
@@ -373,7 +373,7 @@ fn a_fenced_process_that_does_not_find_the_other_in_its_home_says_so_at_once_and
     let mut script = fenced(SessionName::new(3, 1));
     script.refused_by(3, SessionName::new(8, 2));
     script.check(&expect![[r#"
-        fenced: Fenced("another is in use"), Link in 96 s, Read home
+        fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
         home: 3 Session
         Some(Fenced { session: SessionName { number: SessionNumber(3), id: SessionId(0000000000000001) }, by: SessionName { number: SessionNumber(8), id: SessionId(0000000000000002) } })
         refused 3: Link in 212 s

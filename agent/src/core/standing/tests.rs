@@ -95,3 +95,84 @@ fn only_who_was_fenced_by_a_session_that_is_not_in_its_home_says_so() {
         assert_eq!(by, (refusal == RefusalKind::Fenced).then_some(99), "{refusal:?}");
     }
 }
+
+fn standings() -> Vec<Standing> {
+    let said = || "said".to_owned();
+    let reasons = [
+        FreezeReason::Fenced(said()),
+        FreezeReason::Quarantined(said()),
+        FreezeReason::TargetGone(said()),
+        FreezeReason::Revoked(said()),
+    ];
+    [Standing::Good, Standing::UnknownToHub].into_iter().chain(reasons.map(Standing::Frozen)).collect()
+}
+
+#[test]
+fn no_answer_that_was_not_verified_lets_an_agent_do_more() {
+    for standing in standings() {
+        let after = standing.clone().after(Word::UnknownTarget);
+        assert!(standing.may_change() || !after.may_change(), "{standing:?}");
+        assert!(!after.may_remove(), "{standing:?}");
+        if standing != Standing::Good {
+            assert_eq!(after, standing, "what was said before stands");
+        }
+    }
+}
+
+/// The hub runs on an old copy of its directory for a while, which does not know the target.
+#[test]
+fn a_freeze_outlasts_a_hub_that_does_not_know_the_target() {
+    for refusal in [RefusalKind::Fenced, RefusalKind::TargetGone, RefusalKind::Revoked, RefusalKind::Quarantined] {
+        let (mut world, [kept, _]) = at_work();
+        world.shut_out(refusal);
+        world.run_for(Duration::from_mins(1));
+        world.cluster.delete(&kept);
+        world.shut_out(RefusalKind::UnknownTarget);
+        world.run_for(Duration::from_hours(1));
+        assert!(!world.cluster.objects.contains_key(&kept), "{refusal:?}");
+        world.crash();
+        world.run_for(Duration::from_hours(1));
+        assert!(!world.cluster.objects.contains_key(&kept), "{refusal:?}: after a restart too");
+        world.hub.refuses = None;
+        world.quiesce();
+        world.check_converged();
+    }
+}
+
+/// Removals of a namespace that is looked into first, of an object whose mark was stripped, and of one that is let go of.
+#[test]
+fn after_a_freeze_was_learnt_no_step_of_a_removal_begins() {
+    for refusal in REFUSALS {
+        for steps in 0..80 {
+            let mut world = World::new(steps % 5);
+            let keys = [key("", "Namespace", "yard"), key("", "ConfigMap", "c0"), key("apps", "Deployment", "d0")];
+            for key in &keys {
+                world.hub.put(key, 1, 1);
+            }
+            world.heal();
+            world.quiesce();
+            world.cluster.strip(&keys[1]);
+            for key in &keys {
+                world.hub.remove(key);
+            }
+            // What begins later is checked against what the agent was told by then.
+            for _ in 0..steps {
+                world.advance();
+            }
+            world.shut_out(refusal);
+            world.run_for(Duration::from_mins(2));
+            let stand: Vec<_> = keys.iter().filter(|key| world.cluster.objects.contains_key(key)).cloned().collect();
+            world.crash();
+            world.run_for(Duration::from_mins(30));
+            for key in &stand {
+                assert!(
+                    world.cluster.objects.contains_key(key),
+                    "{refusal:?} after {steps} steps, and a restart: {key}"
+                );
+            }
+            world.hub.refuses = None;
+            world.quiesce();
+            world.check_converged();
+        }
+    }
+}

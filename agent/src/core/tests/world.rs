@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, Progress};
+use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, Progress, RefusalKind};
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
     Answer, Config, Core, Effect, Enrolled, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally,
-    RemovalPolicy, Request, RequestId, Timer, Write,
+    RemovalPolicy, Request, RequestId, Standing, Timer, Write,
 };
 use super::cluster::Cluster;
 use super::hub::Hub;
@@ -134,6 +134,16 @@ impl World {
         }
     }
 
+    /// The hub closes what waits, and refuses every request from now on.
+    pub(in crate::core) fn shut_out(&mut self, refusal: RefusalKind) {
+        self.hub.refuses = Some(refusal);
+        let waiting = std::mem::take(&mut self.waiting);
+        for (_, id, request) in waiting {
+            let result = self.hub.reply(request);
+            self.step(Event::Answered { id, result });
+        }
+    }
+
     /// The process ends; of what was under way each thing happened or did not.
     pub(in crate::core) fn crash(&mut self) {
         let mut disk = true;
@@ -251,7 +261,7 @@ impl World {
         }
     }
 
-    fn advance(&mut self) {
+    pub(in crate::core) fn advance(&mut self) {
         let feed = !self.cluster.feed.is_empty();
         if feed && (self.pending.is_empty() || self.random.chance(50)) {
             let event = self.cluster.feed.pop_front().unwrap();
@@ -384,6 +394,12 @@ impl World {
 
     /// Invariant 7: only what is ours, and what the journal says is not assigned, is deleted.
     fn check_op(&self, op: &Op) {
+        let told = self.core.standing();
+        let reads = matches!(op, Op::Get { .. } | Op::Inspect { .. } | Op::Compare { .. });
+        let frozen = matches!(told, Standing::Frozen(_));
+        assert!(reads || !frozen, "seed {}: {op:?}, and the agent is frozen", self.seed);
+        let removes = matches!(op, Op::Delete { .. } | Op::Orphan { .. });
+        assert!(!removes || *told == Standing::Good, "seed {}: {op:?}, and the agent is {told:?}", self.seed);
         let (Op::Delete { key, uid, .. } | Op::Orphan { key, uid, .. }) = op else { return };
         let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
         let seed = self.seed;
@@ -506,6 +522,7 @@ impl World {
                 Write::Passed { number, tombstone } => journal.passed.push((number, tombstone)),
                 Write::Lapsed { number } => journal.passed.retain(|(other, _)| *other != number),
                 Write::History(history) => journal.history = history,
+                Write::Standing(standing) => journal.standing = standing,
                 Write::Decommission(how) => journal.decommission = how,
                 Write::Removed(tombstone) => journal.removing.retain(|(other, _)| *other != tombstone),
                 Write::Unsent(report) => {

@@ -52,6 +52,7 @@ kinds!(
         PersistPassed: Here,
         PersistLapsed: Nowhere(HOUR),
         PersistHistory: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
+        PersistStanding: Nowhere(SHUT_OUT),
         PersistDecommission: Nowhere(SERVICE),
         PersistUnsent: Here,
         PersistSent: Here,
@@ -164,6 +165,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Passed { .. } => AgentEffect::PersistPassed,
         Write::Lapsed { .. } => AgentEffect::PersistLapsed,
         Write::History(_) => AgentEffect::PersistHistory,
+        Write::Standing(_) => AgentEffect::PersistStanding,
         Write::Decommission(_) => AgentEffect::PersistDecommission,
         Write::Unsent(_) => AgentEffect::PersistUnsent,
         Write::Sent { .. } => AgentEffect::PersistSent,
@@ -206,6 +208,7 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Removed(_)
         | Write::Lapsed { .. }
         | Write::History(_)
+        | Write::Standing(_)
         | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Sent { .. }

@@ -345,7 +345,7 @@ impl World {
         self.agent.streams.clear();
         self.agent.following.clear();
         self.agent.patrol = None;
-        self.agent.standing = Standing::Good;
+        self.agent.standing = Standing::from(&self.agent.journal.standing);
         if let Some(probe) = &mut self.probe {
             probe.agent_ended(&self.agent.journal);
         }
