@@ -328,7 +328,9 @@ impl Driver {
     }
 
     fn become_target(&mut self, target: TargetId) {
-        self.scope = Some(Scope { hub: self.hub, target, formers: self.identity.formers() });
+        let scope = Scope { hub: self.hub, target, formers: self.identity.formers() };
+        self.scope = Some(scope);
+        self.watches.become_target(scope);
     }
 
     /// What the edges learn from events on their way to the core.

@@ -61,6 +61,8 @@ pub struct Watches {
 #[derive(Debug)]
 struct Running {
     version: Arc<str>,
+    /// Whose objects it selects.
+    scope: Scope,
     stop: CancellationToken,
     relist: Arc<Notify>,
 }
@@ -81,7 +83,7 @@ impl Watches {
     /// Watches exactly these kinds, at these versions, from now on.
     pub fn set(&mut self, scope: Scope, wanted: BTreeMap<GroupKind, Arc<str>>) {
         self.running.retain(|kind, running| {
-            let keep = wanted.get(kind) == Some(&running.version);
+            let keep = wanted.get(kind) == Some(&running.version) && running.scope == scope;
             if !keep {
                 running.stop.cancel();
             }
@@ -91,8 +93,8 @@ impl Watches {
             if self.running.contains_key(&kind) {
                 continue;
             }
-            let running =
-                Running { version: Arc::clone(&version), stop: self.stop.child_token(), relist: Arc::default() };
+            let (stop, relist) = (self.stop.child_token(), Arc::default());
+            let running = Running { version: Arc::clone(&version), scope, stop, relist };
             let span = info_span!("watch", %kind);
             let task = Task {
                 client: self.client.clone(),
@@ -111,6 +113,12 @@ impl Watches {
             self.tasks.spawn(async move { stop.run_until_cancelled(task.run()).await }.instrument(span));
             self.running.insert(kind, running);
         }
+    }
+
+    /// The agent is another target from now on: what it placed is marked as of that, and would leave each watch.
+    pub fn become_target(&mut self, scope: Scope) {
+        let wanted = self.running.iter().map(|(kind, running)| (kind.clone(), Arc::clone(&running.version))).collect();
+        self.set(scope, wanted);
     }
 
     /// Watches nothing from now on.

@@ -97,6 +97,9 @@ async fn a_sync_target_deleted_by_mistake_is_made_again_and_adopted_and_every_ob
     for name in NAMES {
         site.reported(&format!("configmap.{name}"), "Applied", None).await?;
     }
+    // It is watched as what it is now: nothing waits for the patrol.
+    site.delete_local(CONFIG, "web-1").await?;
+    shows(&site.local, CONFIG, "web-1", "what was deleted to be there again", |_| true).await?;
     // What is taken out from now on goes.
     site.pass_along("witness").await?;
     site.settle("witness").await
