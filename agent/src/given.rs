@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tideline_common::{Digest, EnrolmentToken, HubUrl, TokenError};
+use tideline_common::{Digest, EnrolmentToken, HubId, HubUrl, TokenError};
 use tracing::{info, warn};
 
 use crate::identity::{self, Found, HubPin, TokenUse};
@@ -92,11 +92,7 @@ impl Given {
         }
         match found.token() {
             TokenUse::OtherHub(hub) => {
-                warn!(
-                    %hub,
-                    "the token is of another hub than the one that this agent is enrolled with, and is passed over. To join \
-                     that hub, give it another data directory and no identity Secret"
-                );
+                say_other_hub(hub);
                 self.token = None;
             }
             TokenUse::Taken if found.is_enrolled() => {
@@ -112,27 +108,39 @@ impl Given {
 #[derive(Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
-    /// Names the token that it held then.
+    /// Names the token that was found there last.
     holds: Option<Digest>,
 }
 
 impl TokenFile {
-    /// Waits until it holds another token, of this hub. An agent may need one long after its start, where nobody can reach
-    /// it: the file is a mounted Secret there.
-    pub(crate) async fn changed(self, hub: &HubPin) {
+    /// Waits until it holds another token that is of use. An agent may need one long after its start, where nobody can reach
+    /// it: the file is a mounted Secret there. `used` says what a token is to the agent now.
+    pub(crate) async fn changed(mut self, used: impl Fn(&EnrolmentToken) -> TokenUse) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let path = self.path.clone();
             let read = tokio::task::spawn_blocking(move || read_token(&path)).await;
             // What is gone or written in part is looked at again.
-            if let Ok(Ok(token)) = read
-                && self.holds != Some(token.id())
-                && HubPin::of(&token).is_ok_and(|pin| pin == *hub)
-            {
-                return;
+            let Ok(Ok(token)) = read else { continue };
+            if self.holds.replace(token.id()) == Some(token.id()) {
+                continue;
+            }
+            match used(&token) {
+                TokenUse::Taken => return,
+                TokenUse::OtherHub(hub) => say_other_hub(hub),
+                // Two hands may put one and the other there in turn.
+                TokenUse::None | TokenUse::SeenBefore => {}
             }
         }
     }
+}
+
+fn say_other_hub(hub: HubId) {
+    warn!(
+        %hub,
+        "the token is of another hub than the one that this agent is enrolled with, and is passed over. To join that hub, give \
+         it another data directory and no identity Secret"
+    );
 }
 
 fn read_token(path: &Path) -> Result<EnrolmentToken, Error> {

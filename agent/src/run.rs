@@ -383,12 +383,12 @@ impl Agent {
             Ok::<_, Infallible>(())
         });
         if let Some(file) = token_file {
-            let (run, given_token, hub) = (run.clone(), given_token.clone(), parts.identity.pin());
-            let stop = run.token().clone();
-            run.clone().spawn("token", async move {
-                if stop.run_until_cancelled(file.changed(&hub)).await.is_some() {
+            let (given_token, identity, ending) = (given_token.clone(), Arc::clone(&parts.identity), run.clone());
+            run.spawn("token", async move {
+                let changed = file.changed(|token| identity.use_of(token));
+                if ending.token().run_until_cancelled(changed).await.is_some() {
                     given_token.cancel();
-                    run.begin();
+                    ending.begin();
                 }
                 Ok::<_, Infallible>(())
             });

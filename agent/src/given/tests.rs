@@ -5,36 +5,37 @@ use tokio::time::timeout;
 
 use super::*;
 
-fn token(seed: u8, hub_key: u8) -> EnrolmentToken {
+fn token(seed: u8) -> EnrolmentToken {
     EnrolmentToken {
         name: "store".to_owned(),
         urls: vec!["https://hub.example".parse().unwrap()],
         hub: HubId::from_uuid(uuid::Uuid::from_u128(1)),
-        hub_key: vec![hub_key; 32],
+        hub_key: vec![7; 32],
         authorities: Vec::new(),
         seed: vec![seed; 32],
     }
 }
 
-/// Whether what is put into the file in the place of the first token is noticed.
-async fn is_noticed(put: impl FnOnce(&Path)) -> bool {
+/// Whether what is put into the file in the place of the first token has the agent begin anew, were each token this to it.
+async fn is_noticed(used: TokenUse, put: impl FnOnce(&Path)) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
-    std::fs::write(&path, token(1, 7).to_string()).unwrap();
-    let mut given = Given::read(Some(&path), HubAddress::default());
-    let changed = given.file.take().unwrap();
+    std::fs::write(&path, token(1).to_string()).unwrap();
+    let file = Given::read(Some(&path), HubAddress::default()).file.unwrap();
     put(&path);
-    let hub = HubPin::of(&token(1, 7)).unwrap();
-    timeout(3 * LOOK_EVERY, changed.changed(&hub)).await.is_ok()
+    timeout(3 * LOOK_EVERY, file.changed(|_| used)).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_token_of_the_hub_is_noticed_and_nothing_else_is() {
-    assert!(is_noticed(|path| std::fs::write(path, token(2, 7).to_string()).unwrap()).await);
-    assert!(!is_noticed(|_| ()).await, "the one that it began with");
-    assert!(!is_noticed(|path| std::fs::write(path, token(2, 8).to_string()).unwrap()).await, "of another hub");
-    assert!(!is_noticed(|path| std::fs::write(path, &token(2, 7).to_string()[..40]).unwrap()).await, "half of one");
-    assert!(!is_noticed(|path| std::fs::remove_file(path).unwrap()).await);
+async fn another_token_that_is_of_use_is_noticed_and_nothing_else_is() {
+    let another = |path: &Path| std::fs::write(path, token(2).to_string()).unwrap();
+    assert!(is_noticed(TokenUse::Taken, another).await);
+    assert!(!is_noticed(TokenUse::SeenBefore, another).await);
+    assert!(!is_noticed(TokenUse::OtherHub(token(2).hub), another).await);
+    assert!(!is_noticed(TokenUse::Taken, |_| ()).await, "the one that it began with");
+    let half = |path: &Path| std::fs::write(path, &token(2).to_string()[..40]).unwrap();
+    assert!(!is_noticed(TokenUse::Taken, half).await);
+    assert!(!is_noticed(TokenUse::Taken, |path| std::fs::remove_file(path).unwrap()).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,9 +43,8 @@ async fn a_token_that_comes_after_the_start_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     let file = Given::read(Some(&path), HubAddress::default()).file.unwrap();
-    let hub = HubPin::of(&token(1, 7)).unwrap();
-    let mut changed = pin!(file.changed(&hub));
+    let mut changed = pin!(file.changed(|_| TokenUse::Taken));
     assert!(timeout(3 * LOOK_EVERY, &mut changed).await.is_err(), "there is none");
-    std::fs::write(&path, token(1, 7).to_string()).unwrap();
+    std::fs::write(&path, token(1).to_string()).unwrap();
     assert!(timeout(2 * LOOK_EVERY, changed).await.is_ok());
 }

@@ -262,6 +262,12 @@ impl Keeper {
         self.contents().key()
     }
 
+    /// What a token would be to the agent as it is now.
+    pub(crate) fn use_of(&self, token: &EnrolmentToken) -> TokenUse {
+        let mut contents = self.contents().clone();
+        HubPin::of(token).map_or(TokenUse::None, |pin| offer(&mut contents, token, pin))
+    }
+
     pub(crate) fn pin(&self) -> HubPin {
         self.contents().pin.clone()
     }

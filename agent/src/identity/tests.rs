@@ -61,7 +61,10 @@ async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() ->
     let second = open(directory.path(), Some(&token(2))).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!(second.pin().hub, token(2).hub);
+    assert_eq!(second.use_of(&token(1)), TokenUse::Taken, "it is not enrolled");
     second.enrol(target(5), None).await?;
+    assert_eq!(second.use_of(&token(1)), TokenUse::OtherHub(token(1).hub));
+    assert_eq!(second.use_of(&token(2)), TokenUse::SeenBefore);
     let found = Found::look(directory.path(), Some(&token(1)), None, HomeIn::Directory).await?;
     assert_eq!(found.token(), TokenUse::OtherHub(token(1).hub));
     assert_eq!(found.keep()?.pin(), second.pin(), "what runs is not stopped by it, and follows no other hub");
