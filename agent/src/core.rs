@@ -19,7 +19,8 @@ use tideline_common::wire::v1::{
     ObjectReport,
 };
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, Formers, HubId, Monotonic, ObjectKey, SessionName, TargetId, Tombstone, Uid,
+    ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, HubId, Monotonic, ObjectKey, SessionName, TargetId,
+    Tombstone, Uid,
 };
 
 mod approve;
@@ -121,6 +122,8 @@ pub struct Config {
     pub patrol: Duration,
     /// What is placed elsewhere is withheld.
     pub namespaces: Namespaces,
+    /// What this build understands.
+    pub capabilities: Capabilities,
 }
 
 /// How much is kept.

@@ -14,8 +14,8 @@ use futures::StreamExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use ring::rand::{SecureRandom, SystemRandom};
-use tideline_common::InstanceId;
 use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Instance};
+use tideline_common::{Capabilities, InstanceId};
 use tideline_runtime::health::{self, Health};
 use tideline_runtime::{BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
@@ -347,6 +347,7 @@ impl Agent {
             fuse: FuseLimits::default(),
             patrol,
             namespaces: namespaces.clone(),
+            capabilities: Capabilities::all(),
         };
         loaded.token_spent = link.token().is_some() && link.token() == identity.token();
         let (newest, accepted) = watch::channel(loaded.accepted);

@@ -1,7 +1,8 @@
 //! What the hub and the agent must agree on, and nothing else.
 //!
 //! In reading order: identities ([`HubId`], [`TargetId`], [`ObjectKey`], [`SourceRef`]), digests ([`Digest`],
-//! [`SetDigest`]), what is desired ([`Entry`], [`DesiredSet`], [`ApplyPolicy`]), who owns a local object ([`Mark`]),
+//! [`SetDigest`]), what is desired ([`Entry`], [`DesiredSet`], [`ApplyPolicy`]), what of it an agent understands
+//! ([`Capability`]), who owns a local object ([`Mark`]),
 //! the messages between the two sides ([`wire::v1`]), their signatures ([`signature`]) and what keeps them from being
 //! taken twice ([`replay`]), how well an object does
 //! ([`health`]) and what was made of it ([`associated`]), how that is summed up over targets ([`rollup`]), and the bounds of
@@ -10,6 +11,7 @@
 //! No clock, no I/O, no async: time enters as [`Monotonic`].
 
 mod address;
+mod capability;
 mod desired;
 mod digest;
 mod history;
@@ -31,6 +33,9 @@ pub mod wire;
 
 pub use address::{Authority, HubUrl, InvalidHubUrl};
 pub use associated::AssociatedKind;
+pub use capability::{
+    CAPABILITIES_MAX, CAPABILITY_BYTES_MAX, Capabilities, Capability, WithheldEntry, needs, upgrade, withheld,
+};
 pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone, Unassignment};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
 pub use history::{Point, Shown, Word};

@@ -308,4 +308,4 @@ impl ApplyPolicy {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

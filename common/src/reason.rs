@@ -43,6 +43,8 @@ reasons!(
     Undecodable,
     /// Larger than a body may be.
     TooLarge,
+    /// The agent does not understand what is to be done with it.
+    AgentTooOld,
 
     // Of Placements and Locations.
     /// It selects no target.

@@ -28,7 +28,7 @@ use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
     BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, DesiredAnswer, Refusal, RefusalKind, ReportedRequest,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId, upgrade};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -385,6 +385,13 @@ impl Engine {
                 self.holders.push(HolderWrite { target, version, record });
             }
             link::Effect::Facts { target, facts } => self.targets.facts(target, bounded(facts)),
+            link::Effect::Understands { target, capabilities } => {
+                let missing = capabilities.missing();
+                if !missing.is_empty() {
+                    warn!(sync_target = %target, "{}; what needs that is withheld", upgrade(&missing));
+                }
+                self.changes.push(Change::Understands(target, capabilities));
+            }
             link::Effect::Shown { target, shown, proof } => {
                 warn!(sync_target = %target, shown = %shown.version, ?proof, "agent holds a set that is not of this hub's history");
                 self.changes.push(Change::History(HistoryChange::Shown { target, shown, proof }));

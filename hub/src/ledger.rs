@@ -34,6 +34,9 @@
 //! their destination: a target has one for each at most. What is assigned again there ends it, unless what stood there was to
 //! be let go of: then it stays until the target has said that it knows, and what stands there counts as adopted.
 //!
+//! **What an agent does not understand** is withheld from it: its entry says so, and nothing else, in pages, digests and the
+//! log alike (`lacking`). So a set is told in one way at one revision, and an upgrade is a commit that releases the rest.
+//!
 //! **What is kept.** Where one change unassigns more than goes without asking, claims keep their targets as they were. What
 //! is kept is in the set, and belongs to nobody: whatever wants its place gets it, and what wants it again has it.
 
@@ -44,6 +47,7 @@ mod commit;
 mod grave;
 mod happened;
 mod history;
+mod lacking;
 mod log;
 mod page;
 mod plan;
@@ -54,7 +58,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, SourceRef, SpaceName, TargetId, Uid};
+use tideline_common::{
+    Capabilities, Capability, Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, SourceRef, SpaceName, TargetId, Uid,
+};
 
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
@@ -72,6 +78,7 @@ use commit::TargetState;
 use grave::Grave;
 use happened::Happened;
 use history::History;
+use lacking::Lacking;
 use log::Log;
 
 /// A target's dense number, as bitmaps hold it. Never given to another.
@@ -104,6 +111,7 @@ pub struct Ledger {
     /// For as long as the source is assigned there.
     happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
+    lacking: Lacking,
     log: Log,
     history: History,
     broken: Broken,
@@ -218,6 +226,12 @@ impl<'a> SourceView<'a> {
     /// Its entries and the targets that each is for, whether it holds the destination there or not.
     pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> + use<'a> {
         self.claim.forms.iter().map(|form| (&form.entry, &form.targets))
+    }
+
+    /// What the agent of one of its targets does not understand, and would have to; empty where it is told.
+    pub fn too_old_for(&self, ledger: &Ledger, target: TargetIndex) -> BTreeSet<Capability> {
+        let needing = self.claim.form(target).and_then(|form| form.needing.as_ref());
+        needing.map(|needing| &needing.needs & &ledger.lacking.of(target)).unwrap_or_default()
     }
 
     /// The assignment as it was made, as far as it is of this destination.
@@ -373,6 +387,11 @@ impl Ledger {
             next = ObjectKey::new(GroupKind::new(key.kind.group.clone(), behind), "", "");
         }
         kinds
+    }
+
+    /// Whether the set of a target is told to an agent that understands this, and no more.
+    pub fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {
+        self.index_of(target).is_none_or(|index| self.lacking.is_told_to(index, understands))
     }
 
     /// The source that holds a destination of a target.

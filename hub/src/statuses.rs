@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tideline_api::PlacementStatus;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{FIELD_MANAGER_HUB, Reason, SpaceName, TargetId};
+use tideline_common::{Capability, FIELD_MANAGER_HUB, Reason, SpaceName, TargetId, upgrade};
 use tideline_runtime::{Backoff, exit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,7 @@ struct Writer {
 
 /// An object of the hub's own kinds whose status describes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Described {
+pub(crate) struct Described {
     space: SpaceName,
     resource: &'static str,
     name: String,
@@ -327,7 +327,7 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
+pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let Some(outline) = engine.targets.get(target) else { return shut_out(engine, target) };
     let freshness = engine.freshness(target);
     let instances = engine.link.holder(target).map(duplicates::instances).unwrap_or_default();
@@ -366,6 +366,10 @@ fn target_status(engine: &Engine, target: TargetId) -> Option<(Described, Value)
     }
     problems.extend(outline.problems.iter().map(|problem| (*problem, what_to_do(*problem))));
     let waiting = engine.waiting_for_approval(target);
+    let too_old = too_old(engine, target, outline.record.decommission, waiting.is_some_and(|it| it.total() > 0));
+    if let Some(too_old) = &too_old {
+        problems.insert(Reason::AgentTooOld, too_old);
+    }
     let broken = engine.history_sentence(target);
     if let Some(broken) = &broken {
         problems.insert(Reason::HistoryLost, broken);
@@ -415,6 +419,16 @@ fn shut_out(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let ready = json!({"type": "Ready", "status": "False", "reason": "Revoked", "message": message});
     let status = json!({"phase": "Revoked", "instances": null, "conditions": [ready]});
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
+}
+
+/// What the agent of a target does not understand, of what it would have to, and what is withheld from it therefore.
+fn too_old(engine: &Engine, target: TargetId, decommission: Decommission, approvals: bool) -> Option<String> {
+    let view = engine.ledger.target(target)?;
+    let (withheld, mut missing) = view.too_old_for();
+    let others = [(Capability::Decommission, decommission != Decommission::No), (Capability::Approvals, approvals)];
+    missing.extend(others.into_iter().filter(|(it, wanted)| *wanted && !view.understands(*it)).map(|(it, _)| it));
+    let what = upgrade(&missing);
+    (!missing.is_empty()).then(|| format!("objects withheld, and left as they are: {withheld}; {what}"))
 }
 
 /// What is to be known of a problem that the link found.

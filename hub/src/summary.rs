@@ -196,7 +196,7 @@ impl TargetReports {
 }
 
 /// One target to which an object is assigned, as the ledger and the link see it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Expectation<'a> {
     pub target: TargetId,
     /// The place there.
@@ -206,13 +206,15 @@ pub struct Expectation<'a> {
 }
 
 /// What a target should hold by now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     Input(Digest),
     /// What it has, if anything.
     NothingNew,
     /// Nothing: another source holds the destination, and the target knows of that one only.
     Another,
+    /// What it has, if anything: its agent does not understand what is to be done. What to do about that, for people.
+    TooOld(String),
 }
 
 /// What is said of a target where another source holds the destination. Whose that is may be none of this space's business.
@@ -232,6 +234,18 @@ pub fn withheld_for_another(key: &ObjectKey, source: &Uid) -> ObjectReport {
         terminal: None,
         status: None,
     }
+}
+
+/// What a target reports of such an object, with what its agent cannot say: what it lacks.
+pub fn withheld_from_too_old(
+    report: Option<ObjectReport>,
+    key: &ObjectKey,
+    source: &Uid,
+    message: String,
+) -> ObjectReport {
+    let (progress, reason) = (Progress::Withheld, Some(Reason::AgentTooOld));
+    let report = report.unwrap_or_else(|| withheld_for_another(key, source));
+    ObjectReport { progress, reason, message, ..report }
 }
 
 /// The state of one object over all of its targets.
@@ -269,6 +283,12 @@ pub fn overview<'a>(
             Due::Another => {
                 overview.counts += Counts::withheld();
                 let (reason, message) = (Reason::Conflict, ANOTHER.to_owned());
+                overview.name(Worst { target, key: key.clone(), reason, message, rank: WITHHELD_RANK });
+                continue;
+            }
+            Due::TooOld(message) => {
+                overview.counts += Counts::withheld();
+                let reason = Reason::AgentTooOld;
                 overview.name(Worst { target, key: key.clone(), reason, message, rank: WITHHELD_RANK });
                 continue;
             }

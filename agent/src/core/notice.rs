@@ -73,6 +73,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::Drifted
         | Reason::Undecodable
         | Reason::TooLarge
+        | Reason::AgentTooOld
         | Reason::Invalid
         | Reason::Immutable
         | Reason::Forbidden

@@ -252,6 +252,7 @@ impl Core {
             home: self.session.home,
             last: self.session.newest,
             fenced: self.session.fenced,
+            capabilities: self.config.capabilities.clone(),
         };
         out.push(Effect::Send { id, request: Request::Session(request) });
     }
@@ -280,8 +281,7 @@ impl Core {
         let Question { since, digest, after } = gather.question();
         self.session.link =
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
-        let approved = Some(self.approvals.held());
-        let decommission = Some(self.decommission);
+        let (approved, decommission) = (self.approvals.held(), self.decommission);
         let (shown, history) = (self.shown(), self.history);
         let request =
             DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };

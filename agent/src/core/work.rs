@@ -254,6 +254,9 @@ pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
     outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook)
 }
 
+/// The hub knows for what, and says so.
+const TOO_OLD: &str = "this agent is too old to understand what is to be done with it: upgrade it";
+
 impl Core {
     pub(super) fn me(&self) -> Option<Me> {
         self.target.map(|target| Me { hub: self.config.hub, target, formers: self.formers })
@@ -520,6 +523,8 @@ impl Core {
             (Decision::Withhold(reason), ..) => {
                 let message = if reason == Reason::OtherNamespace {
                     format!("this agent keeps these namespaces only: {}", self.config.namespaces)
+                } else if reason == Reason::AgentTooOld {
+                    TOO_OLD.to_owned()
                 } else {
                     String::new()
                 };

@@ -10,7 +10,7 @@ fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strate
     prop::sample::select(all)
 }
 
-fn policy() -> impl Strategy<Value = ApplyPolicy> {
+pub(crate) fn policy() -> impl Strategy<Value = ApplyPolicy> {
     let fields = prop::collection::btree_map("/spec/[a-c]", one_of(FieldMode::ALL), 0..3)
         .prop_map(|fields| fields.into_iter().map(|(path, mode)| FieldPolicy { path, mode }).collect::<Vec<_>>());
     let names = || prop::collection::btree_map("[a-c]", "[a-c]", 0..3);

@@ -130,11 +130,11 @@ pub fn desired_query(request: &DesiredRequest) -> String {
         put("wait", wait_seconds);
     }
     match approved {
-        Some(ApprovedHeld { list: Some(list), count }) => put("approved", &format_args!("{count}.{list}")),
-        Some(ApprovedHeld { list: None, count }) => put("approved", count),
-        None => {}
+        ApprovedHeld { list: Some(list), count } => put("approved", &format_args!("{count}.{list}")),
+        ApprovedHeld { list: None, count: 0 } => {}
+        ApprovedHeld { list: None, count } => put("approved", count),
     }
-    if let Some(decommission) = decommission {
+    if *decommission != Decommission::No {
         put("decommission", &decommission.as_str());
     }
     if let Some(shown) = shown {
@@ -146,7 +146,6 @@ pub fn desired_query(request: &DesiredRequest) -> String {
     query
 }
 
-/// Reads the query of a desired request, without the question mark. Names that are not known are ignored.
 /// A session's query: what the agent was before, the latest last. It is read before the key is known that signs the request.
 pub fn session_query(request: &SessionRequest) -> String {
     let formers: Vec<_> = request.formers.iter().map(ToString::to_string).collect();
@@ -159,6 +158,7 @@ pub fn parse_session_query(query: &str) -> Vec<TargetId> {
     formers.split('.').take(FORMERS_MAX).filter_map(|former| former.parse().ok()).collect()
 }
 
+/// Reads the query of a desired request, without the question mark. Names that are not known are ignored.
 pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(Error::QueryTooLong);
@@ -186,8 +186,8 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
         digest,
         after,
         wait_seconds: wait.unwrap_or(0),
-        approved,
-        decommission,
+        approved: approved.unwrap_or_default(),
+        decommission: decommission.unwrap_or_default(),
         shown,
         history: history.unwrap_or_default(),
     })

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::address::Authority;
 use crate::associated::{AssociatedKind, Made};
+use crate::capability::Capabilities;
 use crate::desired::{Entry, Tombstone, Unassignment};
 use crate::digest::Digest;
 use crate::health::Health;
@@ -126,6 +127,10 @@ pub struct SessionRequest {
     /// This process was told that another holds the identity, and has not found that session in its own home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<Fenced>,
+    /// What this agent understands. The rest is withheld from it from the first use of the session on. Names that a hub does
+    /// not know mean nothing to it.
+    #[serde(default, skip_serializing_if = "Capabilities::is_empty")]
+    pub capabilities: Capabilities,
     /// What this agent was before, the latest last: the hub may find it as one of these. In the query.
     #[serde(skip)]
     pub formers: Vec<TargetId>,
@@ -239,7 +244,7 @@ pub struct PollSettings {
 
 /// Asks for what changed. In the query: `session`, `since` and `digest` (absent: everything), `after` (a page's cursor),
 /// `wait` in seconds, `approved` (what is held of the removals that a person approved), `decommission` (whether the agent
-/// was told to go out of service), `shown` (the newest set that it knows of), `broken` (that it was told so).
+/// was told to go out of service; both left out where there is nothing to say), `shown` (the newest set that it knows of), `broken` (that it was told so).
 ///
 /// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set or have a
 /// tombstone (snapshot) or changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
@@ -259,13 +264,12 @@ pub struct DesiredRequest {
     pub after: Option<ObjectKey>,
     #[serde(default)]
     pub wait_seconds: u64,
-    /// What the agent holds of the removals that were approved. Absent from agents that know of none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approved: Option<ApprovedHeld>,
-    /// What the agent was told and keeps. Absent from agents that know of no decommissioning: they would remove what is to
-    /// be kept, so they are told of none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decommission: Option<Decommission>,
+    /// What the agent holds of the removals that were approved.
+    #[serde(default, skip_serializing_if = "ApprovedHeld::is_nothing")]
+    pub approved: ApprovedHeld,
+    /// What the agent was told and keeps.
+    #[serde(default, skip_serializing_if = "is_in_service")]
+    pub decommission: Decommission,
     /// The newest set that the agent ever accepted. The hub answers only if that is part of its history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Shown>,
@@ -319,6 +323,12 @@ pub struct ApprovedHeld {
     /// How many removals of it came, from its beginning.
     #[serde(default)]
     pub count: u64,
+}
+
+impl ApprovedHeld {
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

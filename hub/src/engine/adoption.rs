@@ -2,7 +2,7 @@
 //! than this hub knows them as.
 
 use tideline_common::wire::v1::{Continuity, Handover, HubAddresses, PollSettings, SessionAnswer, SessionRequest};
-use tideline_common::{Epoch, FORMERS_MAX, SessionName, TargetId};
+use tideline_common::{Capability, Epoch, FORMERS_MAX, SessionName, TargetId, upgrade};
 use tracing::{info, warn};
 
 use super::{Engine, HolderWrite, TargetRecord};
@@ -40,6 +40,11 @@ impl Engine {
         let found = std::iter::once(target).chain(request.formers.iter().rev().copied());
         let heir = found.filter_map(|it| self.last_heir(it)).find(|it| lives(*it))?;
         let name = self.targets.get(heir)?.record.name.clone();
+        if !request.capabilities.has(Capability::Handover) {
+            // It would take the answer for a session, so it is told what it was told before: that it is shut out.
+            warn!(sync_target = name, "cannot take over its former agent: {}", upgrade(&[Capability::Handover]));
+            return None;
+        }
         let handover = Handover { key: key.as_bytes().to_vec(), former: asked_as, target: heir, name };
         Some(SessionAnswer {
             session: SessionName::default(),

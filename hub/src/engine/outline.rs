@@ -4,12 +4,12 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use serde_json::Value;
 use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress};
-use tideline_common::{EntryState, GroupKind, ObjectKey, SourceRef, SpaceName, TargetId, Uid};
+use tideline_common::{EntryState, GroupKind, ObjectKey, SourceRef, SpaceName, TargetId, Uid, upgrade};
 
 use super::Engine;
-use crate::ledger::{RemovalView, SourceView};
+use crate::ledger::{RemovalView, SourceView, TargetIndex};
 use crate::placement::SourceId;
-use crate::summary::{Due, Expectation, Overview, exact_status, overview, withheld_for_another};
+use crate::summary::{Due, Expectation, Overview, exact_status, overview, withheld_for_another, withheld_from_too_old};
 
 /// One placed object with the state of its copies.
 #[derive(Clone, Debug)]
@@ -180,8 +180,10 @@ impl Engine {
         view.entries().filter(|(entry, _)| !entry.implied).flat_map(move |(entry, targets)| {
             targets.iter().filter_map(move |index| {
                 let target = self.ledger.target_at(index)?;
+                let missing = view.too_old_for(&self.ledger, index);
                 let due = match entry.state {
                     _ if !held.contains(index) => Due::Another,
+                    _ if !missing.is_empty() => Due::TooOld(upgrade(&missing)),
                     EntryState::Apply => Due::Input(entry.input),
                     EntryState::Hold(_) | EntryState::Withheld(_) => Due::NothingNew,
                 };
@@ -203,7 +205,8 @@ impl Engine {
             })
         });
         let placed = whole.views.iter().flat_map(|view| {
-            at(view.assigned() & view.held()).map(|target| self.line(view.source(), view.key(), target))
+            let placed = (view.assigned() & view.held()).into_iter();
+            placed.filter_map(|index| Some(self.placed_line(*view, index, self.ledger.target_at(index)?)))
         });
         let waiting = whole.views.iter().flat_map(|view| {
             let report = Arc::new(withheld_for_another(view.key(), &view.source().uid));
@@ -214,6 +217,17 @@ impl Engine {
             })
         });
         leaving.chain(placed).chain(waiting).collect()
+    }
+
+    fn placed_line(&self, view: SourceView<'_>, index: TargetIndex, target: TargetId) -> ReportLine {
+        let line = self.line(view.source(), view.key(), target);
+        let missing = view.too_old_for(&self.ledger, index);
+        if missing.is_empty() {
+            return line;
+        }
+        let known = line.report.as_deref().cloned();
+        let report = withheld_from_too_old(known, view.key(), &view.source().uid, upgrade(&missing));
+        ReportLine { report: Some(Arc::new(report)), made: None, ..line }
     }
 
     fn line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {

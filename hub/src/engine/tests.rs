@@ -4,7 +4,7 @@ use serde_json::json;
 use tideline_api::{Allow, Placement};
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{BodiesRequest, Handover, Instance, SessionRequest, Terminal, TerminalFact};
-use tideline_common::{GroupKind, InstanceId, Revision, SessionName, SessionNumber, SpaceName};
+use tideline_common::{Capabilities, GroupKind, InstanceId, Revision, SessionName, SessionNumber, SpaceName};
 
 use super::*;
 use crate::clean;
@@ -13,6 +13,7 @@ use crate::fuse::UNASSIGN_LIMIT;
 use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
 
+mod capabilities;
 mod stolen_key;
 
 const SETTLE: Duration = Duration::from_secs(10);
@@ -229,6 +230,7 @@ fn agent(seed: u8) -> TargetRecord {
 fn asks(instance: u64) -> link::Request {
     let request = SessionRequest {
         instance: Instance { id: InstanceId(instance), host: "store".to_owned() },
+        capabilities: Capabilities::all(),
         ..SessionRequest::default()
     };
     link::Request::Session(Box::new(request), link::Origin::default())
@@ -351,8 +353,13 @@ fn handed(hub: &mut Hub, asked_as: TargetId, found: TargetId, formers: &[TargetI
         last: SessionNumber(1),
         formers: formers.to_vec(),
         asked_as: Some(asked_as),
+        capabilities: Capabilities::all(),
         ..SessionRequest::default()
     };
+    answered(hub, found, request, asked_as)
+}
+
+fn answered(hub: &mut Hub, found: TargetId, request: SessionRequest, asked_as: TargetId) -> Result<TargetId, String> {
     let (_, mut answer) =
         hub.engine.request(hub.now, found, link::Request::Session(Box::new(request), link::Origin::default()));
     hub.persist();
@@ -375,6 +382,9 @@ fn an_adopted_agent_is_handed_over_and_its_sessions_go_on() {
     let mut hub = recreated();
     assert_eq!(handed(&mut hub, target(), target(), &[]), Err("TargetGone".to_owned()));
     adopts(&mut hub, 1);
+    let older = SessionRequest { asked_as: Some(target()), ..SessionRequest::default() };
+    let told = answered(&mut hub, target(), older, target());
+    assert_eq!(told, Err("TargetGone".to_owned()), "it does not know what a handover is");
     assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()));
     assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()));
     // So does who holds it: a copy of the agent without that session is none of its restarts.

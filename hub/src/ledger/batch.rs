@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{Digest, ObjectKey, Revision, TargetId, Uid};
+use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Uid};
 
 use super::broken;
 use super::claim::{Claim, ClaimId};
@@ -32,6 +32,8 @@ pub struct Batch {
     pub(super) next_target: TargetIndex,
     pub(super) registered: Vec<(TargetId, TargetIndex)>,
     pub(super) forgotten: Vec<(TargetId, TargetIndex)>,
+    /// What their agents understand, where that changes.
+    pub(super) understands: BTreeMap<TargetIndex, (TargetId, Capabilities)>,
     pub(super) choices: BTreeMap<PlacementId, RoaringBitmap>,
     /// Claims that changed; none where one is gone.
     pub(super) claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,

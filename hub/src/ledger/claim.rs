@@ -1,11 +1,14 @@
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef,
+    ApplyPolicy, ApproveDeletions, Capability, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef,
+    WithheldEntry, needs, withheld,
 };
 
 use super::TargetIndex;
+use super::lacking::Lacking;
 use crate::placement::{Assignment, Destination, Input, SourceId, Variant, place_at};
 
 /// A rendered object, shared by every entry that names it.
@@ -45,12 +48,30 @@ pub(super) struct Claim {
     pub(super) kept_at: Revision,
 }
 
+/// What an agent must understand to be told of a form, and what others are told.
+#[derive(Debug)]
+pub(super) struct Needing {
+    pub(super) needs: BTreeSet<Capability>,
+    /// Made and hashed when an agent lacks any of it.
+    instead: OnceLock<Instead>,
+}
+
+/// An entry as it is told to whom it is withheld from.
+#[derive(Debug)]
+pub(super) struct Instead {
+    pub(super) entry: Arc<Entry>,
+    pub(super) hash: ItemHash,
+    pub(super) policy: Arc<ApplyPolicy>,
+}
+
 /// What some of a claim's targets are to hold, made and hashed once for all of them.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     pub(super) entry: Arc<Entry>,
     pub(super) hash: ItemHash,
     pub(super) policy: Arc<ApplyPolicy>,
+    /// What an agent must understand to be told of it; none for most.
+    pub(super) needing: Option<Arc<Needing>>,
     pub(super) body: Arc<Body>,
     pub(super) targets: RoaringBitmap,
 }
@@ -91,7 +112,7 @@ impl Claim {
                 .and_then(|claim| claim.forms.iter().find(|form| form.body.input == variant.input.digest))
                 .map_or_else(|| Arc::new(Body::of(&variant.input)), |form| form.body.clone());
             let (policy, targets) = (variant.policy.clone(), variant.targets.clone());
-            forms.push(Form { entry, hash, policy, body, targets });
+            forms.push(Form::new((entry, hash), policy, body, targets));
         }
         forms.sort_by_key(Form::order);
         let id = ClaimId { source: id.clone(), destination };
@@ -218,6 +239,32 @@ impl Claim {
 }
 
 impl Form {
+    pub(super) fn new(
+        (entry, hash): (Arc<Entry>, ItemHash),
+        policy: Arc<ApplyPolicy>,
+        body: Arc<Body>,
+        targets: RoaringBitmap,
+    ) -> Self {
+        let needs = needs(&entry, &policy);
+        let needing = (!needs.is_empty()).then(|| Arc::new(Needing { needs, instead: OnceLock::new() }));
+        Self { entry, hash, policy, needing, body, targets }
+    }
+
+    /// Who of them is not told of it as it is, with what is told instead.
+    pub(super) fn withheld(&self, lacking: &Lacking, from: &RoaringBitmap) -> Option<(&Instead, RoaringBitmap)> {
+        let needing = self.needing.as_ref()?;
+        let from = lacking.any_of(&needing.needs) & from;
+        (!from.is_empty()).then(|| (self.instead(needing), from))
+    }
+
+    /// What is told of it to an agent that lacks something that it needs.
+    pub(super) fn instead<'a>(&'a self, needing: &'a Needing) -> &'a Instead {
+        needing.instead.get_or_init(|| {
+            let WithheldEntry { entry, policy } = withheld(&self.entry, &self.policy);
+            Instead { hash: entry.hash(), entry: Arc::new(entry), policy: Arc::new(policy) }
+        })
+    }
+
     fn variant(&self, destination: Destination, kept: &RoaringBitmap) -> Variant {
         Variant {
             destination,

@@ -48,6 +48,7 @@ impl Ledger {
             next_target,
             registered,
             forgotten,
+            understands,
             choices,
             claims,
             slots,
@@ -90,6 +91,10 @@ impl Ledger {
             self.registered.insert(index);
             affected.insert(index);
         }
+        for (index, (_, capabilities)) in understands {
+            self.lacking.set(index, &capabilities);
+            affected.insert(index);
+        }
         for (key, claims, difference) in slots {
             self.put_slot(&key, claims, &difference, &mut affected);
             self.log_difference(revision, &key, difference, &graves);
@@ -104,6 +109,7 @@ impl Ledger {
             self.target_ids.remove(&id);
             self.targets.remove(&index);
             self.registered.remove(index);
+            self.lacking.forget(index);
             affected.insert(index);
         }
         for (place, grave) in graves {

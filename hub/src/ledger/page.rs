@@ -1,10 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{ObjectReport, Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Unassignment, Version,
+    ApplyPolicy, Capability, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Unassignment,
+    Version,
 };
 
 use super::claim::{Body, Claim, Form};
@@ -85,9 +86,9 @@ impl<'a> TargetView<'a> {
         self.state.slots.is_empty()
     }
 
-    /// The entry at a destination key.
+    /// The entry at a destination key, as it is told.
     pub fn entry(&self, key: &ObjectKey) -> Option<&'a Arc<Entry>> {
-        self.held(key).map(|(_, form)| &form.entry)
+        self.held(key).map(|(_, form)| self.told(form).0)
     }
 
     /// The source that holds a destination key.
@@ -111,21 +112,23 @@ impl<'a> TargetView<'a> {
         (assigned && !known).then(news)
     }
 
-    /// The body that the set names at `key`, if that is still `input`.
+    /// The body that the set names at `key`, if that is still `input`, and is told.
     pub fn body(&self, key: &ObjectKey, input: Digest) -> Option<&'a Arc<Body>> {
-        self.held(key).map(|(_, form)| &form.body).filter(|body| body.input == input)
+        let (_, form) = self.held(key)?;
+        let told = Arc::ptr_eq(self.told(form).0, &form.entry);
+        Some(&form.body).filter(|body| told && body.input == input)
     }
 
-    /// Every entry, in no particular order.
+    /// Every entry as it is told, in no particular order.
     pub fn entries(&self) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
         self.entries_with_policies().map(|(entry, _)| entry)
     }
 
     /// The same with the policy that each names.
     pub fn entries_with_policies(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a Arc<ApplyPolicy>)> + use<'a> {
-        let Self { ledger, index, state } = *self;
-        let forms = state.slots.iter().filter_map(move |slot| ledger.slots.get(slot).holder(index));
-        forms.map(|(_, form)| (&form.entry, &form.policy))
+        let (view, slots) = (*self, self.state.slots.iter());
+        let forms = slots.filter_map(move |slot| view.ledger.slots.get(slot).holder(view.index));
+        forms.map(move |(_, form)| view.told(form))
     }
 
     /// Every removal that the target has not confirmed, in key order; not those of places where it has something again.
@@ -177,7 +180,7 @@ impl<'a> TargetView<'a> {
             let Some(key) = slots.peek().map(|slot| &slot.key).into_iter().chain(buried).min().cloned() else { break };
             page.tombstones.extend(tombstones.next_if(|unassigned| unassigned.tombstone.key == key));
             if let Some((_, form)) = slots.next_if(|slot| slot.key == key).and_then(|slot| slot.holder(self.index)) {
-                page.take(form);
+                page.take(self.told(form));
             }
             page.next = Some(key);
         }
@@ -196,7 +199,7 @@ impl<'a> TargetView<'a> {
         let more = changes.len() > limit;
         for (key, left) in changes.into_iter().take(limit) {
             if let Some((_, form)) = self.held(key) {
-                page.take(form);
+                page.take(self.told(form));
                 page.tombstones.extend(self.ledger.buried_at(self.index, key));
             } else if let Some(Left { source, policy }) = left {
                 let tombstone = Tombstone { key: key.clone(), source: source.clone() };
@@ -221,6 +224,39 @@ impl<'a> TargetView<'a> {
         }
     }
 
+    /// What is told of a form: the same, or that it is withheld.
+    fn told(&self, form: &'a Form) -> (&'a Arc<Entry>, &'a Arc<ApplyPolicy>) {
+        match &form.needing {
+            Some(needing) if self.ledger.lacking.lacks(self.index, &needing.needs) => {
+                let instead = form.instead(needing);
+                (&instead.entry, &instead.policy)
+            }
+            Some(_) | None => (&form.entry, &form.policy),
+        }
+    }
+
+    /// How many entries are withheld because its agent does not understand what they need, and what that is.
+    pub fn too_old_for(&self) -> (usize, BTreeSet<Capability>) {
+        let lacks = self.ledger.lacking.of(self.index);
+        let (mut entries, mut missing) = (0, BTreeSet::new());
+        if lacks.is_empty() {
+            return (entries, missing);
+        }
+        for slot in &self.state.slots {
+            let needing = self.ledger.slots.get(slot).holder(self.index).and_then(|(_, form)| form.needing.as_ref());
+            if let Some(needing) = needing.filter(|needing| !needing.needs.is_disjoint(&lacks)) {
+                entries += 1;
+                missing.extend(needing.needs.intersection(&lacks));
+            }
+        }
+        (entries, missing)
+    }
+
+    /// Whether its agent understands this, as far as it has said.
+    pub fn understands(&self, capability: Capability) -> bool {
+        !self.ledger.lacking.of(self.index).contains(&capability)
+    }
+
     fn held(&self, key: &ObjectKey) -> Option<(&'a Claim, &'a Form)> {
         super::holder(self.ledger.slots.claims(key), self.index)
     }
@@ -236,9 +272,9 @@ impl Ledger {
 }
 
 impl PageData {
-    fn take(&mut self, form: &Form) {
-        self.policies.entry(form.entry.policy).or_insert_with(|| form.policy.clone());
-        self.entries.push(form.entry.clone());
+    fn take(&mut self, (entry, policy): (&Arc<Entry>, &Arc<ApplyPolicy>)) {
+        self.policies.entry(entry.policy).or_insert_with(|| policy.clone());
+        self.entries.push(entry.clone());
     }
 }
 

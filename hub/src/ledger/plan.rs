@@ -1,15 +1,17 @@
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
+use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
 
 use super::batch::{Batch, Write, chunked};
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::grave::{self, Grave};
 use super::history::{Fresh, Occasion};
+use super::lacking::Lacking;
 use super::slot::{Difference, all_held, settle};
 use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
@@ -62,6 +64,11 @@ struct Draft<'a> {
     registered: BTreeMap<TargetId, TargetIndex>,
     forgotten: BTreeMap<TargetId, TargetIndex>,
     broken: broken::Draft,
+    /// What agents understand, where that changes, and all of it as of this batch.
+    understands: BTreeMap<TargetIndex, (TargetId, Capabilities)>,
+    lacking: Cow<'a, Lacking>,
+    /// Places of which an agent is told otherwise than before, though nothing there changes.
+    retold: BTreeSet<ObjectKey>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
     /// Proposals that later ones replaced, the first of them first: what was said in between, though it was never so.
@@ -95,6 +102,9 @@ impl<'a> Draft<'a> {
             registered: BTreeMap::new(),
             forgotten: BTreeMap::new(),
             broken: broken::Draft::default(),
+            understands: BTreeMap::new(),
+            lacking: Cow::Borrowed(&ledger.lacking),
+            retold: BTreeSet::new(),
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
             replaced: BTreeMap::new(),
@@ -130,6 +140,7 @@ impl<'a> Draft<'a> {
                 self.released.insert(revision);
             }
             Change::Retire(target) => self.retired.extend(self.ledger.index_of(target)),
+            Change::Understands(target, capabilities) => self.understands(target, capabilities),
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
                     for key in self.ledger.graves.keys() {
@@ -239,9 +250,27 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Whatever needs what the agent did not understand before, or does not now, is told it otherwise.
+    fn understands(&mut self, target: TargetId, capabilities: Capabilities) {
+        let Some(index) = self.ledger.index_of(target) else { return };
+        if self.lacking.is_told_to(index, &capabilities) {
+            return;
+        }
+        let lacked = self.lacking.of(index);
+        self.lacking.to_mut().set(index, &capabilities);
+        let changed = &lacked ^ &self.lacking.of(index);
+        self.understands.insert(index, (target, capabilities));
+        for slot in self.ledger.targets[&index].slots.iter().map(|slot| self.ledger.slots.get(slot)) {
+            let form = slot.holder(index).and_then(|(_, form)| form.needing.as_ref());
+            if form.is_some_and(|needing| !needing.needs.is_disjoint(&changed)) {
+                self.retold.insert(slot.key.clone());
+            }
+        }
+    }
+
     /// The keys at which anything may change.
     fn touched(&self) -> BTreeSet<ObjectKey> {
-        let mut keys = BTreeSet::new();
+        let mut keys = self.retold.clone();
         for (id, proposal) in &self.proposals {
             keys.extend(self.ledger.claims.get(id).map(|claim| claim.key.clone()));
             keys.extend(proposal.as_ref().map(|claim| claim.key.clone()));
@@ -306,7 +335,7 @@ impl<'a> Draft<'a> {
                 self.claims.entry(old.id.clone()).or_insert(None);
             }
         }
-        let difference = Difference::between(before, &after);
+        let difference = Difference::between((before, &self.ledger.lacking), (&after, &self.lacking));
         self.bury(&key, &said, &difference, &all_held(&after));
         self.forget_what_happened(&key, &difference);
         let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -364,7 +393,9 @@ impl<'a> Draft<'a> {
 
     /// Returns the claim as it was if it says the same, else notes that it is to be written.
     fn keep_or_stamp(&mut self, mut claim: Claim, before: &[Arc<Claim>]) -> Arc<Claim> {
-        if let Some(old) = before.iter().find(|old| old.id == claim.id && old.says_the_same(&claim)) {
+        // What is told otherwise is written too, so that a log that is made of the records has it.
+        let retold = self.retold.contains(&claim.key) && claim.forms.iter().any(|form| form.needing.is_some());
+        if !retold && let Some(old) = before.iter().find(|old| old.id == claim.id && old.says_the_same(&claim)) {
             return old.clone();
         }
         claim.changed = self.next;
@@ -430,6 +461,7 @@ impl<'a> Draft<'a> {
             next_target: self.next_target,
             registered: self.registered.into_iter().collect(),
             forgotten: self.forgotten.into_iter().collect(),
+            understands: self.understands,
             choices: choices.collect(),
             claims: self.claims,
             slots: self.slots,
@@ -541,13 +573,19 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     for &(id, index) in &batch.registered {
-        writes.push(record::target(id, index, Epoch(1)));
+        writes.push(record::target(id, index, Epoch(1), None));
     }
     writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
     for (id, claim) in &batch.claims {
         match claim {
             Some(claim) => writes.push(record::claim(claim)),
             None => deletions.push(Write { key: record::claim_key(id), value: None }),
+        }
+    }
+    // After what is told otherwise for it.
+    for (index, (id, capabilities)) in &batch.understands {
+        if let Some(target) = ledger.targets.get(index) {
+            writes.push(record::target(*id, *index, target.epoch, Some(capabilities.clone())));
         }
     }
     for (input, _) in batch.bodies.iter().filter(|(_, usage)| usage.variants == 0) {

@@ -3,7 +3,7 @@
 //! | key, after [`KEY_PREFIX`] | value |
 //! |---|---|
 //! | `head` | JSON: schema, revision, announced revision, counters |
-//! | `target/<target id>` | JSON: dense index, epoch |
+//! | `target/<target id>` | JSON: dense index, epoch, what its agent understands |
 //! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form, and kept if there are any |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision, prune policies; one bitmap per policy: targets |
@@ -25,8 +25,8 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, Epoch, Hasher, ObjectKey, PrunePolicy, Revision, RevisionId, SegmentId, SourceRef,
-    TargetId, Tombstone, Uid,
+    ApplyPolicy, Capabilities, Digest, Entry, Epoch, Hasher, ObjectKey, PrunePolicy, Revision, RevisionId, SegmentId,
+    SourceRef, TargetId, Tombstone, Uid,
 };
 
 use super::batch::Write;
@@ -94,6 +94,9 @@ pub(super) struct Head {
 struct TargetRecord {
     index: TargetIndex,
     epoch: Epoch,
+    /// What its agent understands. Absent where none has said so, to whom nothing is told before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    understands: Option<Capabilities>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -152,8 +155,8 @@ pub(super) fn target_key(id: TargetId) -> Vec<u8> {
     key(&format!("target/{id}"))
 }
 
-pub(super) fn target(id: TargetId, index: TargetIndex, epoch: Epoch) -> Write {
-    put(target_key(id), json(&TargetRecord { index, epoch }))
+pub(super) fn target(id: TargetId, index: TargetIndex, epoch: Epoch, understands: Option<Capabilities>) -> Write {
+    put(target_key(id), json(&TargetRecord { index, epoch, understands }))
 }
 
 pub(super) fn claim_key(id: &ClaimId) -> Vec<u8> {
@@ -507,11 +510,14 @@ impl Loading {
             voids,
             ..Ledger::default()
         };
-        for (id, TargetRecord { index, epoch }) in targets {
+        for (id, TargetRecord { index, epoch, understands }) in targets {
             ledger.target_ids.insert(id, index);
             let epoch = epoch.max(ledger.broken.epoch);
             ledger.targets.insert(index, TargetState::new(id, epoch, revision));
             ledger.registered.insert(index);
+            if let Some(understands) = understands {
+                ledger.lacking.set(index, &understands);
+            }
             ledger.next_target = ledger.next_target.max(index + 1);
         }
         let mut store = Bodies::assemble(bodies, &mut ledger.garbage);
@@ -560,7 +566,8 @@ impl Ledger {
                 changes.push(LogEntry { revision: claim.changed, key: key.clone(), left: None, targets });
             }
         }
-        let difference = Difference::between(&[], &claims);
+        let lacking = &self.lacking;
+        let difference = Difference::between((&[], lacking), (&claims, lacking));
         self.put_slot(key, claims, &difference, &mut RoaringBitmap::new());
     }
 
@@ -653,7 +660,8 @@ impl Bodies {
             let missing = || Error::BodyMissing { input: entry.input, key: Box::new(key.clone()) };
             let stored = self.bodies.get_mut(&entry.input).ok_or_else(missing)?;
             stored.variants += 1;
-            made.push(Form { hash: entry.hash(), policy, body: stored.body.clone(), targets, entry });
+            let hash = entry.hash();
+            made.push(Form::new((entry, hash), policy, stored.body.clone(), targets));
         }
         let (kept, kept_at) = (bitmaps.next().unwrap_or_default(), kept_at.unwrap_or_default());
         Ok(Claim { id, source, key, admitted, changed, forms: made, held, kept, kept_at })

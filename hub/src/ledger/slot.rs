@@ -6,6 +6,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{ItemHash, Uid};
 
 use super::claim::Claim;
+use super::lacking::Lacking;
 
 /// Decides anew who holds the destination where.
 ///
@@ -51,9 +52,12 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    pub(super) fn between(before: &[Arc<Claim>], after: &[Arc<Claim>]) -> Self {
-        let mut lost = holdings(before);
-        let mut gained = holdings(after);
+    pub(super) fn between(
+        (before, lacked): (&[Arc<Claim>], &Lacking),
+        (after, lacking): (&[Arc<Claim>], &Lacking),
+    ) -> Self {
+        let mut lost = holdings(before, lacked);
+        let mut gained = holdings(after, lacking);
         for (hash, had) in &mut lost {
             for (_, has) in gained.iter_mut().filter(|(other, _)| other == hash) {
                 let same = &*had & &*has;
@@ -82,10 +86,20 @@ pub(super) fn all_held(claims: &[Arc<Claim>]) -> RoaringBitmap {
     claims.iter().fold(RoaringBitmap::new(), |all, claim| all | &claim.held)
 }
 
-fn holdings(claims: &[Arc<Claim>]) -> Vec<(ItemHash, RoaringBitmap)> {
-    claims
-        .iter()
-        .flat_map(|claim| claim.forms.iter().map(|form| (form.hash, &form.targets & &claim.held)))
-        .filter(|(_, targets)| !targets.is_empty())
-        .collect()
+/// Entries as they are told, by their hash.
+fn holdings(claims: &[Arc<Claim>], lacking: &Lacking) -> Vec<(ItemHash, RoaringBitmap)> {
+    let mut holdings = Vec::new();
+    for claim in claims {
+        for form in &claim.forms {
+            let mut targets = &form.targets & &claim.held;
+            if let Some((instead, from)) = form.withheld(lacking, &targets) {
+                targets -= &from;
+                holdings.push((instead.hash, from));
+            }
+            if !targets.is_empty() {
+                holdings.push((form.hash, targets));
+            }
+        }
+    }
+    holdings
 }

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Epoch, GroupKind, Monotonic, ObjectKey, Prune, PrunePolicy, Revision, RevisionId,
-    SegmentId, SourceRef, TargetId, Tombstone, Uid, Version,
+    ApplyMode, ApplyPolicy, Capabilities, Capability, DesiredSet, EntryState, Epoch, Gate, GroupKind, Monotonic,
+    ObjectKey, Prune, PrunePolicy, Reason, Revision, RevisionId, SegmentId, SourceRef, TargetId, Tombstone, Uid,
+    Version, needs,
 };
 use uuid::Uuid;
 
@@ -16,6 +17,7 @@ use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, So
 
 mod agent;
 mod broken;
+mod capabilities;
 mod conflicts;
 mod graves;
 mod history;
@@ -153,6 +155,21 @@ fn assign(space: &str, name: &str, targets: &[u32]) -> Change {
     Change::Assign(Box::new(assigned(space, name, &format!("{space}-{name}"), name, targets)))
 }
 
+fn gated() -> Arc<ApplyPolicy> {
+    let gate = Gate { placement: "a/one".to_owned(), deadline_seconds: 60 };
+    Arc::new(ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() })
+}
+
+fn once() -> Arc<ApplyPolicy> {
+    Arc::new(ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() })
+}
+
+/// The agent of a target understands all but this.
+fn understands(nth: u32, lacks: &[Capability]) -> Change {
+    let understands = lacks.iter().fold(Capabilities::all(), |all, lacked| all.without(*lacked));
+    Change::Understands(target(nth), understands)
+}
+
 fn happened(nth: u32, key: &ObjectKey, source: &Uid, fact: Terminal) -> Change {
     Change::Happened(target(nth), TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
 }
@@ -170,6 +187,13 @@ fn check_sound(ledger: &Ledger) {
         assert_eq!(set.digest(), view.digest(), "the incremental digest is that of the set");
         for (key, entry) in set.iter() {
             assert_eq!(view.entry(key), Some(entry));
+            let lacks: BTreeSet<_> = Capability::ALL.iter().copied().filter(|it| !view.understands(*it)).collect();
+            let (_, policy) = view.entries_with_policies().find(|(other, _)| other.key == *key).unwrap();
+            assert!(needs(entry, policy).is_disjoint(&lacks), "{entry:?} is told to one that lacks {lacks:?}");
+            if entry.state == EntryState::Withheld(Reason::AgentTooOld) {
+                assert_eq!(view.body(key, entry.input), None, "of what is withheld nothing is given");
+                continue;
+            }
             let body = view.body(key, entry.input).expect("every entry's body is held");
             assert_eq!(Input::new(body.text.clone()).digest, entry.input);
         }
@@ -352,6 +376,11 @@ enum Op {
         target: u32,
         fact: Terminal,
     },
+    /// The agent of the target is of another version.
+    Understands {
+        target: u32,
+        lacks: Vec<Capability>,
+    },
     Restart,
 }
 
@@ -368,8 +397,11 @@ impl Op {
                 let mut assignment =
                     assigned(space, name, &format!("{space}-{name}"), &format!("{name}{body}"), &targets(*mask));
                 let implied = variant("implied", true, &targets(*implied & !*mask));
-                if *body == 2 {
-                    assignment.variants[0].policy = let_go();
+                match body {
+                    2 => assignment.variants[0].policy = let_go(),
+                    3 => assignment.variants[0].policy = gated(),
+                    4 => assignment.variants[0].policy = once(),
+                    _ => {}
                 }
                 assignment.variants.push(implied);
                 vec![Change::Assign(Box::new(assignment))]
@@ -383,13 +415,14 @@ impl Op {
                 let entries = ledger.target(target(*nth)).into_iter().flat_map(|view| view.entries());
                 entries.map(|entry| happened(*nth, &entry.key, &entry.source.uid, *fact)).collect()
             }
+            Self::Understands { target: nth, lacks } => vec![understands(*nth, lacks)],
             Self::Restart => Vec::new(),
         }
     }
 }
 
 fn ops() -> impl Strategy<Value = Vec<Vec<Op>>> {
-    let assign = (0..SPACES.len(), 0..NAMES.len(), 0..3_u8, 0..16_u8, 0..16_u8)
+    let assign = (0..SPACES.len(), 0..NAMES.len(), 0..5_u8, 0..16_u8, 0..16_u8)
         .prop_map(|(space, name, body, targets, implied)| Op::Assign { space, name, body, targets, implied });
     let op = prop_oneof![
         8 => assign,
@@ -397,6 +430,8 @@ fn ops() -> impl Strategy<Value = Vec<Vec<Op>>> {
         2 => (0..TARGETS).prop_map(|target| Op::Confirm { target }),
         2 => (0..TARGETS, prop_oneof![Just(Terminal::Finished), Just(Terminal::CreatedOnce)])
             .prop_map(|(target, fact)| Op::Happen { target, fact }),
+        2 => (0..TARGETS, prop::sample::subsequence(vec![Capability::Gates, Capability::RunOnce, Capability::Takeover], 0..4))
+            .prop_map(|(target, lacks)| Op::Understands { target, lacks }),
         1 => Just(Op::Restart),
     ];
     prop::collection::vec(prop::collection::vec(op, 1..4), 1..24)

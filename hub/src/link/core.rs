@@ -23,8 +23,8 @@ use tideline_common::wire::v1::{
     SessionRequest, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, Digest, Entry, InstanceId, Monotonic, ObjectKey, Point, Revision, Shown, TargetId, Uid, Unassignment,
-    Version, Word,
+    ApplyPolicy, Capabilities, Capability, Digest, Entry, InstanceId, Monotonic, ObjectKey, Point, Revision, Shown,
+    TargetId, Uid, Unassignment, Version, Word, upgrade,
 };
 
 use crate::ledger::{Absence, Proof, Standing};
@@ -68,6 +68,9 @@ pub trait Sets {
 
     /// Whether the target may be told of its set, whose agent knows of this one.
     fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing;
+
+    /// Whether the set is told to an agent that understands this, and no more.
+    fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool;
 
     /// Whether the present set has this input at this key.
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool;
@@ -152,6 +155,11 @@ pub enum Effect {
         target: TargetId,
         facts: ClusterFacts,
     },
+    /// The agent that has the session understands this: its set is to be told accordingly, before any of it is.
+    Understands {
+        target: TargetId,
+        capabilities: Capabilities,
+    },
     /// The agent knows of a set that is not of the hub's history: persist that, before the session that it asks for.
     Shown {
         target: TargetId,
@@ -217,8 +225,8 @@ struct Waiting {
     until: Monotonic,
     /// What the agent has.
     since: Version,
-    approved: Option<ApprovedHeld>,
-    decommission: Option<Decommission>,
+    approved: ApprovedHeld,
+    decommission: Decommission,
     shown: Option<Shown>,
     history: Continuity,
 }
@@ -368,12 +376,12 @@ impl Core {
         match request {
             Request::Session(request, from) => self.on_session(now, sets, id, target, (*request, from), out),
             Request::Desired(request) => {
-                if self.admit(now, id, target, request.session, out) {
+                if self.admit(now, id, target, request.session, out) && self.is_told(sets, id, target, out) {
                     self.on_desired(now, sets, id, target, &request, out);
                 }
             }
             Request::Bodies(request) => {
-                if self.admit(now, id, target, request.session, out) {
+                if self.admit(now, id, target, request.session, out) && self.is_told(sets, id, target, out) {
                     on_bodies(sets, id, target, request, out);
                 }
             }
@@ -399,13 +407,13 @@ impl Core {
         // Before all else, so that a set that changes all the time does not keep it back. But not to an agent that has heard
         // of a later set than there is here: what the earlier one assigned is left out of a page, and that counts as told.
         let behind = request.since.is_some_and(|since| since > present.version);
-        let held = request.approved.as_ref().filter(|_| !behind);
+        let held = Some(&request.approved).filter(|_| !behind && self.understands(key, Capability::Approvals));
         if let Some(page) = held.and_then(|held| sets.approved(now, key, held)) {
             out.push(respond_desired(id, DesiredAnswer::Approved(page)));
             return;
         }
         let how = self.targets.get(&key).map(|target| target.decommission).unwrap_or_default();
-        if let Some(refusal) = leaving(id, how, request.decommission, present) {
+        if let Some(refusal) = leaving(id, how, self.understands(key, Capability::Decommission), present) {
             out.push(refusal);
             return;
         }
@@ -420,7 +428,7 @@ impl Core {
             out.push(respond_desired(id, DesiredAnswer::SnapshotRequired { epoch: present.version.epoch }));
             return;
         }
-        let told = request.decommission.unwrap_or_default() == how;
+        let told = request.decommission == how;
         if request.since == Some(present.version) && request.after.is_none() && told {
             // Whoever keeps still is to go on at once.
             if request.wait_seconds == 0 || request.history != Continuity::Whole {
@@ -435,6 +443,28 @@ impl Core {
         }
         let answer = answer_desired(sets, key, request.since, request.after.as_ref(), (present, how, absence));
         out.push(respond_desired(id, answer));
+    }
+
+    /// Whether the set is told as the agent understands it whose session it is; if not yet, has that done.
+    fn is_told(&self, sets: &impl Sets, id: RequestId, key: TargetId, out: &mut Effects) -> bool {
+        let Some(capabilities) = self.targets.get(&key).map(|target| target.sessions.record().capabilities()) else {
+            return false;
+        };
+        if sets.is_told_to(key, capabilities) {
+            return true;
+        }
+        out.push(Effect::Understands { target: key, capabilities: capabilities.clone() });
+        let message = "what this agent understands is being taken into account".to_owned();
+        let (refusal, retry_after_seconds) = (RefusalKind::Busy, Some(RETELLING_SECONDS));
+        out.push(Effect::Respond {
+            id,
+            answer: Err(Refusal { refusal, message, retry_after_seconds, fenced_by: None }),
+        });
+        false
+    }
+
+    fn understands(&self, key: TargetId, capability: Capability) -> bool {
+        self.targets.get(&key).is_some_and(|target| target.sessions.record().capabilities().has(capability))
     }
 
     fn wait(&mut self, waiting: Waiting, key: TargetId, out: &mut Effects) {
@@ -452,13 +482,14 @@ impl Core {
         if self.tell_broken(sets, key, out) {
             return;
         }
+        let understands = self.understands(key, Capability::Decommission);
         let Some(target) = self.targets.get_mut(&key) else { return };
         let Some(present) = sets.info(key) else { return };
         let how = target.decommission;
         let news = |waiting: &mut Waiting| {
-            let told = waiting.decommission.unwrap_or_default() == how;
+            let told = waiting.decommission == how;
             let still = waiting.history != Continuity::Whole;
-            (waiting.since != present.version || !told || still) && may_be_told(how, waiting.decommission, present)
+            (waiting.since != present.version || !told || still) && may_be_told(how, understands, present)
         };
         let Some(waiting) = target.waiting.take_if(news) else { return };
         self.polls.remove(&(waiting.until, key));
@@ -469,10 +500,11 @@ impl Core {
 
     /// Sends a waiting agent what was approved since it asked, or is not any more.
     fn tell_waiting(&mut self, now: Monotonic, sets: &impl Sets, key: TargetId, out: &mut Effects) {
+        let understands = self.understands(key, Capability::Approvals);
         let Some(target) = self.targets.get_mut(&key) else { return };
         // To who keeps still nothing is approved.
-        let held = target.waiting.as_ref().filter(|waiting| waiting.history == Continuity::Whole);
-        let held = held.and_then(|waiting| waiting.approved);
+        let held = target.waiting.as_ref().filter(|waiting| waiting.history == Continuity::Whole && understands);
+        let held = held.map(|waiting| waiting.approved);
         let Some(page) = held.and_then(|held| sets.approved(now, key, &held)) else { return };
         if let Some(waiting) = target.waiting.take() {
             self.polls.remove(&(waiting.until, key));
@@ -557,24 +589,28 @@ impl Core {
 
 /// When an agent is to ask again whose set is being emptied: that takes the settle time.
 const EMPTYING_SECONDS: u64 = 2;
-/// The same for one that must be updated first.
+/// The same for one that must be upgraded first.
 const TOO_OLD_SECONDS: u64 = 60;
+/// The same for one that understands more or less than the one before it: that takes one commit.
+const RETELLING_SECONDS: u64 = 1;
 
 /// Whether an agent may see the present set. That of a target that goes out of service is shown when it is empty, with the
 /// reason, and to who knows what to do then: an agent that saw it shrink without would delete what is to be kept.
-fn may_be_told(how: Decommission, asked: Option<Decommission>, present: SetInfo) -> bool {
-    how == Decommission::No || (asked.is_some() && present.entries == 0)
+fn may_be_told(how: Decommission, understands: bool, present: SetInfo) -> bool {
+    how == Decommission::No || (understands && present.entries == 0)
 }
 
-fn leaving(id: RequestId, how: Decommission, asked: Option<Decommission>, present: SetInfo) -> Option<Effect> {
-    if may_be_told(how, asked, present) {
+fn leaving(id: RequestId, how: Decommission, understands: bool, present: SetInfo) -> Option<Effect> {
+    if may_be_told(how, understands, present) {
         return None;
     }
-    let (message, seconds) = match asked {
-        Some(_) => ("this target goes out of service; its set is being taken back", EMPTYING_SECONDS),
-        None => ("this target goes out of service, which its agent is too old for: update the agent", TOO_OLD_SECONDS),
+    let (message, seconds) = if understands {
+        ("this target goes out of service; its set is being taken back".to_owned(), EMPTYING_SECONDS)
+    } else {
+        let what = upgrade(&[Capability::Decommission]);
+        (format!("this target goes out of service, and {what}"), TOO_OLD_SECONDS)
     };
-    let (message, retry_after_seconds) = (message.to_owned(), Some(seconds));
+    let retry_after_seconds = Some(seconds);
     Some(Effect::Respond {
         id,
         answer: Err(Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds, fenced_by: None }),

@@ -1,5 +1,7 @@
 use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
-use tideline_common::{Digest, Monotonic, ObjectKey, Revision, Shown, TargetId, Version};
+use tideline_common::{
+    Capabilities, Digest, EntryState, Monotonic, ObjectKey, Reason, Revision, Shown, TargetId, Version,
+};
 
 use super::core::{SetInfo, SetPage, Sets};
 use crate::approvals::Approvals;
@@ -29,7 +31,9 @@ impl Sets for Desk<'_> {
         let view = self.ledger.target(target)?;
         let since = since.map(|revision| Version { epoch: view.epoch(), revision });
         let page = view.page(since, after, limit)?;
-        let terminal = page.entries.iter().filter_map(|entry| view.happened(&entry.key)).collect();
+        // What is withheld is not run, so that nothing of it is to be known.
+        let told = page.entries.iter().filter(|entry| entry.state != EntryState::Withheld(Reason::AgentTooOld));
+        let terminal = told.filter_map(|entry| view.happened(&entry.key)).collect();
         Some(SetPage {
             entries: page.entries,
             tombstones: page.tombstones,
@@ -41,6 +45,10 @@ impl Sets for Desk<'_> {
 
     fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
         self.ledger.standing(target, shown)
+    }
+
+    fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {
+        self.ledger.is_told_to(target, understands)
     }
 
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {

@@ -6,8 +6,8 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::TerminalFact;
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Hasher, Impersonation, ObjectKey, Revision, SourceRef, SpaceName, TargetId,
-    Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Capabilities, Digest, Hasher, Impersonation, ObjectKey, Revision, SourceRef,
+    SpaceName, TargetId, Tombstone, Uid,
 };
 
 use super::{Destination, place_at};
@@ -161,6 +161,8 @@ pub enum Change {
     /// Somebody takes the target out of service. To be said with all changes until it is gone: what leaves it then was
     /// asked for, so it neither counts nor waits, and what waited there goes.
     Retire(TargetId),
+    /// The agent of the target understands this, and no more: what needs more is withheld from it.
+    Understands(TargetId, Capabilities),
     /// What is known of other histories, and was accepted of them, is otherwise.
     History(HistoryChange),
 }

@@ -114,6 +114,7 @@ impl Watchless {
             fuse: FuseLimits::default(),
             patrol: Duration::from_secs(2),
             namespaces: Namespaces::All,
+            capabilities: tideline_common::Capabilities::all(),
         };
         let kinds = Arc::new(Kinds::new(client.clone()));
         let (sender, events) = mpsc::channel(64);

@@ -2,7 +2,9 @@
 
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress};
-use tideline_common::{ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, ObjectKey, Ownership, Reason};
+use tideline_common::{
+    ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, ObjectKey, Ownership, Reason,
+};
 
 use crate::cluster::is_deployment;
 use crate::ids::{TARGET, parse};
@@ -79,6 +81,11 @@ impl World {
             let report = self.report(key).unwrap_or_else(|| panic!("{key} is not reported"));
             assert_eq!(report.source_uid, entry.source.uid, "{key} is reported for another source");
             let policy = &self.journal().policies[&entry.policy];
+            if entry.state == EntryState::Withheld(Reason::AgentTooOld) {
+                let (progress, reason) = (report.progress, report.reason);
+                assert_eq!((progress, reason), (Progress::Withheld, Some(Reason::AgentTooOld)), "{key}");
+                continue;
+            }
             match self.standing(entry, policy) {
                 Standing::AsAssigned => {
                     assert_eq!(report.progress, Progress::Applied, "{key}: {report:?}");
@@ -98,6 +105,12 @@ impl World {
             }
         }
         self.check_leftovers();
+    }
+
+    /// All that is assigned is told as it is.
+    pub(crate) fn check_nothing_withheld(&self) {
+        let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        assert!(view.entries().all(|entry| entry.state == EntryState::Apply), "something is still withheld");
     }
 
     /// Invariant 2. A change that is only to be reported may be of the mark.

@@ -10,8 +10,8 @@ use tideline_common::wire::v1::{
     PollSettings, Refusal,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId, SessionId,
-    Shown, TargetId, Tombstone, Uid,
+    ApplyPolicy, ApproveDeletions, Capabilities, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId,
+    SessionId, Shown, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{Batch, Committed, Fresh, HistoryChange, Ledger, Standing};
@@ -118,6 +118,10 @@ impl Sets for Small<'_> {
 
     fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
         self.0.standing(target, shown)
+    }
+
+    fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {
+        self.0.is_told_to(target, understands)
     }
 
     fn names(&self, target: TargetId, key: &ObjectKey, input: Digest) -> bool {
@@ -462,6 +466,9 @@ impl Hub {
                 out.push(Demand::Respond(id, answer.map(|answer| answer.sign(&key()))));
             }
             link::Effect::StoreHolder { version, record, .. } => self.holder = Some((version, record)),
+            link::Effect::Understands { target, capabilities } => {
+                self.changes.push(Change::Understands(target, capabilities));
+            }
             link::Effect::Shown { target, shown, proof } => {
                 self.changes.push(Change::History(HistoryChange::Shown { target, shown, proof }));
             }

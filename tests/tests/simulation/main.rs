@@ -15,6 +15,7 @@ mod ids;
 mod journal;
 mod plans;
 mod random;
+mod versions;
 mod wire;
 mod workload;
 mod world;
@@ -44,6 +45,7 @@ const PLAIN: Scenario = Scenario {
     shuts_out: false,
     unassigns: u64::MAX,
     patrol: PATROL,
+    versions: false,
 };
 
 /// Longer than every retry, of any of them, and than it takes until a patrol has been everywhere.
@@ -190,6 +192,27 @@ fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
                 world.replay_all();
             }
             assert_ne!(world.hub.freshness(), Some(Freshness::Fresh));
+        },
+    );
+}
+
+#[test]
+fn an_agent_of_another_version_is_told_what_it_understands_and_nothing_is_deleted_for_it() {
+    // A history that is lost with the journal besides leaves kinds of which nobody knows any more.
+    each_seed(
+        250,
+        |seed| Scenario { versions: true, ..scenario(seed) },
+        |world| {
+            world.rage(30);
+            world.heal();
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_at_rest(true);
+            world.upgrade();
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_nothing_withheld();
+            world.check_at_rest(true);
         },
     );
 }

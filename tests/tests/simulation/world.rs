@@ -19,6 +19,7 @@ use crate::hub::{Disk, Hub};
 use crate::journal::Journal;
 use crate::plans::Probe;
 use crate::random::Random;
+use crate::versions::Versions;
 use crate::wire::{Packet, Reply, Sending};
 use crate::workload::Workload;
 use associates::Following;
@@ -28,6 +29,7 @@ mod associates;
 mod hub;
 mod mishaps;
 mod planned;
+mod versions;
 mod watches;
 
 /// Things that happen before a seed is given up as one that never comes to rest.
@@ -35,6 +37,7 @@ const HAPPENINGS_MAX: u64 = 200_000;
 
 /// What may happen in a seed beyond what happens in all.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(crate) struct Scenario {
     pub(crate) config_maps: u64,
     pub(crate) fuse: FuseLimits,
@@ -52,6 +55,8 @@ pub(crate) struct Scenario {
     pub(crate) unassigns: u64,
     /// From one patrol to the next, about.
     pub(crate) patrol: Duration,
+    /// The agent is upgraded and put back, now and then.
+    pub(crate) versions: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -167,6 +172,7 @@ struct Agent {
     /// What the last patrol found.
     patrol: Option<PatrolTally>,
     standing: Standing,
+    versions: Versions,
 }
 
 /// What the agent was told of its standing.
@@ -255,6 +261,7 @@ impl World {
                 writes: 0,
                 patrol: None,
                 standing: Standing::Good,
+                versions: Versions::default(),
             },
             hub: Hub::new(scenario.unassigns),
             cluster: Cluster::default(),

@@ -60,6 +60,7 @@ impl Scene {
             fuse: FuseLimits::default(),
             patrol: Duration::from_mins(10),
             namespaces,
+            capabilities: tideline_common::Capabilities::all(),
         };
         let mut scene = Self {
             core: Core::new(config, loaded.clone()),

@@ -2,7 +2,7 @@ use super::super::tests::hub::Hub;
 use super::super::tests::{Random, entry, key, policies, uid, word};
 use super::*;
 
-use tideline_common::wire::v1::{Continuity, DesiredAnswer, DesiredRequest};
+use tideline_common::wire::v1::{ApprovedHeld, Continuity, DesiredAnswer, DesiredRequest};
 use tideline_common::{Epoch, PrunePolicy, Revision, SessionName};
 
 /// Gathers from a hub that changes between pages, and holds what it has.
@@ -26,8 +26,8 @@ impl Agent {
                 digest,
                 after,
                 wait_seconds: 0,
-                approved: None,
-                decommission: None,
+                approved: ApprovedHeld::default(),
+                decommission: Decommission::No,
                 shown: None,
                 history: Continuity::Whole,
             };

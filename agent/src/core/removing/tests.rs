@@ -89,6 +89,7 @@ fn listed_as_before(recorded: bool) -> Removing {
         fuse: FuseLimits::default(),
         patrol: Duration::from_mins(10),
         namespaces: crate::Namespaces::All,
+        capabilities: tideline_common::Capabilities::all(),
     };
     let mut removing = Removing { core: Core::new(config, loaded), begun: Vec::new() };
     let kind = entry.key.kind.clone();

@@ -209,7 +209,7 @@ impl Hub {
             return DesiredAnswer::Approved(page);
         }
         let at = self.version();
-        if request.decommission == Some(self.decommission)
+        if request.decommission == self.decommission
             && request.since == Some(at)
             && request.digest == Some(self.desired.digest())
         {
@@ -248,7 +248,7 @@ impl Hub {
 
     /// What the agent does not know of what is approved.
     fn approval(&self, request: &DesiredRequest) -> Option<ApprovedPage> {
-        let held = request.approved?;
+        let held = request.approved;
         let text: Vec<String> = self.approved.iter().map(|removal| format!("{removal:?}")).collect();
         let list = (!text.is_empty()).then(|| Digest::of(text.concat().as_bytes()));
         let total = self.approved.len() as u64;

@@ -62,6 +62,7 @@ pub(in crate::core) fn config(seed: u64, fuse: FuseLimits) -> Config {
         fuse,
         patrol: Duration::from_mins(10),
         namespaces: crate::Namespaces::All,
+        capabilities: tideline_common::Capabilities::all(),
     }
 }
 

@@ -29,6 +29,7 @@ fn config() -> Config {
         fuse: FuseLimits::default(),
         patrol: Duration::from_mins(10),
         namespaces: crate::Namespaces::All,
+        capabilities: tideline_common::Capabilities::all(),
     }
 }
 

@@ -4,7 +4,9 @@ use expect_test::{Expect, expect};
 use tideline_common::replay::RunNumber;
 use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_request, sign_response};
 use tideline_common::wire::codec;
-use tideline_common::wire::v1::{BodiesAnswer, Body, Continuity, DesiredAnswer, DesiredRequest, Refusal, RefusalKind};
+use tideline_common::wire::v1::{
+    ApprovedHeld, BodiesAnswer, Body, Continuity, Decommission, DesiredAnswer, DesiredRequest, Refusal, RefusalKind,
+};
 use tideline_common::{Digest, RunId, SessionName};
 
 use super::{Kind, Outgoing, Returned, Said, Sending, read_answer};
@@ -21,8 +23,8 @@ fn poll() -> DesiredRequest {
         digest: None,
         after: None,
         wait_seconds: 45,
-        approved: None,
-        decommission: None,
+        approved: ApprovedHeld::default(),
+        decommission: Decommission::No,
         shown: None,
         history: Continuity::Whole,
     }

@@ -19,8 +19,8 @@ fn full() -> DesiredRequest {
         digest: Some(Digest::of(b"set")),
         after: Some(ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web")),
         wait_seconds: 45,
-        approved: Some(ApprovedHeld { list: Some(Digest::of(b"list")), count: 12 }),
-        decommission: Some(Decommission::Keep),
+        approved: ApprovedHeld { list: Some(Digest::of(b"list")), count: 12 },
+        decommission: Decommission::Keep,
         shown: Some(shown()),
         history: Continuity::Broken,
     }
@@ -105,8 +105,8 @@ fn a_bare_query_asks_for_everything_at_once() {
         digest: None,
         after: None,
         wait_seconds: 0,
-        approved: None,
-        decommission: None,
+        approved: ApprovedHeld::default(),
+        decommission: Decommission::No,
         shown: None,
         history: Continuity::Whole,
     };
@@ -157,8 +157,8 @@ proptest! {
         digest: Option<[u8; 32]>,
         after in proptest::option::of(("[a-z.]{0,9}", "[A-Z][a-z]{1,9}", ".{0,9}", ".{1,30}")),
         wait_seconds: u64,
-        approved: Option<(Option<[u8; 32]>, u64)>,
-        decommission in proptest::option::of(0..3_usize),
+        approved: (Option<[u8; 32]>, u64),
+        decommission in 0..3_usize,
         known: bool,
     ) {
         let request = DesiredRequest {
@@ -169,8 +169,9 @@ proptest! {
                 ObjectKey::new(GroupKind::new(group, kind), namespace, name)
             }),
             wait_seconds,
-            approved: approved.map(|(list, count)| ApprovedHeld { list: list.map(Digest::from_bytes), count }),
-            decommission: decommission.map(|nth| [Decommission::No, Decommission::Keep, Decommission::Remove][nth]), shown: known.then(shown),
+            approved: ApprovedHeld { list: approved.0.map(Digest::from_bytes), count: approved.1 },
+            decommission: [Decommission::No, Decommission::Keep, Decommission::Remove][decommission],
+            shown: known.then(shown),
             history: if known { Continuity::Broken } else { Continuity::Whole },
         };
         prop_assert_eq!(parse_desired_query(&desired_query(&request)).ok(), Some(request));

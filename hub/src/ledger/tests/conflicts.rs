@@ -102,7 +102,7 @@ impl Oracle {
                 Op::Remove { space, name } => {
                     (id(SPACES[*space], &format!("{}-{}", SPACES[*space], NAMES[*name])), None)
                 }
-                Op::Confirm { .. } | Op::Happen { .. } | Op::Restart => continue,
+                Op::Confirm { .. } | Op::Happen { .. } | Op::Understands { .. } | Op::Restart => continue,
             };
             if claim.is_none() {
                 order.retain(|known| *known != source);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::{Fenced, Instance};
-use tideline_common::{InstanceId, Monotonic, SessionId, SessionName, SessionNumber};
+use tideline_common::{Capabilities, InstanceId, Monotonic, SessionId, SessionName, SessionNumber};
 
 /// After so long without a word of the holder, counted while the hub runs, its place is free: it is not coming back by itself.
 /// Also how long another instance is spoken of that is heard no more.
@@ -54,6 +54,9 @@ struct Offer {
     session: SessionName,
     to: Seen,
     how: How,
+    /// What it understands to whom it is offered.
+    #[serde(default)]
+    capabilities: Capabilities,
 }
 
 /// By what right a session is offered.
@@ -72,6 +75,8 @@ enum How {
 pub struct Record {
     /// The session in use, or that was last.
     session: SessionName,
+    /// What the agent understands whose session it is.
+    capabilities: Capabilities,
     /// The highest number that was ever offered, or heard of.
     newest: SessionNumber,
     /// Who uses the session. None: nobody ever did; or it is not known who.
@@ -118,6 +123,7 @@ pub(super) struct Asks {
     pub(super) home: SessionName,
     pub(super) last: SessionNumber,
     pub(super) fenced: Option<Fenced>,
+    pub(super) capabilities: Capabilities,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +277,7 @@ impl Holder {
     }
 
     fn pass(&mut self, now: Monotonic, offer: Offer) {
-        let Offer { session, to, how } = offer;
+        let Offer { session, to, how, capabilities } = offer;
         let record = &mut self.record;
         let displaced = record.holder.take().filter(|holder| holder.instance.id != to.instance.id);
         record.former = displaced.as_ref().filter(|_| how == How::Start).map(|holder| holder.instance.id);
@@ -286,7 +292,7 @@ impl Holder {
             // Who else lives will say so.
             record.others.clear();
         }
-        record.session = session;
+        (record.session, record.capabilities) = (session, capabilities);
         record.newest = record.newest.max(session.number);
         record.holder = Some(to);
         record.offer = None;
@@ -299,7 +305,7 @@ impl Holder {
         let number = record.session.number.max(record.newest).max(asks.last).next();
         record.newest = number;
         let session = SessionName { number, id };
-        record.offer = Some(Offer { session, to: asks.who.clone(), how });
+        record.offer = Some(Offer { session, to: asks.who.clone(), how, capabilities: asks.capabilities.clone() });
         self.offered_at = now;
         Verdict::Offer(session)
     }
@@ -390,12 +396,17 @@ impl Record {
     #[cfg(test)]
     pub(super) fn held(session: SessionName, instance: Instance) -> Self {
         let holder = Some(Seen { instance, address: None, since: 0 });
-        Self { session, newest: session.number, holder, ..Self::default() }
+        Self { session, capabilities: Capabilities::all(), newest: session.number, holder, ..Self::default() }
     }
 
     /// The session in use, or that was last.
     pub fn session(&self) -> SessionName {
         self.session
+    }
+
+    /// What the agent understands whose session it is.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
     }
 
     /// Who uses the session, if that is known.

@@ -107,13 +107,23 @@ impl Core {
             return;
         }
         target.cluster = target.cluster.take().or_else(|| request.facts.cluster.clone());
-        let SessionRequest { facts, accepted, instance, home, last, fenced: was_fenced, formers: _, asked_as: _ } =
-            request;
+        let SessionRequest {
+            facts,
+            accepted,
+            instance,
+            home,
+            last,
+            fenced: was_fenced,
+            capabilities,
+            formers: _,
+            asked_as: _,
+        } = request;
         target.shown = accepted.map(|accepted| history::shown(key, accepted, from.proof));
         let shown = target.shown.filter(|_| sets.standing(key, target.shown) == Standing::Broken { recorded: false });
         let host = instance.host.chars().take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
-        let verdict = target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced }, from.id);
+        let verdict =
+            target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced, capabilities }, from.id);
         match verdict {
             Verdict::Offer(session) => {
                 if let Some(shown) = shown {

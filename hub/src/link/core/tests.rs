@@ -6,6 +6,7 @@ use tideline_common::{DesiredSet, Epoch, PrunePolicy, SessionId, SessionName, To
 
 use crate::approvals::{Approval, Approvals};
 
+mod capabilities;
 mod sessions;
 
 /// One target's set, and the revision that each key last changed at.
@@ -18,6 +19,8 @@ struct OneSet {
     epoch: u64,
     approvals: Approvals,
     standing: Option<Standing>,
+    /// As which agent understands it, it is told. None: as one that understands all.
+    told_to: Option<Capabilities>,
 }
 
 impl Sets for OneSet {
@@ -51,6 +54,10 @@ impl Sets for OneSet {
             .map(|(stone, _)| stone.clone().under(PrunePolicy::LEAST))
             .collect();
         Some(SetPage { entries, tombstones, next, ..SetPage::default() })
+    }
+
+    fn is_told_to(&self, _: TargetId, understands: &Capabilities) -> bool {
+        self.told_to.clone().unwrap_or_else(Capabilities::all).missing() == understands.missing()
     }
 
     fn names(&self, _: TargetId, key: &ObjectKey, input: Digest) -> bool {
@@ -173,8 +180,8 @@ impl Script {
             digest: since.map(|since| since.digest),
             after: None,
             wait_seconds,
-            approved: None,
-            decommission: None,
+            approved: ApprovedHeld::default(),
+            decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
         }
@@ -236,6 +243,7 @@ fn print(effect: &Effect) -> String {
         }
         Effect::StoreHolder { version, .. } => format!("store {version}"),
         Effect::Facts { .. } => "facts".to_owned(),
+        Effect::Understands { capabilities, .. } => format!("understands all but {:?}", capabilities.missing()),
         Effect::Shown { shown, proof, .. } => format!("shown {}, {proof:?}", shown.version),
         Effect::ReadBodies { wanted, outdated, .. } => {
             let names: Vec<_> = wanted.iter().map(|wanted| &*wanted.key.name).collect();
@@ -319,6 +327,7 @@ fn asks_from(home: SessionName, instance: u64) -> SessionRequest {
         instance: Instance { id: InstanceId(instance), host: format!("host-{instance}") },
         home,
         last: home.number,
+        capabilities: Capabilities::all(),
         ..SessionRequest::default()
     }
 }
@@ -588,8 +597,8 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
             digest: Some(accepted.digest),
             after: None,
             wait_seconds,
-            approved: Some(held),
-            decommission: None,
+            approved: held,
+            decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
         }))
@@ -602,7 +611,7 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
         store 2
         timer 45"#]],
     );
-    // Of no news to an agent that does not know of approvals, nor to one that waits for nothing else.
+    // Of no news to one that waits for nothing else.
     check(&script.event(Event::Approved(vec![target()])), &expect![""]);
 
     let removal = Tombstone { key: key("b"), source: "s".parse().expect("a UID") };
@@ -646,8 +655,8 @@ fn nothing_of_an_approval_is_lost_to_an_agent_that_is_ahead_of_a_replica() {
             digest: Some(since.digest),
             after: None,
             wait_seconds: 45,
-            approved: Some(ApprovedHeld::default()),
-            decommission: None,
+            approved: ApprovedHeld::default(),
+            decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
         }))

@@ -17,6 +17,7 @@ impl World {
             return;
         }
         self.note(|| "the agent starts".to_owned());
+        let capabilities = self.version_starts();
         let facts = ClusterFacts { cluster: Some(parse(CLUSTER)), ..ClusterFacts::default() };
         let enrolment = EnrolRequest {
             token: "token".into(),
@@ -35,6 +36,7 @@ impl World {
             fuse: self.scenario.fuse,
             patrol: self.scenario.patrol,
             namespaces: tideline_agent::Namespaces::All,
+            capabilities,
         };
         self.agent.core = Some(Core::new(config, self.agent.journal.load()));
         self.agent_steps(Event::Started);
@@ -73,6 +75,7 @@ impl World {
                 self.note(|| format!("agent: {id:?} {op:?}"));
                 self.check_removal_is_authorised(&op);
                 self.check_standing(&op);
+                self.check_understood(&op);
                 self.agent.operations.insert(id, op);
                 let after = self.random.within(OPERATION);
                 self.schedule(after, Happening::Lands { run, id });

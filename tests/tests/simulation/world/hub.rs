@@ -166,6 +166,7 @@ impl World {
                 Demand::Respond(id, answer) => {
                     if let Some((run, request)) = self.requests.remove(&id) {
                         self.note(|| format!("hub answers {request:?}"));
+                        self.check_told(run, &answer);
                         self.reply(run, request, &Reply::of(&answer));
                     }
                 }

@@ -110,7 +110,8 @@ fn home_of(process: usize) -> usize {
 
 fn asks(who: u64, home: SessionName, last: SessionNumber, fenced: Option<Fenced>) -> Asks {
     let instance = Instance { id: InstanceId(who), host: format!("host-{who}") };
-    Asks { who: Seen { instance, address: None, since: 0 }, home, last, fenced }
+    let capabilities = Capabilities::default();
+    Asks { who: Seen { instance, address: None, since: 0 }, home, last, fenced, capabilities }
 }
 
 impl World {

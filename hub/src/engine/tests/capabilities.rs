@@ -1,0 +1,52 @@
+//! What is shown of what an agent does not understand.
+
+use tideline_common::Capability;
+use tideline_common::rollup::Counts;
+
+use super::*;
+use crate::statuses::target_status;
+
+#[test]
+fn what_is_withheld_from_an_old_agent_says_so_and_what_to_do_until_it_is_upgraded() {
+    let mut hub = Hub::with(1);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    let object = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "p"},
+        "spec": {
+            "targets": [{"matchLabels": {"tier": "shop"}}],
+            "objects": [{"resources": ["configmaps"]}],
+            "additions": {"labels": {"team": "checkout"}},
+        },
+    });
+    let placement: Placement = tideline_api::decode(object).unwrap();
+    let rule = PlacementRule::try_from(&placement.spec).unwrap();
+    hub.engine.index.apply_placement(&space(), "p", "p".parse().unwrap(), Ok(rule));
+    hub.persist();
+    let without = Capabilities::all().without(Capability::Additions);
+    let understands = |hub: &mut Hub, capabilities: &Capabilities| {
+        let capabilities = capabilities.clone();
+        hub.engine.execute(hub.now, link::Effect::Understands { target: target(), capabilities });
+        hub.persist();
+    };
+    understands(&mut hub, &without);
+
+    let outline = hub.engine.outlines("default").next().unwrap();
+    assert_eq!(outline.overview.counts, Counts::withheld());
+    let what = "its agent is too old for additions: upgrade the agent to at least 0.1.0";
+    let worst = &outline.overview.worst[0];
+    assert_eq!((worst.reason, worst.message.as_str()), (Reason::AgentTooOld, what));
+    let line = hub.engine.report_lines("default").next().unwrap();
+    let report = line.report.unwrap();
+    assert_eq!((report.reason, report.message.as_str()), (Some(Reason::AgentTooOld), what));
+    let condition = |hub: &Hub| {
+        let (_, status) = target_status(&hub.engine, target()).unwrap();
+        let conditions = status["conditions"].as_array().unwrap().clone();
+        conditions.into_iter().find(|condition| condition["type"] == "AgentTooOld").map(|it| it["message"].clone())
+    };
+    assert_eq!(condition(&hub), Some(json!(format!("objects withheld, and left as they are: 1; {what}"))));
+
+    understands(&mut hub, &Capabilities::all());
+    assert_eq!(hub.engine.outlines("default").next().unwrap().overview.counts.withheld, 0);
+    assert_eq!(condition(&hub), None);
+    assert!(hub.engine.report_lines("default").next().unwrap().report.is_none());
+}
