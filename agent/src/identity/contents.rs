@@ -118,7 +118,8 @@ impl Contents {
         Ok(Digest::from_bytes(seed))
     }
 
-    /// Becomes this target, by a token or because it was handed over. What was revoked is replaced with it.
+    /// Becomes this target, by a token or because it was handed over. With a token, what was revoked is replaced; who is handed
+    /// over goes on with the key that the hub knows.
     pub(super) fn become_target(&mut self, enrolled: TargetName, token: Option<Digest>) {
         if let Some(former) = self.enrolled.as_ref().map(|former| former.target).filter(|it| *it != enrolled.target) {
             let formers = self.formers.iter().copied().collect::<Formers>().with(former).without(enrolled.target);
@@ -126,10 +127,11 @@ impl Contents {
             // An epoch is of one target.
             self.inherited = self.floor.take().or(self.inherited);
         }
-        if self.enrolled.as_ref() != Some(&enrolled) || self.next_seed.is_some() {
+        let next = token.and_then(|_| self.next_seed.take());
+        if self.enrolled.as_ref() != Some(&enrolled) || next.is_some() {
             self.generation += 1;
         }
-        self.seed = self.next_seed.take().unwrap_or(self.seed);
+        self.seed = next.unwrap_or(self.seed);
         self.enrolled = Some(enrolled);
         self.token = token.or(self.token);
     }

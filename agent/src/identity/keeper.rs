@@ -250,11 +250,18 @@ pub(crate) struct Keeper {
     home: HomeIn,
     contents: StdMutex<Contents>,
     /// Held while the file is written: one at a time, and what is newer last.
-    saving: Mutex<()>,
+    saving: Mutex<Saving>,
     patience: Patience,
     secret: Mutex<Option<Written>>,
     /// Why this process must not go on, once that is known.
     superseded: watch::Sender<Option<String>>,
+}
+
+/// How far the file is, for whoever has the turn to write it.
+#[derive(Debug, Default)]
+struct Saving {
+    /// A write failed, or was given up: the file may not hold what this process knows.
+    is_behind: bool,
 }
 
 impl Keeper {
@@ -333,11 +340,10 @@ impl Keeper {
 
     /// The hub accepts the present key no more. The next one is on disk before it is shown to anybody.
     pub(crate) async fn revoked(&self) -> Result<(), Error> {
-        if self.contents().next_seed.is_none() {
-            let next = Contents::random_seed()?;
-            self.change(|contents| contents.next_seed = Some(next)).await?;
-            self.write_or_complain().await;
-        }
+        let next = Contents::random_seed()?;
+        // Of two answers that say so the first counts: its key may be on its way to the hub already.
+        self.change(|contents| _ = contents.next_seed.get_or_insert(next)).await?;
+        self.write_or_complain().await;
         Ok(())
     }
 
@@ -440,20 +446,24 @@ impl Keeper {
 
     /// Changes the identity, in memory and in the file.
     async fn change(&self, change: impl FnOnce(&mut Contents)) -> Result<(), Error> {
-        let _turn = self.saving.lock().await;
+        let mut saving = self.saving.lock().await;
         let (former, contents) = {
             let mut contents = self.contents();
             let former = contents.clone();
             change(&mut contents);
             (former, contents.clone())
         };
-        if former == contents {
+        if former == contents && !saving.is_behind {
             return Ok(());
         }
+        saving.is_behind = true;
         let path = self.path.clone();
         let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents));
         let source = match self.patience.wait(saved, || ()).await {
-            Some(Ok(saved)) => return saved,
+            Some(Ok(saved)) => {
+                saving.is_behind = saved.is_err();
+                return saved;
+            }
             Some(Err(panicked)) => std::io::Error::other(panicked),
             None => std::io::ErrorKind::TimedOut.into(),
         };

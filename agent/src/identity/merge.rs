@@ -82,11 +82,16 @@ pub(super) fn merge(
         HomeIn::Directory | HomeIn::Secret => secret.session.max(file.session),
     };
     let floor = newest(secret.floor, file.floor);
+    // It is in the home before anybody sees it.
+    let next_seed = match home {
+        HomeIn::Directory => file.next_seed.or(secret.next_seed),
+        HomeIn::Secret => secret.next_seed.or(file.next_seed),
+    };
     let cluster = secret.cluster.clone().or_else(|| file.cluster.clone());
     let addresses = secret.addresses.clone().merge(file.addresses.clone());
     let truth = if secret.enrolled.is_none() && file.enrolled.is_some() { file } else { secret };
     let data = if behind { Data::Outdated } else { Data::Current };
-    Ok(Some(Merged { contents: Contents { addresses, cluster, session, floor, ..truth }, data }))
+    Ok(Some(Merged { contents: Contents { addresses, next_seed, cluster, session, floor, ..truth }, data }))
 }
 
 pub(super) fn newest(a: Option<Attested>, b: Option<Attested>) -> Option<Attested> {

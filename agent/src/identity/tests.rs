@@ -265,9 +265,45 @@ async fn a_revoked_key_is_replaced_once_a_token_is_taken_and_the_next_one_is_on_
     assert_eq!(*keeper.key().seed(), revoked, "it can still be told so");
     let again = open(directory.path(), None).await?;
     assert_eq!(*again.enrolling_key().seed(), next);
-    again.enrol(target(5), None).await?;
+    again.enrol(target(6), None).await?;
+    assert_eq!((*again.key().seed(), *again.enrolling_key().seed()), (revoked, next), "it is handed over by its key");
+    again.enrol(target(5), Some(Digest::of(b"token"))).await?;
     assert_eq!((*again.key().seed(), *again.enrolling_key().seed()), (next, next));
     Ok(())
+}
+
+/// The disk was full, and has room again.
+#[tokio::test]
+async fn what_could_not_be_written_is_written_before_it_is_said_to_be() -> Result<(), anyhow::Error> {
+    let parent = tempfile::tempdir()?;
+    let (directory, aside) = (parent.path().join("data"), parent.path().join("aside"));
+    std::fs::create_dir(&directory)?;
+    let keeper = open(&directory, Some(&token(1))).await?;
+    keeper.enrol(target(5), None).await?;
+    std::fs::rename(&directory, &aside)?;
+    keeper.revoked().await.unwrap_err();
+    keeper.enrol(target(6), None).await.unwrap_err();
+    std::fs::rename(&aside, &directory)?;
+    keeper.enrol(target(6), None).await?;
+    keeper.revoked().await?;
+    let again = open(&directory, None).await?;
+    assert_eq!(again.enrolled(), Some(target(6)));
+    assert_eq!(again.enrolling_key().seed(), keeper.enrolling_key().seed());
+    Ok(())
+}
+
+/// The Secret could not be written when its key was revoked.
+#[test]
+fn a_key_that_may_be_on_its_way_to_the_hub_is_not_lost_with_the_secret() {
+    let secret = contents(1, Some(5), 3, Some(7));
+    let file = Contents { next_seed: Some(Digest::from_bytes([9; 32])), ..secret.clone() };
+    for home in [HomeIn::Directory, HomeIn::Secret] {
+        let merged = merge(Some(secret.clone()), Some(file.clone()), home).unwrap().unwrap();
+        assert_eq!(merged.contents.next_seed, file.next_seed);
+    }
+    let other = Contents { next_seed: Some(Digest::from_bytes([8; 32])), ..secret };
+    let merged = |home| merge(Some(other.clone()), Some(file.clone()), home).unwrap().unwrap().contents.next_seed;
+    assert_eq!((merged(HomeIn::Directory), merged(HomeIn::Secret)), (file.next_seed, other.next_seed));
 }
 
 /// One of the two copies was written before the process ended, or on another node.
@@ -280,7 +316,7 @@ fn of_two_copies_of_one_lineage_the_newer_is_taken() {
     let mut back = adopted.clone();
     back.become_target(target(5), None);
     let mut rekeyed = Contents { next_seed: Some(Digest::from_bytes([9; 32])), ..first.clone() };
-    rekeyed.become_target(target(5), None);
+    rekeyed.become_target(target(5), Some(Digest::of(b"token")));
     for newer in [&adopted, &back, &rekeyed] {
         let merged = |secret: &Contents, file: &Contents| {
             merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap()
