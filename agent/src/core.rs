@@ -398,7 +398,7 @@ impl Core {
             match then {
                 disk::Then::Recorded(key) => self.recorded(now, &key),
                 disk::Then::Switched(change) => self.switched(now, *change, out),
-                disk::Then::Enrolled => self.open_session(out),
+                disk::Then::Enrolled => self.became_target(out),
                 disk::Then::Passed(tombstone, wave) => self.passed(&tombstone, wave),
             }
         }

@@ -22,8 +22,7 @@ impl Core {
         }
         if let Some(former) = self.target {
             self.formers = self.formers.with(former).without(enrolled.target);
-            self.inherited = self.newest.take().or(self.inherited);
-            self.accepted = None;
+            self.leave_sets();
             for tombstone in self.removals.keys().cloned().collect::<Vec<_>>() {
                 self.void_removal(&tombstone);
             }
@@ -44,6 +43,17 @@ impl Core {
         self.session.switching();
         self.disk.write(Write::Enrolled(enrolled));
         self.disk.then(Then::Enrolled);
+    }
+
+    /// What this agent is now is on disk. A set of the former target that was on its way there came before.
+    pub(super) fn became_target(&mut self, out: &mut Effects) {
+        self.leave_sets();
+        self.open_session(out);
+    }
+
+    fn leave_sets(&mut self) {
+        self.inherited = self.newest.take().or(self.inherited);
+        self.accepted = None;
     }
 }
 

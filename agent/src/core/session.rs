@@ -360,7 +360,19 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Fetching { .. }
             | Link::Switching
-            | Link::Resting(_)) => self.session.link = link,
+            | Link::Resting(_)) => {
+                self.session.link = link;
+                self.become_as_told(now, result, out);
+            }
+        }
+    }
+
+    /// What this agent is was written before the core heard of it, so that stands, whatever it has asked since.
+    fn become_as_told(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
+        match result {
+            Ok(Answer::Enrolled(answer)) => self.enrolled(now, answer, out),
+            Ok(Answer::Session(answer)) if answer.handover.is_some() => self.opened(now, answer, out),
+            Ok(Answer::Session(_) | Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) | Err(_) => {}
         }
     }
 
@@ -599,7 +611,16 @@ impl Core {
 
     fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {
         let at = self.after_failure(now, failure);
+        let next = if self.may_show_its_token(failure) { Next::Enrol } else { next };
         self.session.rest(at, next, out);
+    }
+
+    /// A hub that knows this agent by another key, as one that was set back does, can say no more than that it cannot verify
+    /// what it signs. A token that was not tried yet proves more.
+    fn may_show_its_token(&self, failure: Option<&LinkFailure>) -> bool {
+        let unverified =
+            matches!(failure, Some(LinkFailure::Refused(Refusal { refusal: RefusalKind::Unauthenticated, .. })));
+        unverified && self.config.enrolment.is_some() && !self.token_refused
     }
 
     fn after_failure(&mut self, now: Monotonic, failure: Option<&LinkFailure>) -> Monotonic {

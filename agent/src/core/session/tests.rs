@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, HubAddresses, ReportedAnswer};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, Handover, HubAddresses, ReportedAnswer};
 use tideline_common::{Digest, Epoch, Revision, Version};
 
 use super::super::tests::hub::Hub;
@@ -210,6 +210,40 @@ fn an_identity_that_is_refused_comes_back_slowly() {
         refused 3: Link in 18 s
         timer: 4 Enrol
     "]]);
+}
+
+/// A hub that was set back knows it by another key. Whoever runs that gives it a token.
+#[test]
+fn whose_signature_the_hub_cannot_verify_shows_its_token_once() {
+    let unspent = Loaded { token_spent: false, ..Script::enrolled() };
+    let mut script = Script::new(unspent);
+    script.event("start", Event::Started);
+    for refusal in [RefusalKind::Unauthenticated, RefusalKind::TokenRefused, RefusalKind::Unauthenticated] {
+        script.refused(script.core.session.last, refusal);
+        script.after(400).event("timer", Event::Timer(Timer::Link));
+    }
+    script.check(&expect![[r#"
+        start: 1 Session, Retry in 600 s
+        refused 1: Link in 4 s
+        timer: 2 Enrol
+        refused 2: Link in 5 s
+        timer: 3 Session
+        refused 3: Link in 8 s
+        timer: 4 Session
+    "#]]);
+}
+
+/// By then it had been told otherwise, and asked again; but what it is now was on disk before.
+#[test]
+fn an_agent_that_was_handed_over_while_it_asked_for_something_else_is_so() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.event("superseded", Event::Superseded("another".into()));
+    let heir = tideline_common::TargetId::from_uuid(uuid::Uuid::from_u128(77));
+    let Answer::Session(answer) = session() else { unreachable!() };
+    let handover = Handover { key: Vec::new(), former: target_id(), target: heir, name: "store".into() };
+    script.answer(1, Answer::Session(SessionAnswer { handover: Some(handover), ..answer }));
+    assert_eq!((script.core.target, script.core.accepted), (Some(heir), None));
 }
 
 #[test]
