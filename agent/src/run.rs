@@ -369,7 +369,7 @@ impl Agent {
         };
         parts.metrics.leading();
         let driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), run.token().clone());
-        info!(data_dir = %data_dir.path().display(), "the agent runs");
+        info!(data_dir = %data_dir.path().display(), fingerprint = identity.key().public().fingerprint(), "the agent runs");
         let term = term.cloned();
         run.spawn("identity", async move {
             let follow = identity.follow(accepted);

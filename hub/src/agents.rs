@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tideline_api::SyncTarget;
 use tideline_apiserver::{Admission, Column, Deletion, ResourceKind, VirtualResource};
 use tideline_common::rollup::Freshness;
-use tideline_common::{Digest, FIELD_MANAGER_HUB, Monotonic, TargetId};
+use tideline_common::{FIELD_MANAGER_HUB, Monotonic, TargetId};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, RememberedTarget};
@@ -28,12 +28,11 @@ use crate::virtual_resources::GROUP;
 const VERSION: &str = "v1alpha1";
 const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
-/// On a SyncTarget that may be deleted though its agent is at work.
+/// On a SyncTarget that may be deleted though its agent is at work: its UID, so that no copy of the manifest says it too.
 const FORCE_ANNOTATION: &str = "tideline.dev/remove";
-/// How long after its agent's last word a SyncTarget without the key counts as at work: as long as one with it is fresh.
-const LOST_KEY_WAIT: Duration = Duration::from_mins(2);
-/// Hexadecimal digits of a key's SHA-256 that are shown: 64 bits, which nobody makes another key for by chance.
-const FINGERPRINT_DIGITS: usize = 16;
+/// How long after its agent's last word a SyncTarget without the key counts as at work, and how long after the hub's start one
+/// that was not heard yet does: as long as one that was heard is fresh.
+const AT_WORK_FOR: Duration = Duration::from_mins(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -55,6 +54,13 @@ pub enum Error {
     NoFormer(String),
     #[error("several agents had the name {name}; say which with --from: {uids}")]
     Several { name: String, uids: String },
+    #[error("the agent of the deleted SyncTarget is that of SyncTarget {0} by now")]
+    IsAt(String),
+    #[error(
+        "the key of that agent was revoked at SyncTarget {0}, and a revoked key is never adopted. It needs a new token: \
+         tideline-hub token create {1}"
+    )]
+    Revoked(String, String),
 }
 
 /// Where an agent stands.
@@ -131,39 +137,73 @@ pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
 pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error> {
     let target = find(root, name).await?;
     if forced {
-        annotate(root, &target, &json!({FORCE_ANNOTATION: "force"}), "say that it is to be removed").await?;
+        annotate(root, &target, &json!({FORCE_ANNOTATION: target.uid()}), "say that it is to be removed").await?;
     }
     let preconditions = Some(Preconditions { uid: target.uid(), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
     let deleted = Api::<SyncTarget>::all(root.clone()).delete(name, &params).await;
+    if deleted.is_err() && forced {
+        // Nothing more can be done where this fails too.
+        let still = find(root, name).await;
+        if let Ok(target) = still {
+            let _ =
+                annotate(root, &target, &json!({FORCE_ANNOTATION: null}), "take back that it is to be removed").await;
+        }
+    }
     deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
 }
 
-/// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID.
+/// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID. A SyncTarget that was
+/// made again from what was saved of the deleted one has its key already.
 pub async fn adoptable(root: &Client, name: &str, from: Option<TargetId>) -> Result<Agent, Error> {
     let target = find(root, name).await?;
-    if target.annotations().contains_key(AGENT_KEY_ANNOTATION) {
-        return Err(Error::HasAgent(name.to_owned()));
-    }
-    let mut found = list(root).await?;
-    found.retain(|agent| {
-        let asked = from.map_or(agent.name == name, |from| agent.target == from);
-        asked && agent.standing == Standing::Deleted && agent.key.is_some()
-    });
-    match found.len() {
-        0 => Err(Error::NoFormer(name.to_owned())),
-        1 => Ok(found.remove(0)),
-        _ => {
-            let uids: Vec<_> = found.iter().map(|agent| agent.target.to_string()).collect();
-            Err(Error::Several { name: name.to_owned(), uids: uids.join(", ") })
+    let key = target.annotations().get(AGENT_KEY_ANNOTATION);
+    choose(&list(root).await?, name, (key, target.uid().and_then(|uid| uid.parse().ok())), from).cloned()
+}
+
+/// Of all agents, the one that the SyncTarget of this name, with this key and UID, may adopt.
+fn choose<'a>(
+    agents: &'a [Agent],
+    name: &str,
+    (key, heir): (Option<&String>, Option<TargetId>),
+    from: Option<TargetId>,
+) -> Result<&'a Agent, Error> {
+    let mut found: Vec<_> = agents
+        .iter()
+        .filter(|agent| {
+            let asked = from.map_or(agent.name == name, |from| agent.target == from);
+            asked && agent.standing == Standing::Deleted && agent.key.is_some()
+        })
+        .collect();
+    if let Some(key) = key {
+        found.retain(|agent| agent.key.as_ref() == Some(key));
+        if found.is_empty() {
+            return Err(Error::HasAgent(name.to_owned()));
         }
     }
+    let agent = match found[..] {
+        [] => return Err(Error::NoFormer(name.to_owned())),
+        [agent] => agent,
+        [..] => {
+            let uids: Vec<_> = found.iter().map(|agent| agent.target.to_string()).collect();
+            return Err(Error::Several { name: name.to_owned(), uids: uids.join(", ") });
+        }
+    };
+    let with_its_key = |it: &&Agent| it.fingerprint == agent.fingerprint && Some(it.target) != heir;
+    for other in agents.iter().filter(with_its_key) {
+        match other.standing {
+            Standing::Enrolled | Standing::Withdrawn => return Err(Error::IsAt(other.name.clone())),
+            Standing::Revoked => return Err(Error::Revoked(other.name.clone(), name.to_owned())),
+            Standing::Deleted | Standing::Adopted => {}
+        }
+    }
+    Ok(agent)
 }
 
 /// Hands an agent that is [`adoptable`] to the SyncTarget of this name.
 pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error> {
     let target = find(root, name).await?;
-    if target.annotations().contains_key(AGENT_KEY_ANNOTATION) {
+    if target.annotations().get(AGENT_KEY_ANNOTATION).is_some_and(|key| Some(key) != agent.key.as_ref()) {
         return Err(Error::HasAgent(name.to_owned()));
     }
     let annotations = json!({
@@ -206,14 +246,13 @@ impl Agent {
             (None, None) if *withdrawn => Standing::Withdrawn,
             (None, None) => Standing::Enrolled,
         };
-        let shown = remembered.known_key().map(|key| key.as_bytes().to_vec()).unwrap_or_default();
         let ago = engine.targets.last_asked(target).map(|at| shared.now().since(at));
         let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
         Self {
             name: name.clone(),
             target,
             standing,
-            fingerprint: Digest::of(&shown).to_string()[..FINGERPRINT_DIGITS].to_owned(),
+            fingerprint: remembered.known_key().map(|key| key.fingerprint()).unwrap_or_default(),
             key: key.clone().filter(|_| !remembered.is_revoked()),
             cluster: cluster.as_ref().map(ToString::to_string),
             last_contact: ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok()).map(whole_seconds),
@@ -309,29 +348,42 @@ impl Admission for Guard {
         let Some(target) = metadata["uid"].as_str().and_then(|uid| uid.parse::<TargetId>().ok()) else {
             return Ok(());
         };
-        let forced = metadata["annotations"][FORCE_ANNOTATION] == "force";
+        let forced = metadata["annotations"][FORCE_ANNOTATION] == metadata["uid"];
         let now = self.shared.now();
-        let allowed = self.shared.read(|engine| forced || !is_at_work(engine, target, now));
-        if !allowed {
+        let why = if forced { None } else { self.shared.read(|engine| at_work(engine, target, now)) };
+        if let Some(why) = why {
             let name = metadata["name"].as_str().unwrap_or_default();
             return Err(format!(
-                "its agent is at work, and would be shut out. Revoke its key (tideline-hub targets revoke {name}), take the \
-                 cluster out of service (spec.decommission), or say that it is meant: tideline-hub targets remove {name} --force"
+                "{why}, and would be shut out. Revoke its key (tideline-hub targets revoke {name}), take the cluster out of \
+                 service (spec.decommission), or say that it is meant: tideline-hub targets remove {name} --force"
             ));
         }
-        self.shared.read_mut(|engine| engine.target_deleting(target, &deletion.identity.user));
+        if !deletion.dry_run {
+            self.shared.read_mut(|engine| engine.target_deleting(target, &deletion.identity.user));
+        }
         Ok(())
     }
 }
 
-fn is_at_work(engine: &Engine, target: TargetId, now: Monotonic) -> bool {
+/// Why the agent of a target counts as at work, if it does. After a start nobody was heard yet.
+fn at_work(engine: &Engine, target: TargetId, now: Monotonic) -> Option<&'static str> {
+    const AT_WORK: Option<&str> = Some("its agent is at work");
+    let not_heard = (now.since(Monotonic::START) < AT_WORK_FOR)
+        .then_some("its agent was not heard yet since the hub was started, may be at work");
     if let Some(outline) = engine.targets.get(target) {
-        return engine.freshness(target) == Freshness::Fresh
-            && !statuses::is_decommissioned(engine, target, outline.record.decommission);
+        if statuses::is_decommissioned(engine, target, outline.record.decommission) {
+            return None;
+        }
+        return match engine.freshness(target) {
+            Freshness::Fresh => AT_WORK,
+            Freshness::Unheard => not_heard,
+            Freshness::Stale => None,
+        };
     }
-    // Its key was lost a moment ago, perhaps by the hand that deletes it now.
-    let lately = engine.targets.last_asked(target).is_some_and(|at| now.since(at) < LOST_KEY_WAIT);
-    lately && engine.remembered(target).is_some_and(|it| it.withdrawn && !it.is_revoked())
+    let remembered = engine.remembered(target).filter(|it| it.deleted.is_none() && !it.is_revoked())?;
+    // Its key was lost a moment ago, perhaps by the hand that deletes it now; or the inventory was not read yet.
+    let lately = engine.targets.last_asked(target).is_some_and(|at| now.since(at) < AT_WORK_FOR);
+    if remembered.withdrawn && lately { AT_WORK } else { not_heard }
 }
 
 #[cfg(test)]

@@ -277,13 +277,12 @@ impl Engine {
             link::Request::Session(request, _) => self.handover(target, request),
             link::Request::Desired(_) | link::Request::Bodies(_) | link::Request::Reported(_) => None,
         };
+        // Served or not: people compare it before they hand an agent over.
+        self.targets.asked(target, now);
         match (handover, self.closed(target)) {
             (Some(answer), _) => self.respond(id, Ok(Reply::Core(link::Answer::Session(answer)))),
             (None, Some(why)) => self.respond(id, Err(why)),
-            (None, None) => {
-                self.targets.asked(target, now);
-                self.step(now, link::Event::Requested { id, target, request });
-            }
+            (None, None) => self.step(now, link::Event::Requested { id, target, request }),
         }
         (id, receiver)
     }

@@ -116,6 +116,8 @@ pub struct Deletion<'a> {
     pub resource: &'a str,
     /// As it is stored.
     pub object: &'a Value,
+    /// Nothing is deleted whatever is answered.
+    pub dry_run: bool,
 }
 
 /// Has a say in what is done, beyond what an identity may do. Must not block.

@@ -306,7 +306,8 @@ impl Write<'_> {
         }
         if let Some(admission) = &self.call.space.admission {
             let (identity, group) = (&self.call.identity, resource.group.as_str());
-            let deletion = Deletion { identity, group, resource: &resource.plural, object };
+            let dry_run = options.dry_run || self.options.dry_run;
+            let deletion = Deletion { identity, group, resource: &resource.plural, object, dry_run };
             admission.deletes(&deletion).map_err(|why| ApiError::forbidden(group, &resource.plural, name, &why))?;
         }
         Ok(())

@@ -68,9 +68,14 @@ fn at_work() -> Shared {
 }
 
 fn deletes(shared: &Shared, annotations: &Value) -> Result<(), String> {
+    tries_to_delete(shared, annotations, false)
+}
+
+fn tries_to_delete(shared: &Shared, annotations: &Value, dry_run: bool) -> Result<(), String> {
     let object = json!({"metadata": {"name": "t", "uid": TARGET, "annotations": annotations}});
     let identity = Identity::new("admin", []);
-    let deletion = Deletion { identity: &identity, group: "tideline.dev", resource: "synctargets", object: &object };
+    let (group, resource, object) = ("tideline.dev", "synctargets", &object);
+    let deletion = Deletion { identity: &identity, group, resource, object, dry_run };
     Guard::new(shared).deletes(&deletion)
 }
 
@@ -79,7 +84,8 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     let shared = at_work();
     let refused = deletes(&shared, &json!({})).unwrap_err();
     assert!(refused.contains("targets revoke t") && refused.contains("--force"), "{refused}");
-    deletes(&shared, &json!({FORCE_ANNOTATION: "force"})).unwrap();
+    tries_to_delete(&shared, &json!({FORCE_ANNOTATION: TARGET}), true).unwrap();
+    deletes(&shared, &json!({FORCE_ANNOTATION: "11111111-0000-4000-8000-000000000000"})).unwrap_err();
     let id: TargetId = TARGET.parse().unwrap();
     let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };
     shared.step(|engine, now| engine.target_seen(now, target.clone(), None));
@@ -102,6 +108,75 @@ fn what_is_no_sync_target_is_nobodys_business() {
     let shared = at_work();
     let object = json!({"metadata": {"name": "t", "uid": TARGET}});
     let identity = Identity::new("admin", []);
-    let deletion = Deletion { identity: &identity, group: "tideline.dev", resource: "locations", object: &object };
+    let (group, resource, object) = ("tideline.dev", "locations", &object);
+    let deletion = Deletion { identity: &identity, group, resource, object, dry_run: false };
     assert_eq!(Guard::new(&shared).deletes(&deletion), Ok(()));
+}
+
+#[test]
+fn who_was_not_heard_since_the_hub_was_started_may_be_at_work() {
+    let shared = at_work();
+    let id: TargetId = TARGET.parse().unwrap();
+    let start = Monotonic::START;
+    let after = |started: Duration| shared.read(|engine| super::at_work(engine, id, start + started));
+    assert_eq!(after(Duration::ZERO), Some("its agent is at work"));
+    // Another start: what the engine remembers of it is there before the inventory was read.
+    let known =
+        shared.read(|engine| engine.all_remembered().map(|(id, it)| (id, it.clone())).collect::<BTreeMap<_, _>>());
+    let mut started = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), Ledger::default(), BTreeMap::new());
+    started.remember(known);
+    assert!(super::at_work(&started, id, start + Duration::from_mins(1)).is_some());
+    assert_eq!(super::at_work(&started, id, start + Duration::from_mins(3)), None);
+}
+
+#[test]
+fn a_dry_run_says_nothing_of_who_deleted_what() {
+    let shared = at_work();
+    tries_to_delete(&shared, &json!({FORCE_ANNOTATION: TARGET}), true).unwrap();
+    let id: TargetId = TARGET.parse().unwrap();
+    shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
+    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
+    assert_eq!((agent.standing, agent.deleted_by), (Standing::Deleted, None));
+}
+
+fn an_agent(nth: u128, name: &str, standing: Standing, key: &str) -> Agent {
+    Agent {
+        name: name.to_owned(),
+        target: TargetId::from_uuid(uuid::Uuid::from_u128(nth)),
+        standing,
+        fingerprint: format!("of {key}"),
+        key: (standing != Standing::Revoked).then(|| key.to_owned()),
+        cluster: None,
+        last_contact: None,
+        deleted_at: None,
+        deleted_by: None,
+        adopted_by: None,
+    }
+}
+
+#[test]
+fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
+    let gone = an_agent(1, "store", Standing::Deleted, "k1");
+    let chosen = |others: &[Agent], key: Option<&str>, from: Option<u128>| {
+        let agents: Vec<_> = std::iter::once(gone.clone()).chain(others.to_vec()).collect();
+        let heir = (key.map(str::to_owned), Some(TargetId::from_uuid(uuid::Uuid::from_u128(9))));
+        let from = from.map(|from| TargetId::from_uuid(uuid::Uuid::from_u128(from)));
+        let chosen = choose(&agents, "store", (heir.0.as_ref(), heir.1), from);
+        let nth = |agent: &Agent| (1..10).find(|nth| agent.target == TargetId::from_uuid(uuid::Uuid::from_u128(*nth)));
+        chosen.map(|agent| nth(agent).unwrap()).map_err(|error| error.to_string())
+    };
+    let says = |outcome: Result<u128, String>, what: &str| {
+        assert!(outcome.clone().is_err_and(|error| error.contains(what)), "{outcome:?}");
+    };
+    assert_eq!(chosen(&[], None, None), Ok(1));
+    // Made again from what was saved of it, which has its key.
+    assert_eq!(chosen(&[an_agent(9, "store", Standing::Enrolled, "k1")], Some("k1"), None), Ok(1));
+    says(chosen(&[], Some("k2"), None), "has an agent");
+    says(chosen(&[], None, Some(3)), "remembers no deleted SyncTarget");
+    let before = an_agent(2, "store", Standing::Deleted, "k2");
+    says(chosen(std::slice::from_ref(&before), None, None), "several agents");
+    assert_eq!(chosen(std::slice::from_ref(&before), None, Some(2)), Ok(2));
+    assert_eq!(chosen(&[before], Some("k2"), None), Ok(2));
+    says(chosen(&[an_agent(3, "other", Standing::Enrolled, "k1")], None, None), "SyncTarget other by now");
+    says(chosen(&[an_agent(3, "other", Standing::Revoked, "k1")], None, None), "revoked at SyncTarget other");
 }

@@ -14,19 +14,25 @@ impl Engine {
             warn!(sync_target = record.name, %former, "this hub knows no target that it could take over the agent of");
             return;
         };
+        if remembered.heir == Some(heir) {
+            return;
+        }
         let same = !remembered.is_revoked() && remembered.known_key().as_ref() == Some(&record.key);
+        let elsewhere = self.targets.iter().any(|(it, outline)| it != heir && outline.record.key == record.key);
+        if elsewhere || self.memory.is_revoked(&record.key) {
+            warn!(sync_target = record.name, %former, "its agent was revoked since, or is another SyncTarget's by now");
+            return;
+        }
         if remembered.deleted.is_none() || !same || former == heir {
             warn!(sync_target = record.name, %former, "its agent has another key, or its SyncTarget is still there");
             return;
         }
-        if remembered.heir != Some(heir) {
-            info!(sync_target = record.name, %former, uid = %heir, "it takes over the agent of a deleted SyncTarget");
-            self.memory.handed(former, heir);
-            // Session, holder and whether there are several go with the agent.
-            let record = self.targets.holder(former);
-            self.targets.held(heir, record.clone());
-            self.holders.push(HolderWrite { target: heir, version: 0, record: Box::new(record) });
-        }
+        info!(sync_target = record.name, %former, uid = %heir, "it takes over the agent of a deleted SyncTarget");
+        self.memory.handed(former, heir);
+        // Session, holder and whether there are several go with the agent.
+        let record = self.targets.holder(former);
+        self.targets.held(heir, record.clone());
+        self.holders.push(HolderWrite { target: heir, version: 0, record: Box::new(record) });
     }
 
     /// Where the agent that asks as `target`, by its verified key, belongs to another target: which one.
