@@ -63,6 +63,18 @@ pub(crate) const UNVERIFIED_MAX: Duration = Duration::from_secs(30);
 /// How long a connection is kept that is verified and without a request, or waits for the rest of a request's head. Longer
 /// than agents (50 s) and most load balancers (60 s) keep one, so that they close it, and no request meets a closed door.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
+/// Bytes of an answer that are handed to its connection at once: as many as a frame of HTTP/2 and a record of TLS hold.
+pub(crate) const ANSWER_PIECE_BYTES: usize = 16 << 10;
+/// Bytes on their way to a client that this system keeps for one connection: 256 KiB in each round trip of 100 ms, as for what
+/// comes.
+pub(crate) const SEND_BUFFER_BYTES: usize = 256 << 10;
+/// After how long an answer is let go of that nobody reads on. Not how long it may take: over a line of 16 kbit/s, the slowest
+/// that is meant, an answer of a megabyte takes nine minutes.
+pub(crate) const ANSWER_UNREAD_MAX: Duration = Duration::from_mins(2);
+/// What such a line carries, in bytes a second.
+const SLOWEST_LINE: usize = 2 << 10;
+// Linux wakes a writer when a third of the buffer is free, of which it counts twice as much as it was told.
+const _: () = assert!(2 * SEND_BUFFER_BYTES / 3 / SLOWEST_LINE < ANSWER_UNREAD_MAX.as_secs() as usize);
 /// How long a connection may finish what is under way when it is to end; watches would take for ever.
 pub(crate) const DRAIN: Duration = Duration::from_secs(3);
 /// When an HTTP/2 connection, or the TCP beneath any, is asked whether anybody is there, and how long for.

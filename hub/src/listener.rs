@@ -3,11 +3,13 @@
 //! ```text
 //!  accept ──▶ admit (connections) ──▶ TLS ──▶ HTTP ──▶ request with its Peer ──▶ link, spaces
 //!                    │                                        │                      │
-//!                    └─ the oldest unverified gives way       └─ body (budget) ◀─────┘ Peer::verified
+//!                    └─ the oldest unverified gives way       ├─ body (budget) ◀─────┘ Peer::verified
+//!                                                             └─ answer, let go of if nobody reads it
 //! ```
 //!
 //! Tasks: one that accepts, and one for each connection; hyper makes one more for each HTTP/2 request.
 
+mod answer;
 mod body;
 mod budget;
 mod connections;
@@ -16,15 +18,11 @@ mod peer;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use bytes::Bytes;
 use http::Request;
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -46,9 +44,11 @@ pub(crate) use descriptors::raise as raise_descriptors;
 pub(crate) use peer::{Peer, Peers};
 
 use crate::limits::{
-    CONNECTION_WINDOW_BYTES, CONNECTIONS_CLOSING_MAX, DRAIN, HANDSHAKE_MAX, HEADER_BYTES_MAX, HTTP1_BUFFER_BYTES_MAX,
-    IDLE_MAX, PING_EVERY, PING_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX, TCP_PINGS_MAX, UNVERIFIED_MAX,
+    ANSWER_UNREAD_MAX, CONNECTION_WINDOW_BYTES, CONNECTIONS_CLOSING_MAX, DRAIN, HANDSHAKE_MAX, HEADER_BYTES_MAX,
+    HTTP1_BUFFER_BYTES_MAX, IDLE_MAX, PING_EVERY, PING_MAX, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX,
+    TCP_PINGS_MAX, UNVERIFIED_MAX,
 };
+use answer::Answer;
 use peer::{Connected, Overdue, Patience};
 
 /// How long to wait after the system refuses a connection, which it does when file descriptors run out.
@@ -71,7 +71,12 @@ impl Listener {
             router,
             peers,
             open: Arc::new(Semaphore::new(places.total() + CONNECTIONS_CLOSING_MAX)),
-            patience: Patience { handshake: HANDSHAKE_MAX, unverified: UNVERIFIED_MAX, idle: IDLE_MAX },
+            patience: Patience {
+                handshake: HANDSHAKE_MAX,
+                unverified: UNVERIFIED_MAX,
+                idle: IDLE_MAX,
+                unread: ANSWER_UNREAD_MAX,
+            },
         }
     }
 
@@ -131,7 +136,8 @@ impl Listener {
             parts.extensions.insert(peer.clone());
             let body = axum::body::Body::new(body::Body::new(body, peer.clone()));
             let answer = self.router.clone().oneshot(Request::from_parts(parts, body));
-            async move { answer.await.map(|answer| answer.map(|body| Answer { body, _under_way: peer })) }
+            let unread = Arc::clone(connected.unread());
+            async move { answer.await.map(|answer| answer.map(|body| Answer::new(body, peer, unread))) }
         });
         let builder = self.protocols();
         let connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -142,6 +148,7 @@ impl Listener {
                 Overdue::Unverified => return connected.is_late(),
                 Overdue::Idle => connection.as_mut().graceful_shutdown(),
             },
+            () = connected.unread().let_go(self.patience.unread) => {}
             () = connected.leaves().cancelled() => connection.as_mut().graceful_shutdown(),
             () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
         }
@@ -173,36 +180,12 @@ impl Listener {
 /// Answers are small and waited for; and a client whose machine or line is gone says nothing any more.
 fn prepare(stream: &TcpStream) {
     let _best_effort = stream.set_nodelay(true);
+    // So that it is soon noticed how fast a client reads.
+    let _best_effort = sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER_BYTES);
     let _best_effort = sockopt::set_socket_keepalive(stream, true)
         .and_then(|()| sockopt::set_tcp_keepidle(stream, PING_EVERY))
         .and_then(|()| sockopt::set_tcp_keepintvl(stream, PING_MAX))
         .and_then(|()| sockopt::set_tcp_keepcnt(stream, TCP_PINGS_MAX));
-}
-
-/// The body of an answer. Its request is under way until it is written.
-struct Answer {
-    body: axum::body::Body,
-    _under_way: Peer,
-}
-
-impl http_body::Body for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 #[cfg(test)]

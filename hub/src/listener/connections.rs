@@ -320,6 +320,12 @@ impl Connections {
         &self.closed
     }
 
+    /// Requests of one key that are being answered.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self, key: &str) -> usize {
+        self.keys.get(key).map_or(0, |key| key.requests)
+    }
+
     /// Who must give way for a connection that is verified as this caller's.
     fn place_for(&self, caller: &Caller) -> Result<Option<(ConnectionId, Closed)>, Crowded> {
         let (kind, places) = match caller {

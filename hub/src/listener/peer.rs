@@ -9,6 +9,7 @@ use tideline_common::Monotonic;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Unread;
 use super::budget::{Budget, Share};
 use super::connections::{Caller, Closed, ConnectionId, Connections, Counts, Crowded, Network, Places};
 
@@ -65,6 +66,7 @@ impl Peers {
             gives_way,
             leaves: CancellationToken::new(),
             activity,
+            unread: Arc::default(),
         };
         Connected(Arc::new(connection))
     }
@@ -76,6 +78,11 @@ impl Peers {
             closed: table.connections.closed().clone(),
             body_bytes: self.inner.budget.used(),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn under_way(&self, key: &str) -> usize {
+        self.table().connections.under_way(key)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -106,6 +113,7 @@ struct Connection {
     /// It is to be closed when what is under way is answered.
     leaves: CancellationToken,
     activity: Mutex<Activity>,
+    unread: Arc<Unread>,
 }
 
 #[derive(Debug)]
@@ -121,6 +129,8 @@ pub(super) struct Patience {
     pub(super) handshake: Duration,
     pub(super) unverified: Duration,
     pub(super) idle: Duration,
+    /// How long an answer may lie there of which nothing is read.
+    pub(super) unread: Duration,
 }
 
 /// Why a connection ends that nobody but this listener ends.
@@ -150,6 +160,11 @@ impl Connected {
             // What happens until then puts it off, and never brings it forward.
             tokio::time::sleep_until(due).await;
         }
+    }
+
+    /// The answers that are written over it.
+    pub(super) fn unread(&self) -> &Arc<Unread> {
+        &self.0.unread
     }
 
     /// Counts it as closed for being late.

@@ -4,10 +4,12 @@ use std::net::Ipv4Addr;
 
 use axum::body::to_bytes;
 use axum::routing::{get, post};
+use hyper::client::conn::http2;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tideline_common::HubId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, client};
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
@@ -21,8 +23,10 @@ const SHORT: Patience = Patience {
     handshake: Duration::from_millis(400),
     unverified: Duration::from_millis(800),
     idle: Duration::from_millis(1_200),
+    unread: Duration::from_millis(600),
 };
-const LONG: Patience = Patience { handshake: HANDSHAKE_MAX, unverified: UNVERIFIED_MAX, idle: IDLE_MAX };
+const LONG: Patience =
+    Patience { handshake: HANDSHAKE_MAX, unverified: UNVERIFIED_MAX, idle: IDLE_MAX, unread: ANSWER_UNREAD_MAX };
 const FEW: Places = Places {
     unverified: 8,
     unverified_per_network: 8,
@@ -53,6 +57,7 @@ impl Served {
         let router = Router::new()
             .route("/read", post(read))
             .route("/poll", get(poll))
+            .route("/large", get(large))
             .route("/ask", get(|request: axum::extract::Request| async move { verified(&request) }));
         let (peers, stop) = (Peers::new(places), CancellationToken::new());
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
@@ -126,6 +131,14 @@ async fn poll(request: axum::extract::Request) -> String {
     pending().await
 }
 
+/// As much as no buffer takes.
+const LARGE: usize = 32 << 20;
+
+async fn large(request: axum::extract::Request) -> Vec<u8> {
+    verified(&request);
+    vec![b'x'; LARGE]
+}
+
 fn ask(caller: &str) -> Vec<u8> {
     format!("GET /ask HTTP/1.1\r\nhost: localhost\r\ncaller: {caller}\r\n\r\n").into_bytes()
 }
@@ -178,6 +191,89 @@ async fn a_verified_connection_is_kept_while_in_use_and_a_while_longer() {
     let longer = timeout(SHORT.unverified * 2, used.read_u8()).await;
     assert!(longer.is_err(), "a poll waits for as long as it wants: {longer:?}");
     assert_eq!(served.peers.census().closed, BTreeSet::new().into_iter().collect());
+}
+
+impl Served {
+    /// Waits until no request of this key is under way any more.
+    async fn gives_place_back(&self, key: &str) {
+        let free = async {
+            while self.peers.under_way(key) > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, free).await.expect("its place is given back");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_let_go_of_and_its_connection_closed() {
+    let served = Served::new(SHORT, FEW).await;
+    let mut silent = served.connect_tls().await;
+    silent.write_all(b"GET /large HTTP/1.1\r\nhost: localhost\r\ncaller: a\r\n\r\n").await.expect("it is open");
+    let mut first = [0; 16];
+    silent.read_exact(&mut first).await.expect("the answer begins");
+    assert_eq!(served.peers.under_way("a"), 1);
+    served.gives_place_back("a").await;
+    let closed = async {
+        while served.peers.census().counts.agents > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, closed).await.expect("it is closed");
+    assert!(end_of(&mut silent).await.len() < LARGE);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_read_slowly_arrives_however_long_it_takes() {
+    let served = Served::new(SHORT, FEW).await;
+    let mut slow = served.connect_tls().await;
+    slow.write_all(b"GET /large HTTP/1.1\r\nhost: localhost\r\ncaller: a\r\nconnection: close\r\n\r\n")
+        .await
+        .expect("open");
+    let (begun, mut read, mut piece) = (Instant::now(), 0, vec![0; 2 << 20]);
+    let mut pauses = tokio::time::interval(SHORT.unread / 4);
+    loop {
+        let (end, mut some) = (piece.len(), 0);
+        while some < end {
+            match slow.read(&mut piece[some..]).await.expect("it goes on") {
+                0 => break,
+                bytes => some += bytes,
+            }
+        }
+        read += some;
+        if some < end {
+            break;
+        }
+        // Many of these are longer than an answer may lie unread.
+        pauses.tick().await;
+    }
+    assert!(read > LARGE, "{read}");
+    assert!(begun.elapsed() > SHORT.unread * 3);
+}
+
+/// One stream that is not read gives its place back, and others of the same connection, a load balancer's perhaps, go on.
+#[tokio::test]
+async fn a_stream_that_nobody_reads_is_let_go_of_alone() {
+    let served = Served::new(SHORT, FEW).await;
+    let stream = TokioIo::new(served.connect_tls().await);
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let get = |path: &str, caller: &str| {
+        let request = Request::get(format!("https://localhost{path}")).header("caller", caller);
+        request.body(String::new()).expect("a request")
+    };
+    let unread = sender.clone().send_request(get("/large", "a")).await.expect("an answer");
+    let mut sender = sender;
+    let begun = Instant::now();
+    while served.peers.under_way("a") > 0 {
+        assert!(begun.elapsed() < SOON);
+        let other = sender.send_request(get("/ask", "b")).await.expect("others are answered");
+        assert_eq!(to_bytes(axum::body::Body::new(other.into_body()), 100).await.expect("whole"), "verified.");
+    }
+    assert!(begun.elapsed() >= SHORT.unread / 2);
+    let rest = to_bytes(axum::body::Body::new(unread.into_body()), usize::MAX).await;
+    assert!(rest.is_err(), "it is not said to be whole");
+    sender.send_request(get("/ask", "b")).await.expect("others are answered");
 }
 
 #[tokio::test]
