@@ -105,6 +105,12 @@ pub(crate) const BODY_BYTES_PER_KEY_MAX: usize = 4 * REQUEST_BYTES_MAX;
 const _: () = assert!(BODY_BYTES_PER_KEY_MAX * 4 <= AGENT_BODY_BYTES_MAX);
 const _: () = assert!(REPORT_PAGE_BYTES_MAX * 64 <= AGENT_BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX * 10 <= ADMINISTRATOR_BODY_BYTES_MAX);
+/// Of the room that is free one agent's messages may have this share, and so much in any case: a page of 1,000 reports as it
+/// travels. However many send as much as they can, room is left for whoever else comes: with four, half of all; with a
+/// hundred, as much as each of them has.
+pub(crate) const AGENT_SHARE_OF_FREE_ROOM: usize = 4;
+pub(crate) const BODY_BYTES_PER_KEY_FREE: usize = 128 << 10;
+const _: () = assert!(BODY_BYTES_PER_KEY_MAX <= AGENT_BODY_BYTES_MAX / AGENT_SHARE_OF_FREE_ROOM);
 /// How long a body that came waits until there is room for it.
 pub(crate) const BODY_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a body may take, whatever its size.

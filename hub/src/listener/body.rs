@@ -77,12 +77,14 @@ impl Reading {
         }
     }
 
-    /// Ready with what arrived as soon as there is room for it.
+    /// Ready with what arrived as soon as there is room for it, and it is this caller's turn.
     fn poll_room<E>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError<E>>> {
         let Some((bytes, since)) = self.arrived.take() else { return Poll::Pending };
         let wanted = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         loop {
-            if let Poll::Ready(Some(permit)) = self.room.poll_acquire_many(cx, wanted) {
+            if self.share.is_fair()
+                && let Poll::Ready(Some(permit)) = self.room.poll_acquire_many(cx, wanted)
+            {
                 match &mut self.taken {
                     Some(taken) => taken.merge(permit),
                     None => self.taken = Some(permit),

@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::connections::Caller;
 use crate::limits::{
-    ADMINISTRATOR_BODY_BYTES_MAX, AGENT_BODY_BYTES_MAX, BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_SECOND_MIN,
-    BODY_BYTES_PER_SECOND_MIN_CROWDED,
+    ADMINISTRATOR_BODY_BYTES_MAX, AGENT_BODY_BYTES_MAX, AGENT_SHARE_OF_FREE_ROOM, BODY_BYTES_PER_KEY_FREE,
+    BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_BYTES_PER_SECOND_MIN_CROWDED,
 };
 
 /// Bytes that each key has in use, by its id.
@@ -91,6 +91,15 @@ impl Share {
                 keys.remove(name);
             }
         }
+    }
+
+    /// Whether this caller has no more than its share of what is there, with all that it has in use. Who sends much gives way
+    /// to who sends little.
+    pub(super) fn is_fair(&self) -> bool {
+        let Some((name, keys)) = &self.key else { return true };
+        let used = lock(keys).get(name).copied().unwrap_or_default();
+        let share = self.room.free.available_permits() / AGENT_SHARE_OF_FREE_ROOM;
+        used <= share.max(BODY_BYTES_PER_KEY_FREE)
     }
 
     pub(super) fn free(&self) -> &Arc<Semaphore> {

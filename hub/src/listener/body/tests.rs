@@ -5,11 +5,14 @@ use http_body_util::{BodyExt, Full};
 use tokio::sync::mpsc;
 use tokio::time::interval_at;
 
+use tideline_common::limits::REQUEST_BYTES_MAX;
+
 use super::super::connections::{Caller, Places};
 use super::super::peer::Peers;
 use super::*;
 use crate::limits::{
-    AGENT_BODY_BYTES_MAX, BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_BYTES_PER_SECOND_MIN_CROWDED,
+    AGENT_BODY_BYTES_MAX, BODY_BYTES_PER_KEY_FREE, BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_SECOND_MIN,
+    BODY_BYTES_PER_SECOND_MIN_CROWDED,
 };
 
 /// What a client sends, whenever it does.
@@ -104,10 +107,15 @@ async fn who_is_slow_gives_way_while_it_is_crowded() {
 }
 
 /// Bodies of many agents, of so many bytes in all, each read but for its end.
-async fn fill(peers: &Peers, mut bytes: usize) -> Vec<(Body<Wire>, mpsc::Sender<Bytes>)> {
+async fn fill(peers: &Peers, bytes: usize) -> Vec<(Body<Wire>, mpsc::Sender<Bytes>)> {
+    fill_by(peers, bytes, BODY_BYTES_PER_KEY_FREE).await
+}
+
+/// The same of agents that have so many bytes each.
+async fn fill_by(peers: &Peers, mut bytes: usize, each: usize) -> Vec<(Body<Wire>, mpsc::Sender<Bytes>)> {
     let mut bodies = Vec::new();
     while bytes > 0 {
-        let part = bytes.min(BODY_BYTES_PER_KEY_MAX);
+        let part = bytes.min(each);
         bytes -= part;
         let (sender, receiver) = mpsc::channel(1);
         sender.send(zeros(part)).await.expect("there is room");
@@ -139,10 +147,37 @@ async fn what_there_is_no_room_for_waits_and_is_refused_in_the_end() {
     assert_eq!(peers.census().body_bytes, 0, "all is given back");
 }
 
+/// Four stolen keys send as much as they may, as slowly as they may.
+#[tokio::test(start_paused = true)]
+async fn however_much_a_few_keys_send_there_is_room_for_others_at_once() {
+    let peers = peers();
+    let mut crowd = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        for _ in 0..4 {
+            let (sender, receiver) = mpsc::channel(64);
+            let mut body = Body::new(Wire(receiver), peer(&peers, agent(name)));
+            crowd.push(tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} }));
+            tokio::spawn(async move {
+                while sender.send(zeros(64 << 10)).await.is_ok() {
+                    interval_at(Instant::now() + Duration::from_millis(1), TICK).tick().await;
+                }
+            });
+        }
+    }
+    interval_at(Instant::now() + BODY_ROOM_WAIT_MAX / 2, TICK).tick().await;
+    let used = peers.census().body_bytes;
+    assert!(used > AGENT_BODY_BYTES_MAX / 4 && used <= AGENT_BODY_BYTES_MAX * 5 / 8, "{used}");
+    let begun = Instant::now();
+    let read = Body::new(Full::new(zeros(REQUEST_BYTES_MAX)), peer(&peers, agent("other"))).collect().await;
+    assert_eq!(read.expect("there is room").to_bytes().len(), REQUEST_BYTES_MAX);
+    assert!(begun.elapsed() < TICK, "at once");
+    crowd.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_key_takes_no_more_than_its_share_of_the_room() {
     let peers = peers();
-    let first = fill(&peers, BODY_BYTES_PER_KEY_MAX).await;
+    let first = fill_by(&peers, BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_KEY_MAX).await;
     let more = Body::new(Full::new(zeros(1)), peer(&peers, agent("0"))).collect().await;
     assert!(matches!(more, Err(BodyError::Share)), "{more:?}");
     assert!(Body::new(Full::new(zeros(1)), peer(&peers, agent("1"))).collect().await.is_ok());
