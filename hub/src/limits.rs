@@ -44,6 +44,11 @@ pub(crate) const REQUESTS_PER_KEY_MAX: usize = 32;
 pub(crate) const REQUESTS_PER_KEY_EVERY: Duration = Duration::from_millis(33);
 pub(crate) const REQUESTS_PER_KEY_BURST: u32 = 1_000;
 
+/// Bytes of one key's requests, as they are read: on average, a second, and at once. An agent that is asked for everything
+/// says 100,000 objects with 1 KiB each, twice over for the largest statuses; to read a megabyte takes ten milliseconds.
+pub(crate) const REQUEST_BYTES_PER_KEY_EVERY_SECOND: usize = 1 << 20;
+pub(crate) const REQUEST_BYTES_PER_KEY_BURST: usize = 256 << 20;
+const _: () = assert!(REQUEST_BYTES_PER_KEY_BURST > 2 * DESIRED_OBJECTS_MAX * 1024);
 /// Bytes of one target's reports that are kept: large statuses of a few, and 100,000 words of 600 bytes about what it holds
 /// and nobody assigned …
 pub(crate) const REPORTED_BYTES_BASE: usize = 64 << 20;
@@ -72,9 +77,9 @@ pub(crate) const SEND_BUFFER_BYTES: usize = 256 << 10;
 /// that is meant, an answer of a megabyte takes nine minutes.
 pub(crate) const ANSWER_UNREAD_MAX: Duration = Duration::from_mins(2);
 /// What such a line carries, in bytes a second.
-const SLOWEST_LINE: usize = 2 << 10;
+const SLOWEST_LINE: u64 = 2 << 10;
 // Linux wakes a writer when a third of the buffer is free, of which it counts twice as much as it was told.
-const _: () = assert!(2 * SEND_BUFFER_BYTES / 3 / SLOWEST_LINE < ANSWER_UNREAD_MAX.as_secs() as usize);
+const _: () = assert!(2 * SEND_BUFFER_BYTES as u64 / 3 / SLOWEST_LINE < ANSWER_UNREAD_MAX.as_secs());
 /// How long a connection may finish what is under way when it is to end; watches would take for ever.
 pub(crate) const DRAIN: Duration = Duration::from_secs(3);
 /// When an HTTP/2 connection, or the TCP beneath any, is asked whether anybody is there, and how long for.

@@ -16,6 +16,7 @@
 //!
 //! No value holds a character that a URL would have to escape, so that what is signed is what every proxy passes on.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 use std::io::{Read, Write as _};
 use std::str::FromStr;
@@ -84,18 +85,32 @@ pub fn decode<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, 
 
 /// Reads a request, which may have [`REQUEST_BYTES_MAX`].
 pub fn decode_request<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, Error> {
-    decode_within(REQUEST_BYTES_MAX, media_type, bytes)
+    read(&unpack_request(media_type, bytes)?)
+}
+
+/// The JSON of a request, which is as much as it costs to read it.
+pub fn unpack_request<'a>(media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
+    unpack(REQUEST_BYTES_MAX, media_type, bytes)
+}
+
+/// Reads what [`unpack_request`] gave.
+pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
+    Ok(serde_json::from_slice(json)?)
 }
 
 fn decode_within<T: DeserializeOwned>(most: usize, media_type: &str, bytes: &[u8]) -> Result<T, Error> {
+    read(&unpack(most, media_type, bytes)?)
+}
+
+fn unpack<'a>(most: usize, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
     if bytes.len() > most {
         return Err(Error::TooLarge(most));
     }
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case(MEDIA_TYPE) {
-        Ok(serde_json::from_slice(bytes)?)
+        Ok(Cow::Borrowed(bytes))
     } else if essence.eq_ignore_ascii_case(MEDIA_TYPE_DEFLATE) {
-        Ok(serde_json::from_slice(&inflate(most, bytes)?)?)
+        inflate(most, bytes).map(Cow::Owned)
     } else {
         Err(Error::MediaType(essence.chars().take(80).collect()))
     }

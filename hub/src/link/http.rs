@@ -419,7 +419,13 @@ impl Head {
 
     fn message<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, Refusal> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        codec::decode_request(media_type, content).map_err(|error| match error {
+        let unpacked = codec::unpack_request(media_type, content);
+        if let Some(peer) = &self.peer {
+            // What cannot be unpacked may have cost as much as any.
+            peer.has_sent(unpacked.as_ref().map_or(REQUEST_BYTES_MAX, |json| json.len()));
+        }
+        let read = unpacked.and_then(|json| codec::read(&json));
+        read.map_err(|error| match error {
             codec::Error::TooLarge(_) => refusal(RefusalKind::TooLarge, error.to_string()),
             error => refusal(RefusalKind::Malformed, error.to_string()),
         })

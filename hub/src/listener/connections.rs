@@ -19,8 +19,9 @@ use tideline_common::Monotonic;
 
 use crate::limits::{
     ADMINISTRATOR_CONNECTIONS_MAX, AGENT_CONNECTIONS_MAX, CONNECTIONS_CLOSING_MAX, CONNECTIONS_PER_KEY_MAX,
-    DESCRIPTORS_RESERVED, DESCRIPTORS_WANTED, REQUESTS_PER_KEY_BURST, REQUESTS_PER_KEY_EVERY, REQUESTS_PER_KEY_MAX,
-    UNVERIFIED_CONNECTIONS_MAX, UNVERIFIED_SHARE_OF_ONE_NETWORK,
+    DESCRIPTORS_RESERVED, DESCRIPTORS_WANTED, REQUEST_BYTES_PER_KEY_BURST, REQUEST_BYTES_PER_KEY_EVERY_SECOND,
+    REQUESTS_PER_KEY_BURST, REQUESTS_PER_KEY_EVERY, REQUESTS_PER_KEY_MAX, UNVERIFIED_CONNECTIONS_MAX,
+    UNVERIFIED_SHARE_OF_ONE_NETWORK,
 };
 
 /// How many connections of each kind there may be.
@@ -36,6 +37,10 @@ pub(crate) struct Places {
     pub(crate) request_every: Duration,
     /// … and so many at once.
     pub(crate) requests_burst: u32,
+    /// Bytes of its requests, as they are read: a second, on average …
+    pub(crate) bytes_every_second: usize,
+    /// … and at once.
+    pub(crate) bytes_burst: usize,
 }
 
 impl Places {
@@ -58,6 +63,8 @@ impl Places {
             requests_per_key: REQUESTS_PER_KEY_MAX,
             request_every: REQUESTS_PER_KEY_EVERY,
             requests_burst: REQUESTS_PER_KEY_BURST,
+            bytes_every_second: REQUEST_BYTES_PER_KEY_EVERY_SECOND,
+            bytes_burst: REQUEST_BYTES_PER_KEY_BURST,
         }
     }
 
@@ -93,6 +100,8 @@ pub(crate) enum Crowded {
     RequestsOfKey,
     #[error("this key sends requests too fast")]
     RateOfKey,
+    #[error("the requests of this key have too many bytes")]
+    BytesOfKey,
     /// And goes on so, however often it is told: no agent that waits when it is told to does.
     #[error("this key sends requests much too fast")]
     FloodOfKey,
@@ -152,6 +161,8 @@ struct Key {
     requests: usize,
     /// When all of its requests would have come, had they come no faster than they may on average.
     even_at: Monotonic,
+    /// The same of all their bytes.
+    bytes_even_at: Monotonic,
 }
 
 impl Key {
@@ -164,10 +175,17 @@ impl Key {
             Err(Crowded::FloodOfKey)
         } else if even_at > now + burst {
             Err(Crowded::RateOfKey)
+        } else if self.bytes_even_at > now + time_for(places.bytes_burst, places) {
+            Err(Crowded::BytesOfKey)
         } else {
             Ok(())
         }
     }
+}
+
+/// How long it takes to send so many bytes, at the rate of one key.
+fn time_for(bytes: usize, places: &Places) -> Duration {
+    Duration::from_micros((bytes as u64 * 1_000_000) / (places.bytes_every_second.max(1) as u64))
 }
 
 /// All connections that have a place.
@@ -258,6 +276,16 @@ impl Connections {
             self.keys.entry(key.clone()).or_default().requests += 1;
         }
         Verdict { served: Ok(()), gives_way }
+    }
+
+    /// A request of this caller had so many bytes, as it was read. It is served; what follows may not be.
+    pub(crate) fn has_sent(&mut self, now: Monotonic, caller: &Caller, bytes: usize) {
+        let took = time_for(bytes, &self.places);
+        if let Caller::Agent(name) = caller
+            && let Some(key) = self.keys.get_mut(name)
+        {
+            key.bytes_even_at = key.bytes_even_at.max(now) + took;
+        }
     }
 
     /// A request ended. It was this caller's, if it was served as theirs.

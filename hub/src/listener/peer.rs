@@ -249,10 +249,19 @@ impl Peer {
             Err(crowded) => {
                 match crowded {
                     Crowded::Connections | Crowded::ConnectionsOfKey => connection.leaves.cancel(),
-                    Crowded::RequestsOfKey | Crowded::RateOfKey | Crowded::FloodOfKey => {}
+                    Crowded::RequestsOfKey | Crowded::RateOfKey | Crowded::BytesOfKey | Crowded::FloodOfKey => {}
                 }
                 Err(crowded)
             }
+        }
+    }
+
+    /// The request had so many bytes when it was unpacked: those count, however few travelled.
+    pub(crate) fn has_sent(&self, bytes: usize) {
+        let peers = &self.0.connection.peers;
+        if let Some(caller) = self.0.caller.get() {
+            let now = Monotonic::START + peers.inner.started.elapsed();
+            peers.table().connections.has_sent(now, caller, bytes);
         }
     }
 

@@ -36,6 +36,8 @@ const FEW: Places = Places {
     requests_per_key: 4,
     request_every: Duration::from_millis(1),
     requests_burst: 1_000,
+    bytes_every_second: 1 << 20,
+    bytes_burst: 256 << 20,
 };
 
 /// A listener on a port of its own.

@@ -11,6 +11,8 @@ const SMALL: Places = Places {
     requests_per_key: 3,
     request_every: Duration::from_millis(100),
     requests_burst: 1_000,
+    bytes_every_second: 1_000,
+    bytes_burst: 10_000,
 };
 
 const HERE: Network = Network(1);
@@ -176,6 +178,31 @@ fn a_key_that_is_too_fast_is_told_so_and_one_that_does_not_hear_is_found_out() {
     }
     let flood: BTreeSet<_> = (0..30).map(|_| format!("{:?}", at(9_900, "a"))).collect();
     assert!(flood.contains("Err(FloodOfKey)"), "{flood:?}");
+}
+
+#[test]
+fn a_key_whose_few_requests_are_large_waits_until_they_are_paid_for() {
+    let mut connections = Connections::new(SMALL);
+    let (id, _) = connections.admit(HERE);
+    let mut sends = |millis: u64, name: &str, bytes: usize| {
+        connections.begin(id);
+        let now = Monotonic::from_millis(millis);
+        let served = connections.verified(now, id, &agent(name)).served;
+        if served.is_ok() {
+            connections.has_sent(now, &agent(name), bytes);
+        }
+        connections.end(id, served.is_ok().then(|| agent(name)).as_ref());
+        served
+    };
+    assert_eq!(sends(0, "a", 9_000), Ok(()));
+    assert_eq!(sends(0, "a", 9_000), Ok(()), "what it takes is known when it was read");
+    assert_eq!(sends(0, "a", 1), Err(Crowded::BytesOfKey));
+    assert_eq!(sends(0, "b", 9_000), Ok(()), "others send as much as they did");
+    assert_eq!(sends(7_999, "a", 1), Err(Crowded::BytesOfKey));
+    assert_eq!(sends(8_000, "a", 0), Ok(()));
+    // An hour of silence does not add up.
+    assert_eq!(sends(3_600_000, "a", 11_000), Ok(()));
+    assert_eq!(sends(3_600_000, "a", 0), Err(Crowded::BytesOfKey));
 }
 
 #[test]
