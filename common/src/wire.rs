@@ -4,3 +4,6 @@
 
 pub mod codec;
 pub mod v1;
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use crate::core::{AppliedRecord, Enrolled, FreezeReason, Loaded, RemovalPolicy, 
 
 mod crash;
 mod faults;
+mod golden;
 mod growth;
 
 fn attested(set: Accepted) -> Attested {

@@ -6,6 +6,7 @@ mod crowds;
 mod disk;
 mod duplicates;
 mod faulty_disk;
+mod golden;
 mod harness;
 mod image;
 mod life;

@@ -1,0 +1,138 @@
+//! A data directory of an agent as it was written once, journal and identity, which every later version reads.
+//!
+//! `TIDELINE_RECORD=1` has it written anew first.
+
+use std::fs;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use tideline_common::wire::v1::{Continuity, Decommission};
+use tideline_common::{EnrolmentToken, HubId, SessionName};
+
+use super::*;
+use crate::identity::{Found, HomeIn, TargetName};
+
+fn golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/data")
+}
+
+/// Every file below a directory, by its path there.
+fn files(directory: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), anyhow::Error> {
+    for file in fs::read_dir(directory.join(below))? {
+        let below = below.join(file?.file_name());
+        if directory.join(&below).is_dir() {
+            files(directory, &below, found)?;
+        } else {
+            found.push(below);
+        }
+    }
+    Ok(())
+}
+
+/// Copies a directory, and does this with every file's content.
+fn copy(
+    (from, to): (&Path, &Path),
+    rename: impl Fn(&Path) -> PathBuf,
+    convert: impl Fn(&[u8]) -> std::io::Result<Vec<u8>>,
+) -> Result<(), anyhow::Error> {
+    let mut found = Vec::new();
+    files(from, Path::new(""), &mut found)?;
+    for file in found {
+        let to = to.join(rename(&file));
+        fs::create_dir_all(to.parent().expect("it is in a directory"))?;
+        fs::write(to, convert(&fs::read(from.join(file))?)?)?;
+    }
+    Ok(())
+}
+
+fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+fn unpack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut plain)?;
+    Ok(plain)
+}
+
+fn token() -> EnrolmentToken {
+    EnrolmentToken {
+        name: "store-1".to_owned(),
+        urls: vec!["https://hub.example".parse().expect("a URL")],
+        hub: HubId::from_uuid(Uuid::from_u128(1)),
+        hub_key: vec![7; 32],
+        authorities: Vec::new(),
+        seed: vec![9; 32],
+    }
+}
+
+fn target() -> TargetId {
+    TargetId::from_uuid(Uuid::from_u128(5))
+}
+
+const SESSION: SessionName = SessionName::new(3, 9);
+
+/// What today's code makes of a small site.
+async fn record() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let keeper = Found::look(directory.path(), Some(&token()), None, HomeIn::Directory).await?.keep()?;
+    keeper.enrol(TargetName { target: target(), name: "store-1".to_owned() }, None).await?;
+    keeper.keep_session(SESSION, None).await?;
+    let path = directory.path().join("journal");
+    {
+        let (journal, _) = Journal::open(&path)?;
+        journal.write(vec![Write::Enrolled(Enrolled { target: target(), name: "store-1".to_owned() })]).await?;
+    }
+    filled(&path, 5).await?;
+    {
+        let (journal, _) = Journal::open(&path)?;
+        let passed = Write::Passed { number: 1, tombstone: tombstone(7) };
+        journal.write(vec![applied(1), applied(2), removing(7), passed]).await?;
+        journal.write(vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)]).await?;
+    }
+    let _none = fs::remove_dir_all(golden());
+    let packed = |file: &Path| PathBuf::from(format!("{}.gz", file.display()));
+    copy((directory.path(), &golden()), packed, pack)
+}
+
+#[tokio::test]
+async fn a_golden_data_directory_is_read() -> Result<(), anyhow::Error> {
+    if std::env::var_os("TIDELINE_RECORD").is_some() {
+        record().await?;
+    }
+    let directory = tempfile::tempdir()?;
+    copy((&golden(), directory.path()), |file| file.with_extension(""), unpack)?;
+    let found = Found::look(directory.path(), None, None, HomeIn::Directory).await?.keep()?;
+    assert_eq!(found.enrolled().map(|enrolled| enrolled.target), Some(target()));
+    assert_eq!((found.standing().0, found.pin().hub), (SESSION, token().hub));
+    assert_eq!(found.addresses().first().map(ToString::to_string).as_deref(), Some("https://hub.example"));
+
+    let path = directory.path().join("journal");
+    let (journal, loaded) = Journal::open(&path)?;
+    let mut names = Vec::new();
+    for file in fs::read_dir(directory.path())? {
+        names.push(file?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["identity.json", "journal", "journal.reserve"], "nothing is set aside");
+    assert_eq!(loaded.enrolled.map(|enrolled| enrolled.target), Some(target()));
+    assert_eq!(loaded.accepted.map(|accepted| accepted.set.version.revision), Some(Revision(7)));
+    let keys: Vec<_> = loaded.entries.iter().map(|entry| entry.key.clone()).collect();
+    assert_eq!(keys, (0..5).map(|n| entry(n).key.clone()).collect::<Vec<_>>());
+    let set: DesiredSet = loaded.entries.iter().cloned().collect();
+    assert_eq!(Some(set.digest()), loaded.accepted.map(|accepted| accepted.set.digest), "it is the set that it names");
+    assert!(loaded.entries.iter().all(|entry| loaded.policies.contains_key(&entry.policy)));
+    for (n, entry) in (0..5).zip(&loaded.entries) {
+        assert_eq!(journal.body(entry.input)?, body(n));
+    }
+    let applied: Vec<_> = loaded.applied.iter().map(|(key, record)| (key.clone(), record.origin)).collect();
+    assert_eq!(applied, [1, 2].map(|n| (entry(n).key.clone(), Origin::Created)));
+    assert_eq!(loaded.removing, [(tombstone(7), POLICY)]);
+    assert_eq!((loaded.history, loaded.decommission), (Continuity::Broken, Decommission::Keep));
+    Ok(())
+}
