@@ -102,7 +102,7 @@ async fn twenty_thousand_silent_connections_keep_nobody_out_and_cost_little() ->
     Ok(())
 }
 
-async fn tls(hub: &Hub) -> Result<TlsStream<TcpStream>> {
+pub(crate) async fn tls(hub: &Hub) -> Result<TlsStream<TcpStream>> {
     let kubeconfig = Kubeconfig::read_from(hub.kubeconfig())?;
     let cluster = kubeconfig.clusters[0].cluster.clone().context("a cluster")?;
     let authority = cluster.certificate_authority_data.context("its authority")?;

@@ -12,6 +12,7 @@ mod image;
 mod life;
 mod moving;
 mod replicas;
+mod stolen_key;
 mod usage;
 mod versions;
 mod views;
