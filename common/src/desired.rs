@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, Hasher, ItemHash, SetDigest};
-use crate::ids::Uid;
+use crate::ids::{Revision, Uid};
 use crate::object::{ObjectKey, SourceRef};
 use crate::policy::{ApplyPolicy, PrunePolicy};
 use crate::reason::Reason;
@@ -123,8 +123,9 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
-    pub fn under(self, policy: PrunePolicy) -> Unassignment {
-        Unassignment { tombstone: self, policy }
+    /// What was taken out at a revision, under a policy.
+    pub fn under(self, policy: PrunePolicy, at: Revision) -> Unassignment {
+        Unassignment { tombstone: self, policy, at }
     }
 }
 
@@ -139,6 +140,9 @@ pub struct Unassignment {
     pub tombstone: Tombstone,
     #[serde(flatten)]
     pub policy: PrunePolicy,
+    /// The revision that took it out. What is assigned and taken out again, of the same source, leaves by another.
+    #[serde(default)]
+    pub at: Revision,
 }
 
 /// All that one target should hold, with its digest kept up to date.

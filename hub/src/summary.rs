@@ -58,6 +58,8 @@ pub struct TargetReports {
 /// What a report changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
+    /// The set that the target had accepted when it said so.
+    pub accepted: Option<Accepted>,
     /// Keys of which another status than before may be known.
     pub changed: Vec<ObjectKey>,
     /// Removals that the target says are done.
@@ -74,8 +76,10 @@ impl Taken {
 
     /// What the ledger is to be told of them.
     pub fn confirmations(self, target: TargetId) -> impl Iterator<Item = Change> {
-        let confirmed = self.confirmed.into_iter().map(move |tombstone| Change::Confirm(target, tombstone));
-        confirmed.chain(self.overtaken.into_iter().map(move |tombstone| Change::Overtaken(target, tombstone)))
+        // Who has accepted nothing was told of no removal.
+        let at = self.accepted.map(|accepted| accepted.version).unwrap_or_default();
+        let confirmed = self.confirmed.into_iter().map(move |tombstone| Change::Confirm(target, at, tombstone));
+        confirmed.chain(self.overtaken.into_iter().map(move |tombstone| Change::Overtaken(target, at, tombstone)))
     }
 }
 
@@ -87,7 +91,7 @@ impl Summary {
         known.applied = report.applied;
         known.conditions = report.conditions;
         known.decommission = report.decommission;
-        let mut taken = Taken { overtaken: report.overtaken, ..Taken::default() };
+        let mut taken = Taken { accepted: report.accepted, overtaken: report.overtaken, ..Taken::default() };
         if known.session != report.session {
             known.session = report.session;
             known.forget_made();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{Accepted, Attested, Decommission, DesiredPage, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Unassignment, Version, Word,
+    ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, Revision, SetDigest, Tombstone, Unassignment, Version, Word,
 };
 
 use super::name::Name;
@@ -24,6 +24,8 @@ pub(super) struct Change {
     pub(super) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     /// Every removal that is authorised: told by a tombstone, or by absence within one epoch.
     pub(super) tombstones: BTreeMap<Tombstone, RemovalPolicy>,
+    /// When what was there was taken out, of places of which a tombstone says it.
+    pub(super) left_at: BTreeMap<ObjectKey, Revision>,
     pub(super) terminal: Vec<TerminalFact>,
     pub(super) decommission: Decommission,
 }
@@ -322,7 +324,9 @@ impl Gather {
                 (removal, RemovalPolicy::Absence(last(entry)))
             }));
         }
-        for (key, Unassignment { tombstone, policy }) in std::mem::take(&mut self.tombstones) {
+        let mut left_at = BTreeMap::new();
+        for (key, Unassignment { tombstone, policy, at }) in std::mem::take(&mut self.tombstones) {
+            left_at.insert(key.clone(), at);
             // It speaks for its place: also for what this set had there last.
             let absent = held.desired.get(&key).map(|entry| entry.source.uid.clone());
             let absent =
@@ -333,7 +337,16 @@ impl Gather {
         }
         let terminal = std::mem::take(&mut self.terminal);
         let accepted = Attested { set: accepted, word: at.word };
-        Step::Complete(Box::new(Change { accepted, put, remove, policies, tombstones, terminal, decommission }))
+        Step::Complete(Box::new(Change {
+            accepted,
+            put,
+            remove,
+            policies,
+            tombstones,
+            left_at,
+            terminal,
+            decommission,
+        }))
     }
 }
 

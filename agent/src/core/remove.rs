@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{
     ApplyMode, ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, Origin, Ownership,
-    PrunePolicy, Reason, Recreate, Uid,
+    PrunePolicy, Reason, Recreate, Uid, Version,
 };
 
 use super::effect::{AppliedRecord, Op};
@@ -23,6 +23,8 @@ pub(super) struct Removal {
     /// Names the policy that the set had last for it, if that is still known: whose gates it waits for.
     pub(super) last: Option<Digest>,
     pub(super) policy: RemovalPolicy,
+    /// Which removal of this source it is: the set in which it was taken out, as its tombstone says.
+    pub(super) left: Option<Version>,
     pub(super) failures: u32,
     pub(super) retry_at: Option<Monotonic>,
     pub(super) state: RemovalState,
@@ -265,16 +267,18 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
     let letting_go = record.is_some_and(|record| record.letting_go);
+    // What was adopted was not refused.
+    let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
     let deletes = match policy {
         // It may have been let go of already, and be another's. With our mark on it it is not.
         RemovalPolicy::Tombstone(policy) => {
             let ours = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
-            policy.deletes(adopted) && (ours || !letting_go)
+            policy.deletes(adopted, managed) && (ours || !letting_go)
         }
         RemovalPolicy::Absence(last) => {
             let said = last.into_iter().chain(applied.map(PrunePolicy::of)).chain(mark.map(prune_policy));
             let spared = letting_go || record.is_some_and(|record| record.implied);
-            !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted))
+            !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted, managed))
         }
     };
     let delete = deletes && !matches!(decommission, Decommission::Keep | Decommission::Unknown);

@@ -105,12 +105,19 @@ impl Reports {
         self.removed.insert(what);
     }
 
+    /// It is not said any more, and should it be said already, the answer means nothing.
     pub(super) fn forget_removed(&mut self, tombstone: &Tombstone) {
         self.removed.remove(tombstone);
+        if let Some(flight) = &mut self.flight {
+            flight.removed.retain(|told| told != tombstone);
+        }
     }
 
     pub(super) fn forget_overtaken(&mut self, tombstone: &Tombstone) {
         self.overtaken.remove(tombstone);
+        if let Some(flight) = &mut self.flight {
+            flight.overtaken.retain(|told| told != tombstone);
+        }
     }
 
     /// The status could not be read; the report goes without.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
-use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Tombstone, Uid};
+use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Takeover, Tombstone, Uid, Version};
 
 use super::Core;
 use super::disk::Then;
@@ -19,7 +19,7 @@ impl Core {
     /// Writes the new set and everything that must survive with it, all or nothing.
     pub(super) fn begin_switch(&mut self, mut change: Box<Change>) {
         self.settle_policies(&mut change);
-        let Change { accepted, put, remove, policies, tombstones, terminal, decommission } = &*change;
+        let Change { accepted, put, remove, policies, tombstones, left_at: _, terminal, decommission } = &*change;
         self.disk.write(Write::Accept {
             accepted: *accepted,
             put: put.clone(),
@@ -27,7 +27,10 @@ impl Core {
             policies: policies.values().cloned().collect(),
         });
         for (tombstone, policy) in tombstones {
-            let known = self.removals.get(tombstone);
+            // What the hub says of an earlier removal is not of this one.
+            self.reports.forget_removed(tombstone);
+            self.reports.forget_overtaken(tombstone);
+            let known = self.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
             if known.is_none_or(|removal| removal.cause == Cause::Approved || removal.policy != *policy) {
                 self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
@@ -51,8 +54,10 @@ impl Core {
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
                 // What is assigned there now was to adopt what was to be let go of before, and has not yet.
-                let adopted = self.desired.get(&told.key).is_some() && self.is_overtaken(&told.key);
-                let policy = PrunePolicy { adopted: policy.adopted || adopted, ..policy };
+                let policy = match self.desired.get(&told.key).filter(|_| self.is_overtaken(&told.key)) {
+                    Some(entry) => policy.overtaken(self.takeover_of(entry)),
+                    None => policy,
+                };
                 let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
                 settled
                     .extend(open.chain([told]).map(|tombstone| (tombstone.clone(), RemovalPolicy::Tombstone(policy))));
@@ -74,11 +79,18 @@ impl Core {
             if let RemovalPolicy::Absence(last) = policy
                 && self.removals.get(tombstone).is_some_and(|removal| removal.policy.lets_go())
             {
-                let last = PrunePolicy { adopted: true, ..last.unwrap_or(PrunePolicy::LEAST) };
+                let by = self.desired.get(&tombstone.key).map_or(Takeover::Never, |entry| self.takeover_of(entry));
+                let last = last.unwrap_or(PrunePolicy::LEAST).overtaken(by);
                 settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(last))));
             }
         }
         change.tombstones.extend(settled);
+    }
+
+    /// By what right an entry takes over what is not ours.
+    fn takeover_of(&self, entry: &Entry) -> Takeover {
+        let policy = self.policies.get(&entry.policy).map(|policy| policy.takeover);
+        if entry.implied { Takeover::Always } else { policy.unwrap_or(Takeover::Never) }
     }
 
     fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
@@ -115,7 +127,8 @@ impl Core {
             self.forget_removal(&removal);
             self.dirty(&removal.key, now);
         }
-        let Change { accepted, put, remove, policies, tombstones, terminal: _, decommission } = change;
+        let Change { accepted, put, remove, policies, tombstones, left_at, terminal: _, decommission } = change;
+        let epoch = accepted.set.version.epoch;
         self.policies.extend(policies);
         self.accepted = Some(accepted.set);
         self.newest = Some(accepted);
@@ -142,7 +155,12 @@ impl Core {
         }
         for ((tombstone, policy), former) in tombstones.into_iter().zip(waves) {
             let key = tombstone.key.clone();
-            self.put_removal(tombstone, policy, former.as_deref(), Cause::Told);
+            let left = left_at.get(&key).map(|revision| Version { epoch, revision: *revision });
+            self.asked_again(now, &tombstone, left);
+            self.put_removal(tombstone.clone(), policy, former.as_deref(), Cause::Told);
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                removal.left = left;
+            }
             self.enqueue(&key);
             self.dirty(&key, now);
         }
@@ -245,6 +263,20 @@ impl Core {
         self.removals.insert(tombstone.clone(), removal);
         if counts && !self.is_approved_in_advance(&tombstone) {
             self.fuse.ask(tombstone);
+        }
+    }
+
+    /// A removal is asked for that was done, and the hub has not acknowledged it. If its source was assigned in between,
+    /// which a tombstone of another set says, it is another removal; else the hub may not know that it was done.
+    fn asked_again(&mut self, now: Monotonic, tombstone: &Tombstone, left: Option<Version>) {
+        let done = self.removals.get(tombstone).filter(|removal| removal.state == RemovalState::Done);
+        let Some(known) = done.map(|removal| removal.left) else { return };
+        if left.is_none() || known != left {
+            self.forget_removal(tombstone);
+        } else if self.is_assigned_again(tombstone) {
+            self.reports.overtaken(tombstone.clone(), now);
+        } else {
+            self.reports.removed(tombstone.clone(), now);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Point, PrunePolicy,
-    Revision, Shown, SourceRef, SpaceName, TargetId, Tombstone, Version, Word,
+    Revision, Shown, SourceRef, SpaceName, Takeover, TargetId, Tombstone, Version, Word,
 };
 use uuid::Uuid;
 
@@ -91,7 +91,8 @@ fn applied(n: u32) -> Write {
     Write::Applied { key: entry(n).key.clone(), record }
 }
 
-const POLICY: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy { adopted: true, ..PrunePolicy::LEAST });
+const POLICY: RemovalPolicy =
+    RemovalPolicy::Tombstone(PrunePolicy { adopted: Some(Takeover::Always), ..PrunePolicy::LEAST });
 
 fn removing(n: u32) -> Write {
     Write::Removing { tombstone: tombstone(n), policy: POLICY }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ApplyPolicy, ApproveDeletions, Prune, PruneAdopted};
+use super::{ApplyPolicy, ApproveDeletions, Prune, PruneAdopted, Takeover};
 
 /// What was last said of what becomes of an object when it is no longer assigned. A tombstone carries it, since an agent may
 /// have been away when it was said, or may have failed to write it into the object's mark.
@@ -12,9 +12,10 @@ pub struct PrunePolicy {
     pub prune_adopted: PruneAdopted,
     #[serde(default, skip_serializing_if = "ApproveDeletions::is_ask")]
     pub approve_deletions: ApproveDeletions,
-    /// It was to be let go of before, was assigned again, and the target has confirmed neither: it counts as adopted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub adopted: bool,
+    /// It was to be let go of before, was assigned again, and the target has confirmed neither: it counts as adopted, if
+    /// what assigned it might have taken it over. That is what this says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<Takeover>,
 }
 
 impl PrunePolicy {
@@ -23,7 +24,7 @@ impl PrunePolicy {
         prune: Prune::Orphan,
         prune_adopted: PruneAdopted::Orphan,
         approve_deletions: ApproveDeletions::Ask,
-        adopted: false,
+        adopted: None,
     };
 
     pub fn of(policy: &ApplyPolicy) -> Self {
@@ -31,7 +32,7 @@ impl PrunePolicy {
             prune: policy.prune,
             prune_adopted: policy.prune_adopted,
             approve_deletions: policy.approve_deletions,
-            adopted: false,
+            adopted: None,
         }
     }
 
@@ -42,20 +43,32 @@ impl PrunePolicy {
             prune: self.prune.min(other.prune),
             prune_adopted: self.prune_adopted.min(other.prune_adopted),
             approve_deletions: self.approve_deletions.min(other.approve_deletions),
-            adopted: self.adopted || other.adopted,
+            adopted: self.adopted.into_iter().chain(other.adopted).min(),
         }
     }
 
-    /// Whether an object goes that was created, or adopted.
-    pub fn deletes(self, adopted: bool) -> bool {
-        let adopted = adopted || self.adopted;
-        self.prune == Prune::Delete && (!adopted || self.prune_adopted == PruneAdopted::AsCreated)
+    /// The same of what was to be let go of before, and assigned again by what might take it over so.
+    #[must_use]
+    pub fn overtaken(self, by: Takeover) -> Self {
+        Self { adopted: self.adopted.into_iter().chain([by]).min(), ..self }
+    }
+
+    /// Whether an object goes that was created, or adopted. `managed` says whether something else manages it, so that it
+    /// would have been taken over by force alone.
+    pub fn deletes(self, adopted: bool, managed: bool) -> bool {
+        let refused = match self.adopted {
+            None | Some(Takeover::Always) => false,
+            Some(Takeover::IfUnmanaged) => managed,
+            Some(Takeover::Never) => true,
+        };
+        let adopted = adopted || self.adopted.is_some();
+        self.prune == Prune::Delete && !refused && (!adopted || self.prune_adopted == PruneAdopted::AsCreated)
     }
 
     /// Whether also an object stays that was created. What is assigned again in its place then finds something that is not
     /// ours, and adopts it.
     pub fn lets_go(self) -> bool {
-        !self.deletes(false)
+        !self.deletes(false, false)
     }
 }
 

@@ -207,8 +207,8 @@ impl Ledger {
         let Difference { left, updated, .. } = difference;
         for (source, targets) in left {
             let policies = graves.get(&(key.clone(), source.clone())).into_iter().flat_map(Grave::policies);
-            for (policy, of) in policies {
-                let left = Some(Left { source: source.clone(), policy });
+            for ((policy, at), of) in policies {
+                let left = Some(Left { source: source.clone(), policy, at });
                 self.log_change(LogEntry { revision, key: key.clone(), left, targets: &targets & of });
             }
         }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
-use tideline_common::{PrunePolicy, Revision, SourceRef, Uid};
+use tideline_common::{PrunePolicy, Revision, SourceRef, Takeover, Uid};
 
 use super::TargetIndex;
 use super::claim::Form;
@@ -13,27 +13,28 @@ use super::claim::Form;
 /// as adopted, until the target has said that it knows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grave {
-    /// Over disjoint and non-empty sets of targets.
-    policies: BTreeMap<PrunePolicy, RoaringBitmap>,
-    pub(super) at: Revision,
+    /// With the revision that took it out there. Over disjoint and non-empty sets of targets.
+    policies: BTreeMap<(PrunePolicy, Revision), RoaringBitmap>,
     /// Whose removal it is. Records of older hubs do not say.
     pub(super) origin: Option<SourceRef>,
 }
 
 impl Grave {
-    pub(super) fn new(at: Revision, origin: Option<SourceRef>) -> Self {
-        Self { policies: BTreeMap::new(), at, origin }
+    pub(super) fn new(origin: Option<SourceRef>) -> Self {
+        Self { policies: BTreeMap::new(), origin }
     }
 
     pub(super) fn targets(&self) -> RoaringBitmap {
         self.policies.values().fold(RoaringBitmap::new(), |all, targets| all | targets)
     }
 
-    pub(super) fn policies(&self) -> impl Iterator<Item = (PrunePolicy, &RoaringBitmap)> {
+    /// Of one policy there may be several, of other revisions.
+    pub(super) fn policies(&self) -> impl Iterator<Item = ((PrunePolicy, Revision), &RoaringBitmap)> {
         self.policies.iter().map(|(policy, targets)| (*policy, targets))
     }
 
-    pub(super) fn at(&self, target: TargetIndex) -> Option<PrunePolicy> {
+    /// By which policy, and since when.
+    pub(super) fn at(&self, target: TargetIndex) -> Option<(PrunePolicy, Revision)> {
         self.policies().find(|(_, targets)| targets.contains(target)).map(|(policy, _)| policy)
     }
 
@@ -42,7 +43,7 @@ impl Grave {
     }
 
     /// `targets` must have no other policy here.
-    pub(super) fn put(&mut self, policy: PrunePolicy, targets: RoaringBitmap) {
+    pub(super) fn put(&mut self, policy: (PrunePolicy, Revision), targets: RoaringBitmap) {
         if !targets.is_empty() {
             *self.policies.entry(policy).or_default() |= targets;
         }
@@ -54,7 +55,17 @@ impl Grave {
 
     /// Something is assigned to `held`: nothing is to be removed there any more. What was to be let go of is remembered.
     pub(super) fn overtaken(&mut self, held: &RoaringBitmap) {
-        self.retain(|policy| !policy.lets_go(), held);
+        self.retain(|(policy, _)| !policy.lets_go(), held);
+    }
+
+    /// What was taken out up to a revision stays so at `held` alone.
+    pub(super) fn restrict_until(&mut self, until: Revision, held: &RoaringBitmap) {
+        for ((_, at), targets) in &mut self.policies {
+            if *at <= until {
+                *targets &= held;
+            }
+        }
+        self.policies.retain(|_, targets| !targets.is_empty());
     }
 
     pub(super) fn restrict(&mut self, to: &RoaringBitmap) {
@@ -64,7 +75,7 @@ impl Grave {
         self.policies.retain(|_, targets| !targets.is_empty());
     }
 
-    fn retain(&mut self, which: impl Fn(&PrunePolicy) -> bool, less: &RoaringBitmap) {
+    fn retain(&mut self, which: impl Fn(&(PrunePolicy, Revision)) -> bool, less: &RoaringBitmap) {
         for (_, targets) in self.policies.iter_mut().filter(|(policy, _)| which(policy)) {
             *targets -= less;
         }
@@ -84,16 +95,16 @@ pub(super) fn bury<'f>(
     for grave in graves.values_mut() {
         grave.remove(targets);
     }
-    let grave = graves.entry(source.clone()).or_insert_with(|| Grave::new(at, None));
+    let grave = graves.entry(source.clone()).or_insert_with(|| Grave::new(None));
     let mut left = targets.clone();
-    let forms = forms.into_iter().map(|form| (form.entry.prune_policy(&form.policy), &form.targets));
+    let forms =
+        forms.into_iter().map(|form| (form.entry.prune_policy(&form.policy), form.policy.takeover, &form.targets));
     // Whoever held it had a form there. Should nobody know it, nothing is destroyed.
-    for (policy, of) in forms.chain([(PrunePolicy::LEAST, targets)]) {
+    for (policy, takeover, of) in forms.chain([(PrunePolicy::LEAST, Takeover::Never, targets)]) {
         let here = of & &left;
         left -= &here;
-        grave.put(PrunePolicy { adopted: true, ..policy }, &here & &overtaken);
-        grave.put(policy, here - &overtaken);
+        grave.put((policy.overtaken(takeover), at), &here & &overtaken);
+        grave.put((policy, at), here - &overtaken);
     }
-    grave.at = at;
     grave.origin = origin.or(grave.origin.take());
 }

@@ -28,6 +28,7 @@ pub(super) struct LogEntry {
 pub(super) struct Left {
     pub(super) source: Uid,
     pub(super) policy: PrunePolicy,
+    pub(super) at: Revision,
 }
 
 /// The last changes of all desired sets, in order. In memory only; after a load it holds the last change of each thing

@@ -201,9 +201,9 @@ impl<'a> TargetView<'a> {
             if let Some((_, form)) = self.held(key) {
                 page.take(self.told(form));
                 page.tombstones.extend(self.ledger.buried_at(self.index, key));
-            } else if let Some(Left { source, policy }) = left {
+            } else if let Some(Left { source, policy, at }) = left {
                 let tombstone = Tombstone { key: key.clone(), source: source.clone() };
-                page.tombstones.push(tombstone.under(*policy));
+                page.tombstones.push(tombstone.under(*policy, *at));
             }
             page.next = more.then(|| key.clone());
         }
@@ -265,9 +265,9 @@ impl<'a> TargetView<'a> {
 impl Ledger {
     /// The removal that a target has not confirmed at one place.
     fn buried_at(&self, target: TargetIndex, key: &ObjectKey) -> Option<Unassignment> {
-        let (source, policy) =
+        let (source, (policy, at)) =
             self.graves.get(key)?.iter().find_map(|(source, grave)| Some((source, grave.at(target)?)))?;
-        Some(Tombstone { key: key.clone(), source: source.clone() }.under(policy))
+        Some(Tombstone { key: key.clone(), source: source.clone() }.under(policy, at))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid};
+use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
 use super::batch::{Batch, Write, chunked};
 use super::broken;
@@ -133,8 +133,8 @@ impl<'a> Draft<'a> {
             }
             Change::Register(target) => self.register(target),
             Change::Forget(target) => self.forget(target),
-            Change::Confirm(target, tombstone) => self.confirm(target, tombstone),
-            Change::Overtaken(target, tombstone) => self.overtaken(target, tombstone),
+            Change::Confirm(target, accepted, tombstone) => self.confirm(target, accepted, tombstone),
+            Change::Overtaken(target, accepted, tombstone) => self.overtaken(target, accepted, tombstone),
             Change::Happened(target, fact) => self.happened(target, fact),
             Change::Release(revision) => {
                 self.released.insert(revision);
@@ -217,11 +217,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn confirm(&mut self, target: TargetId, tombstone: Tombstone) {
+    /// Whoever had not accepted a set that says so speaks of an earlier removal of the same source.
+    fn confirm(&mut self, target: TargetId, accepted: Version, tombstone: Tombstone) {
         let Some(index) = self.ledger.index_of(target) else { return };
         let Tombstone { key, source } = tombstone;
         let known = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source));
-        if known.is_some_and(|grave| grave.at(index).is_some())
+        let told = |(_, at)| accepted >= Version { epoch: self.ledger.targets[&index].epoch, revision: at };
+        if known.is_some_and(|grave| grave.at(index).is_some_and(told))
             && let Some(grave) = staged(&mut self.graves, &self.ledger.graves, &key).get_mut(&source)
         {
             grave.remove(&RoaringBitmap::from_iter([index]));
@@ -229,10 +231,10 @@ impl<'a> Draft<'a> {
     }
 
     /// Only where something is assigned: if that is not so any more, there is another tombstone by now.
-    fn overtaken(&mut self, target: TargetId, tombstone: Tombstone) {
+    fn overtaken(&mut self, target: TargetId, accepted: Version, tombstone: Tombstone) {
         let index = self.ledger.index_of(target);
         if index.is_some_and(|index| holder(self.ledger.slots.claims(&tombstone.key), index).is_some()) {
-            self.confirm(target, tombstone);
+            self.confirm(target, accepted, tombstone);
         }
     }
 

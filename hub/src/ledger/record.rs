@@ -123,6 +123,8 @@ struct FormRecord {
 #[derive(Serialize, Deserialize)]
 struct GraveRecord {
     tombstone: Tombstone,
+    /// Of records that do not say it of each policy.
+    #[serde(default)]
     at: Revision,
     /// What was removed, for people. Records of older hubs lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +132,9 @@ struct GraveRecord {
     /// One bitmap each.
     #[serde(default = "least")]
     policies: Vec<PrunePolicy>,
+    /// The revision of each.
+    #[serde(default)]
+    revisions: Vec<Revision>,
 }
 
 /// Of a removal that an older hub wrote nobody knows what was said last.
@@ -207,8 +212,9 @@ pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Wri
         return Write { key, value: None };
     }
     let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
-    let policies = grave.policies().map(|(policy, _)| policy).collect();
-    let header = GraveRecord { tombstone, at: grave.at, origin: grave.origin.clone(), policies };
+    let (policies, revisions): (Vec<_>, Vec<_>) = grave.policies().map(|(policy, _)| policy).unzip();
+    let at = revisions.iter().copied().max().unwrap_or_default();
+    let header = GraveRecord { tombstone, at, origin: grave.origin.clone(), policies, revisions };
     put(key, frame(&header, grave.policies().map(|(_, targets)| targets)))
 }
 
@@ -418,9 +424,11 @@ impl Loading {
             }
             "tombstone" => {
                 let header = reader.piece()?;
-                let GraveRecord { tombstone: Tombstone { key, source }, at, origin, policies } = reader.json(header)?;
-                let mut grave = Grave::new(at, origin);
-                for policy in policies {
+                let header: GraveRecord = reader.json(header)?;
+                let GraveRecord { tombstone: Tombstone { key, source }, at, origin, policies, revisions } = header;
+                let mut grave = Grave::new(origin);
+                let revisions = revisions.into_iter().chain(std::iter::repeat(at));
+                for policy in policies.into_iter().zip(revisions) {
                     grave.put(policy, reader.next_bitmap()?);
                 }
                 self.graves.push((key, source, grave));
@@ -576,18 +584,16 @@ impl Ledger {
             grave.restrict(&self.registered);
             let held = all_held(self.slots.claims(&key));
             grave.overtaken(&held);
-            if grave.at <= self.broken.accepted {
-                // What was to be removed before a person accepted that history was lost is not told any more.
-                grave.restrict(&held);
-            }
+            // What was to be removed before a person accepted that history was lost is not told any more.
+            grave.restrict_until(self.broken.accepted, &held);
             if grave.is_empty() {
                 self.garbage.push(self::grave(&key, &source, &grave).key);
                 continue;
             }
-            for (policy, targets) in grave.policies() {
-                let (left, targets) = (Some(Left { source: source.clone(), policy }), targets - &held);
+            for ((policy, at), targets) in grave.policies() {
+                let (left, targets) = (Some(Left { source: source.clone(), policy, at }), targets - &held);
                 if !targets.is_empty() {
-                    changes.push(LogEntry { revision: grave.at, key: key.clone(), left, targets });
+                    changes.push(LogEntry { revision: at, key: key.clone(), left, targets });
                 }
             }
             self.graves.entry(key).or_default().insert(source, grave);

@@ -206,7 +206,7 @@ fn check_sound(ledger: &Ledger) {
             assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
         }
         for (key, graves) in &ledger.graves {
-            let here: Vec<_> = graves.values().filter_map(|grave| grave.at(index)).collect();
+            let here: Vec<_> = graves.values().filter_map(|grave| grave.at(index)).map(|(policy, _)| policy).collect();
             assert!(here.len() <= 1, "a target has one tombstone for a place");
             let remembered = view.entry(key).is_none() || here.iter().all(|policy| policy.lets_go());
             assert!(remembered, "of what is assigned again only what was to be let go of is remembered");
@@ -296,12 +296,12 @@ fn a_tombstone_stays_until_it_is_confirmed() {
     assert_eq!((origin.space.as_str(), &*origin.namespace, &*origin.name), ("a", "shop", "x"));
     let tombstone = kept.ledger.target(target(0)).unwrap().tombstones().next().unwrap();
     let revision = kept.ledger.revision();
-    kept.change(vec![Change::Confirm(target(0), tombstone.tombstone)]);
+    kept.change(vec![Change::Confirm(target(0), kept.version(0), tombstone.tombstone)]);
     kept.restart();
     assert_eq!((kept.tombstones(0).len(), kept.tombstones(1).len()), (0, 1));
     assert_eq!(kept.ledger.revision(), revision, "a confirmation changes no set");
     let other = Tombstone { key: config_map("x"), source: "other".parse().unwrap() };
-    assert_eq!(kept.writes(vec![Change::Confirm(target(1), other)]), 0);
+    assert_eq!(kept.writes(vec![Change::Confirm(target(1), kept.version(1), other)]), 0);
 }
 
 #[test]
@@ -409,7 +409,8 @@ impl Op {
             Self::Remove { space, name } => vec![remove(SPACES[*space], NAMES[*name])],
             Self::Confirm { target: nth } => {
                 let tombstones = ledger.target(target(*nth)).into_iter().flat_map(|view| view.tombstones());
-                tombstones.map(|gone| Change::Confirm(target(*nth), gone.tombstone)).collect()
+                let at = ledger.target(target(*nth)).map(|view| view.version()).unwrap_or_default();
+                tombstones.map(|gone| Change::Confirm(target(*nth), at, gone.tombstone)).collect()
             }
             Self::Happen { target: nth, fact } => {
                 let entries = ledger.target(target(*nth)).into_iter().flat_map(|view| view.entries());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::TerminalFact;
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Capabilities, Digest, Hasher, Impersonation, ObjectKey, Revision, SourceRef,
-    SpaceName, TargetId, Tombstone, Uid,
+    SpaceName, TargetId, Tombstone, Uid, Version,
 };
 
 use super::{Destination, place_at};
@@ -150,10 +150,10 @@ pub enum Change {
     Register(TargetId),
     /// The target is gone, and all that was assigned to it, confirmed or not.
     Forget(TargetId),
-    /// The target says that a removal is done.
-    Confirm(TargetId, Tombstone),
-    /// The target says that it knows: what stands where this was to be let go of counts as adopted.
-    Overtaken(TargetId, Tombstone),
+    /// The target, which has accepted the set of this version, says that a removal is done.
+    Confirm(TargetId, Version, Tombstone),
+    /// It says that it knows: what stands where this was to be let go of counts as adopted.
+    Overtaken(TargetId, Version, Tombstone),
     /// The target says that this happened there once, and must not happen again.
     Happened(TargetId, TerminalFact),
     /// A person approved the unassignments that were held at this revision: they are done.

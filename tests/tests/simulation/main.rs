@@ -5,6 +5,7 @@
 //! `TIDELINE_SEED=n` runs one seed, `TIDELINE_SEEDS=n` so many of each test instead of the usual number. The first seed
 //! that fails is run again with a trace, of which the last `TIDELINE_TRACE` events (or sixty) are shown.
 
+mod again;
 mod away;
 mod check;
 mod cluster;

@@ -204,6 +204,7 @@ pub(crate) struct World {
     queue: BTreeMap<(u64, u64), Happening>,
     faults: Faults,
     partitioned: bool,
+    loses_acknowledgements: bool,
     /// What the hub refuses every request of the agent with.
     shut_out: Option<RefusalKind>,
     /// The hub is gone for good.
@@ -244,6 +245,7 @@ impl World {
             queue: BTreeMap::new(),
             faults: NONE,
             partitioned: false,
+            loses_acknowledgements: false,
             shut_out: None,
             hub_gone: false,
             agent: Agent {

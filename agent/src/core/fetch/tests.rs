@@ -17,6 +17,7 @@ fn fetch(count: usize) -> Fetch {
         remove: Vec::new(),
         policies: BTreeMap::new(),
         tombstones: BTreeMap::new(),
+        left_at: BTreeMap::new(),
         terminal: Vec::new(),
         decommission: Decommission::No,
     };

@@ -260,7 +260,7 @@ fn the_least_destructive_policy_decides() {
                 last(case).prune_adopted = PruneAdopted::AsCreated;
             }),
             ("the set said orphan last", |case| last(case).prune = Prune::Orphan),
-            ("it was assigned again, and let go of before", |case| last(case).adopted = true),
+            ("it was assigned again, and let go of before", |case| last(case).adopted = Some(Takeover::IfUnmanaged)),
         ],
         &expect![[r"
             the policy says orphan                         Orphan u1
@@ -275,6 +275,13 @@ fn the_least_destructive_policy_decides() {
             it was assigned again, and let go of before    Orphan u1
         "]],
     );
+}
+
+/// It counts as adopted, is to be pruned as what was created, and something else manages it too.
+fn as_created(case: &mut Case, by: Takeover) {
+    let policy = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, ..SAYS_DELETE };
+    case.policy = RemovalPolicy::Tombstone(policy.overtaken(by));
+    case.seen().managed_elsewhere = true;
 }
 
 #[test]
@@ -298,13 +305,19 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             }),
             ("adopted", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
             ("adopted, as the hub knows", |case| {
-                case.policy = RemovalPolicy::Tombstone(PrunePolicy { adopted: true, ..SAYS_DELETE });
+                case.policy =
+                    RemovalPolicy::Tombstone(PrunePolicy { adopted: Some(Takeover::IfUnmanaged), ..SAYS_DELETE });
             }),
             ("adopted, to be pruned as created", |case| {
                 let prune_adopted = PruneAdopted::AsCreated;
-                let policy = PrunePolicy { adopted: true, prune_adopted, ..SAYS_DELETE };
+                let policy = PrunePolicy { adopted: Some(Takeover::IfUnmanaged), prune_adopted, ..SAYS_DELETE };
                 case.policy = RemovalPolicy::Tombstone(policy);
             }),
+            ("adopted by force, to be pruned as created", |case| as_created(case, Takeover::Always)),
+            ("it would have been refused, as something else manages it", |case| {
+                as_created(case, Takeover::IfUnmanaged);
+            }),
+            ("it would have been refused, as nothing is taken over", |case| as_created(case, Takeover::Never)),
             ("it was being let go of, and is ours still", |case| case.record.as_mut().unwrap().letting_go = true),
             ("it was being let go of, and has no mark", |case| {
                 case.record.as_mut().unwrap().letting_go = true;
@@ -321,6 +334,9 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             adopted                                        Orphan u1
             adopted, as the hub knows                      Orphan u1
             adopted, to be pruned as created               Delete u1
+            adopted by force, to be pruned as created      Delete u1
+            it would have been refused, as something else manages it Orphan u1
+            it would have been refused, as nothing is taken over Orphan u1
             it was being let go of, and is ours still      Delete u1
             it was being let go of, and has no mark        Orphan u1
             the cluster is let go of                       Orphan u1

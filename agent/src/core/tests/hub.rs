@@ -100,7 +100,9 @@ impl Hub {
             self.revision += 1;
             let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
             let overtaken = self.tombstones.keys().any(|tombstone| tombstone.key == *key);
-            let policy = PrunePolicy { adopted: overtaken, ..former.prune_policy(&self.policies()[&former.policy]) };
+            let applied = &self.policies()[&former.policy];
+            let policy = former.prune_policy(applied);
+            let policy = if overtaken { policy.overtaken(applied.takeover) } else { policy };
             self.tombstones.retain(|tombstone, _| tombstone.key != *key);
             self.tombstones.insert(tombstone, (self.revision, policy));
             self.changed.insert(key.clone(), self.revision);
@@ -237,7 +239,9 @@ impl Hub {
             total: self.desired.len() as u64,
             snapshot: since.is_none(),
             entries: page.iter().filter_map(|key| self.desired.get(key).cloned()).collect(),
-            tombstones: tombstones.map(|(tombstone, (_, policy))| tombstone.clone().under(*policy)).collect(),
+            tombstones: tombstones
+                .map(|(tombstone, (at, policy))| tombstone.clone().under(*policy, Revision(*at)))
+                .collect(),
             policies: self.policies(),
             terminal: Vec::new(),
             next,

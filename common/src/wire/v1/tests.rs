@@ -12,7 +12,7 @@ use super::*;
 use crate::associated::{AssociatedKind, Example, Made, Phase, Tally};
 use crate::{
     Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Point, Prune,
-    PruneAdopted, PrunePolicy, SourceRef,
+    PruneAdopted, PrunePolicy, Revision, SourceRef, Takeover,
 };
 
 /// Writing gives the golden file, and reading the golden file gives the message.
@@ -189,7 +189,8 @@ fn desired_is_stable() {
             snapshot: false,
             entries: vec![Arc::new(withheld), Arc::new(entry())],
             tombstones: vec![
-                Tombstone { key: key("old"), source: uid() }.under(PrunePolicy::of(&ApplyPolicy::default())),
+                Tombstone { key: key("old"), source: uid() }
+                    .under(PrunePolicy::of(&ApplyPolicy::default()), Revision(12)),
             ],
             policies: [(policy.digest(), policy)].into(),
             terminal: vec![TerminalFact { key: key("web"), source_uid: uid(), fact: Terminal::Finished }],
@@ -251,7 +252,7 @@ fn decommissioning_is_stable() {
         prune: Prune::Delete,
         prune_adopted: PruneAdopted::AsCreated,
         approve_deletions: ApproveDeletions::InAdvance,
-        adopted: true,
+        adopted: Some(Takeover::IfUnmanaged),
     };
     golden(
         "desired-page-decommission",
@@ -262,7 +263,7 @@ fn decommissioning_is_stable() {
             total: 0,
             snapshot: false,
             entries: Vec::new(),
-            tombstones: vec![Tombstone { key: key("old"), source: uid() }.under(policy)],
+            tombstones: vec![Tombstone { key: key("old"), source: uid() }.under(policy, Revision(11))],
             policies: BTreeMap::new(),
             terminal: Vec::new(),
             next: None,

@@ -130,7 +130,8 @@ fn a_delta_holds_what_changed_and_no_more() {
     let keys: Vec<_> = page.entries.iter().map(|entry| entry.key.to_string()).collect();
     assert_eq!(keys, ["ConfigMap shop/x"]);
     let policy = PrunePolicy::of(&ApplyPolicy::default());
-    assert_eq!(page.tombstones, [Tombstone { key: config_map("y"), source: "a-y".parse().unwrap() }.under(policy)]);
+    let gone = Tombstone { key: config_map("y"), source: "a-y".parse().unwrap() };
+    assert_eq!(page.tombstones, [gone.under(policy, page.at.revision)]);
     assert_eq!((page.total, page.snapshot, page.next), (2, false, None));
 }
 

@@ -1,6 +1,6 @@
 //! What tombstones carry.
 
-use tideline_common::{ApproveDeletions, PruneAdopted};
+use tideline_common::{ApproveDeletions, PruneAdopted, Takeover};
 
 use super::*;
 
@@ -8,7 +8,7 @@ const DELETE: PrunePolicy = PrunePolicy {
     prune: Prune::Delete,
     prune_adopted: PruneAdopted::Orphan,
     approve_deletions: ApproveDeletions::Ask,
-    adopted: false,
+    adopted: None,
 };
 const ORPHAN: PrunePolicy = PrunePolicy { prune: Prune::Orphan, ..DELETE };
 
@@ -87,11 +87,33 @@ fn a_later_tombstone_replaces_an_earlier_one_of_its_place() {
     kept.change(vec![assign_under("x", "third", ORPHAN, &[0])]);
     kept.change(vec![gone("third"), assign_under("x", "fourth", DELETE, &[0])]);
     kept.change(vec![gone("fourth")]);
-    let adopted = PrunePolicy { adopted: true, ..DELETE };
+    let adopted = PrunePolicy { adopted: Some(Takeover::IfUnmanaged), ..DELETE };
     assert_eq!(told(&kept, 0, since), both("fourth", adopted), "it was let go of in between");
     kept.restart();
     check_sound(&kept.ledger);
     assert_eq!(told(&kept, 0, since)[0], both("fourth", adopted)[0]);
+}
+
+/// What let go of it said that nothing is taken over, so that nothing of ours stood there after it.
+#[test]
+fn a_tombstone_says_by_what_right_it_might_have_been_taken_over() {
+    let mut kept = Kept::with_targets(1);
+    kept.change(vec![assign_under("x", "u", ORPHAN, &[0])]);
+    let since = kept.version(0);
+    kept.change(vec![gone("u")]);
+    let mut never = assigned("a", "x", "u", "x", &[0]);
+    never.variants[0].policy = Arc::new(ApplyPolicy {
+        takeover: Takeover::Never,
+        prune_adopted: PruneAdopted::AsCreated,
+        ..ApplyPolicy::default()
+    });
+    kept.change(vec![Change::Assign(Box::new(never))]);
+    kept.change(vec![gone("u")]);
+    let refused = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, adopted: Some(Takeover::Never), ..DELETE };
+    assert_eq!(told(&kept, 0, since), both("u", refused));
+    kept.restart();
+    assert!(refused.lets_go());
+    assert_eq!(told(&kept, 0, since)[0], both("u", refused)[0]);
 }
 
 #[test]
@@ -101,7 +123,7 @@ fn what_was_to_be_let_go_of_is_remembered_while_its_place_is_assigned_again() {
     let since = kept.version(0);
     kept.change(vec![gone("u")]);
     let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
-    kept.change(vec![Change::Confirm(target(1), tombstone.clone())]);
+    kept.change(vec![Change::Confirm(target(1), kept.version(1), tombstone.clone())]);
     kept.change(vec![assign_under("x", "u", DELETE, &[0, 1])]);
     for _ in 0..2 {
         assert_eq!(told(&kept, 0, since), both("u", ORPHAN));
@@ -111,12 +133,36 @@ fn what_was_to_be_let_go_of_is_remembered_while_its_place_is_assigned_again() {
         kept.restart();
     }
     // Once the agent knows, it is forgotten; and a word of that which comes late ends no later tombstone.
-    let knows = || Change::Overtaken(target(0), tombstone.clone());
+    let at = kept.version(0);
+    let knows = || Change::Overtaken(target(0), at, tombstone.clone());
     kept.change(vec![knows()]);
     assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
     kept.change(vec![gone("u")]);
     kept.change(vec![knows()]);
     assert_eq!(told(&kept, 0, since), both("u", DELETE));
+}
+
+/// The answer to the first was slow; meanwhile the source was assigned again, and taken out again.
+#[test]
+fn a_late_word_of_one_removal_confirms_no_later_one() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1])]);
+    let since = kept.version(0);
+    kept.change(vec![gone("u")]);
+    let (first, tombstone) = (kept.version(0), Tombstone { key: config_map("x"), source: "u".parse().unwrap() });
+    let confirm = |nth, at| Change::Confirm(target(nth), at, tombstone.clone());
+    // The second target never saw it again: its removal is the same one still.
+    kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+    kept.change(vec![gone("u")]);
+    for _ in 0..2 {
+        kept.change(vec![confirm(0, since), confirm(0, first), confirm(1, since)]);
+        assert_eq!(told(&kept, 0, first), both("u", DELETE));
+        assert_eq!(told(&kept, 1, since), both("u", DELETE), "it had not heard of it");
+        check_sound(&kept.ledger);
+        kept.restart();
+    }
+    kept.change(vec![confirm(0, kept.version(0)), confirm(1, first)]);
+    assert_eq!((kept.tombstones(0), kept.tombstones(1)), (vec![], vec![]));
 }
 
 #[test]

@@ -182,7 +182,8 @@ impl Hub {
         for nth in 0..2 {
             let view = self.kept.ledger.target(target(nth)).unwrap();
             let gone: Vec<_> = view.tombstones().map(|gone| gone.tombstone.clone()).collect();
-            self.kept.change(gone.into_iter().map(|gone| Change::Confirm(target(nth), gone)).collect());
+            let at = self.kept.version(nth);
+            self.kept.change(gone.into_iter().map(|gone| Change::Confirm(target(nth), at, gone)).collect());
         }
     }
 

@@ -51,7 +51,7 @@ impl Sets for OneSet {
             .removed
             .iter()
             .filter(|(_, at)| *at > since)
-            .map(|(stone, _)| stone.clone().under(PrunePolicy::LEAST))
+            .map(|(stone, at)| stone.clone().under(PrunePolicy::LEAST, Revision(*at)))
             .collect();
         Some(SetPage { entries, tombstones, next, ..SetPage::default() })
     }

@@ -122,6 +122,9 @@ impl World {
         if let Some(probe) = &mut self.probe {
             probe.answered(reply);
         }
+        if self.loses_acknowledgements && matches!(reply, Reply::Reported(_)) {
+            return self.note(|| format!("the answer to {id:?} is lost"));
+        }
         for _ in 0..self.copies() {
             let after = self.transit();
             self.schedule(after, Happening::Reply { run, id, reply: reply.clone() });

@@ -63,6 +63,12 @@ impl World {
         self.partitioned = !up;
     }
 
+    /// What the hub answers to reports gets lost, or does not any more.
+    pub(crate) fn lose_acknowledgements(&mut self, lost: bool) {
+        self.note(|| format!("acknowledgements {}", if lost { "get lost" } else { "arrive" }));
+        self.loses_acknowledgements = lost;
+    }
+
     /// The API server refuses to do anything, or does it again.
     pub(crate) fn set_outage(&mut self, outage: Option<Reason>) {
         self.note(|| format!("cluster: outage {outage:?}"));
