@@ -585,7 +585,8 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         }
     }
     // After what is told otherwise for it.
-    for (index, (id, capabilities)) in &batch.understands {
+    let stays = |id: &TargetId| !batch.forgotten.iter().any(|(forgotten, _)| forgotten == id);
+    for (index, (id, capabilities)) in batch.understands.iter().filter(|(_, (id, _))| stays(id)) {
         if let Some(target) = ledger.targets.get(index) {
             writes.push(record::target(*id, *index, target.epoch, Some(capabilities.clone())));
         }

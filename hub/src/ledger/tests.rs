@@ -32,6 +32,8 @@ struct Records(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Records {
     fn write(&mut self, writes: &[Write]) {
+        let keys: BTreeSet<_> = writes.iter().map(|write| &write.key).collect();
+        assert_eq!(keys.len(), writes.len(), "a store takes no two writes of one key");
         for Write { key, value } in writes {
             match value {
                 Some(value) => self.0.insert(key.clone(), value.clone()),

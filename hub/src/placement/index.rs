@@ -121,7 +121,7 @@ impl Index {
     /// The Space is gone from the root space. What was assigned from it stays as it is.
     pub fn delete_space(&mut self, name: &SpaceName) {
         self.note(name);
-        self.space(name).rule = None;
+        self.space(name).lose_rule();
     }
 
     /// An unreadable Placement leaves its last good form in force.
@@ -162,7 +162,10 @@ impl Index {
     ///
     /// To be told also of a resource that a space verifiably no longer has, after a reset.
     pub fn listed(&mut self, part: Part<'_>) {
-        self.note_all();
+        match part {
+            Part::Targets | Part::Locations | Part::Spaces => self.note_all(),
+            Part::Placements(space) | Part::Objects(space, _) => self.note(space),
+        }
         match part {
             Part::Targets => {
                 let known: Vec<_> = self.inventory.targets.keys().copied().collect();
@@ -255,12 +258,15 @@ impl Index {
         }
     }
 
-    /// The same, before anything changes that concerns all spaces.
+    /// The same, before anything changes that concerns all spaces: where something was said since it was noted last. Who is
+    /// selected says nothing of how objects are kept, so the labels of ten thousand targets may change for the price of one.
     fn note_all(&mut self) {
+        if !self.inventory.listed() || !self.space_list.complete() {
+            return;
+        }
         self.spread_news();
-        let known = self.inventory.listed() && self.space_list.complete();
         let wants = Wants { inventory: &self.inventory, direct_policy: &self.direct_policy };
-        for space in self.spaces.values_mut().filter(|space| known && space.is_known()) {
+        for space in self.spaces.values_mut().filter(|space| space.has_unsaid() && space.is_known()) {
             wants.note(space);
         }
     }

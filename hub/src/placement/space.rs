@@ -44,7 +44,7 @@ pub(super) struct Space {
     pub(super) unsaid: RoaringBitmap,
     /// Whether it was read to the end in this run, and what is wanted of its objects is noted as it changes.
     pub(super) is_resolved: bool,
-    /// Rules of Placements that were deleted or changed before anything was resolved by them.
+    /// Rules of Placements that were deleted or changed before everything was resolved by them.
     pub(super) unread: VecDeque<Arc<PlacementRule>>,
     /// Whether rules changed since it was last worked out which targets they reach.
     pub(super) reaches_otherwise: bool,
@@ -437,15 +437,36 @@ impl Space {
         }
     }
 
+    /// Whether what is wanted of any object may be otherwise than was noted, and not only for who is selected.
+    pub(super) fn has_unsaid(&self) -> bool {
+        self.reaches_otherwise || !self.is_resolved || !self.unsaid.is_empty()
+    }
+
     /// What was wanted is noted from now on.
     pub(super) fn resolved(&mut self) {
         self.is_resolved = true;
-        self.unread.clear();
+        if !self.unread.is_empty() && !self.has_restored() {
+            self.unread.clear();
+        }
     }
 
-    /// A rule is no more. What it wanted is noted, unless nothing is resolved yet.
+    /// Whether there is anything of a kind that was not read to the end in this run: nothing matches it until then.
+    fn has_restored(&self) -> bool {
+        self.objects.iter().flatten().any(|object| matches!(object.state, State::Restored))
+    }
+
+    /// Nobody says any more what may be placed from here, and what is said meanwhile is not noted.
+    pub(super) fn lose_rule(&mut self) {
+        self.rule = None;
+        self.is_resolved = false;
+        for object in self.objects.iter_mut().flatten() {
+            object.heard = object.emitted.is_none();
+        }
+    }
+
+    /// A rule is no more. What it wanted is noted, unless there is what it could not be matched with yet.
     fn superseded(&mut self, rule: Option<Arc<PlacementRule>>) {
-        if !self.is_resolved {
+        if !self.is_resolved || self.has_restored() {
             self.unread.extend(rule);
             if self.unread.len() > UNREAD_RULES_MAX {
                 self.unread.pop_front();

@@ -63,6 +63,17 @@ fn what_needs_nothing_new_costs_no_revision() {
     assert_eq!(page.tombstones[0].policy, PrunePolicy::of(&gated()));
 }
 
+/// Its agent said so a moment before, and the ledger hears of both at once.
+#[test]
+fn what_the_agent_of_a_deleted_target_understands_is_nobodys_business() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![placed("gated", gated())]);
+    kept.change(vec![understands(0, &[Capability::Gates]), Change::Forget(target(0))]);
+    kept.restart();
+    assert!(kept.ledger.target(target(0)).is_none());
+    check_sound(&kept.ledger);
+}
+
 #[test]
 fn a_fact_about_what_is_withheld_is_told_with_its_release() {
     let mut kept = Kept::with_targets(1);

@@ -254,12 +254,14 @@ struct Both {
     /// Something was edited while the second was down, or settled still, or could not be read: what came first then it
     /// cannot know, and says what destroys less.
     doubtful: bool,
+    /// A target was labelled anew since the second was drained.
+    relabelled: bool,
 }
 
 impl Both {
     fn new() -> Self {
         let (often, seldom) = (Hub::new(), Hub::new());
-        let mut both = Self { often, seldom, plain: Plain::default(), doubtful: false };
+        let mut both = Self { often, seldom, plain: Plain::default(), doubtful: false, relabelled: false };
         both.edit(Edit::Target(0, 0));
         both.edit(Edit::Target(1, 1));
         both.often.list();
@@ -271,6 +273,12 @@ impl Both {
         self.plain.take(edit);
         self.often.tell(edit);
         self.often.drain();
+        // Labels that a target had between two drains say nothing of how it was to keep anything.
+        let relabels = matches!(edit, Edit::Target(..));
+        if relabels && self.relabelled {
+            self.seldom.drain();
+        }
+        self.relabelled = relabels;
         self.seldom.tell(edit);
     }
 
@@ -409,6 +417,41 @@ fn what_is_said_before_everything_is_read_counts() {
     for edit in edits.into_iter().chain([lets_go, Edit::Placement(0, None)]) {
         hub.tell(edit);
         hub.drain();
+    }
+    hub.list();
+    hub.settle();
+    let told: Vec<_> = hub.told.values().map(|(_, policy)| policy.prune).collect();
+    assert_eq!(told, [Prune::Orphan]);
+}
+
+/// Its space is read, all but the kind that matters, which cannot be listed for an hour.
+#[test]
+fn what_is_said_while_a_kind_is_not_read_counts() {
+    let mut both = Both::new();
+    for op in [object(Text::Readable), kept(false), Op::Settle] {
+        both.take(&op);
+    }
+    let (mut hub, edits) = (both.seldom, both.plain.edits());
+    hub.kept.restart();
+    hub.begin();
+    let (objects, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| matches!(edit, Edit::Object(..)));
+    for edit in others {
+        hub.tell(edit);
+    }
+    let (space, namespaces) = (space(), GroupResource::new("", "namespaces"));
+    let read =
+        [Part::Targets, Part::Locations, Part::Spaces, Part::Objects(&space, &namespaces), Part::Placements(&space)];
+    for part in read {
+        hub.index.listed(part);
+    }
+    hub.drain();
+    let lets_go = Edit::Placement(0, Some(Plan { objects: None, targets: 0, orphan: true }));
+    for edit in [lets_go, Edit::Placement(0, None)] {
+        hub.tell(edit);
+        hub.drain();
+    }
+    for edit in objects {
+        hub.tell(edit);
     }
     hub.list();
     hub.settle();
