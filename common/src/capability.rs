@@ -152,8 +152,12 @@ pub fn needs(entry: &Entry, policy: &ApplyPolicy) -> BTreeSet<Capability> {
         input: _,
         policy: _,
         wave: _,
-        implied: _,
+        implied,
     } = entry;
+    if *implied {
+        // How it is kept is told too, and was the same from the first version on.
+        return BTreeSet::new();
+    }
     let ApplyPolicy {
         additions,
         mode,

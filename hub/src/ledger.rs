@@ -133,6 +133,8 @@ struct Slots {
     by_key: HashMap<ObjectKey, u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Where something needs what agents may not understand.
+    needing: BTreeMap<Capability, RoaringBitmap>,
 }
 
 #[derive(Clone, Debug)]
@@ -150,9 +152,21 @@ impl Slots {
     fn get(&self, index: u32) -> &Slot {
         &self.slots[index as usize]
     }
+
+    /// Where something needs any of these.
+    fn needing<'c>(&self, any: impl IntoIterator<Item = &'c Capability>) -> RoaringBitmap {
+        let needing = any.into_iter().filter_map(|capability| self.needing.get(capability));
+        needing.fold(RoaringBitmap::new(), |all, slots| all | slots)
+    }
 }
 
 impl Slot {
+    /// What is needed to understand all that is claimed here.
+    fn needs(&self) -> impl Iterator<Item = Capability> {
+        let forms = self.claims.iter().flat_map(|claim| &claim.forms);
+        forms.filter_map(|form| form.needing.as_ref()).flat_map(|needing| needing.needs.iter().copied())
+    }
+
     /// What `target` holds here.
     fn holder(&self, target: TargetIndex) -> Option<(&Claim, &claim::Form)> {
         holder(&self.claims, target)

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
@@ -256,7 +256,15 @@ impl Slots {
             self.by_key.remove(key);
             self.free.push(index);
         }
+        for capability in self.slots[index as usize].needs().collect::<BTreeSet<_>>() {
+            if let Some(slots) = self.needing.get_mut(&capability) {
+                slots.remove(index);
+            }
+        }
         self.slots[index as usize].claims = claims;
+        for capability in self.slots[index as usize].needs().collect::<BTreeSet<_>>() {
+            self.needing.entry(capability).or_default().insert(index);
+        }
         index
     }
 

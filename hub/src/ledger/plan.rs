@@ -262,7 +262,8 @@ impl<'a> Draft<'a> {
         self.lacking.to_mut().set(index, &capabilities);
         let changed = &lacked ^ &self.lacking.of(index);
         self.understands.insert(index, (target, capabilities));
-        for slot in self.ledger.targets[&index].slots.iter().map(|slot| self.ledger.slots.get(slot)) {
+        let needing = self.ledger.slots.needing(&changed) & &self.ledger.targets[&index].slots;
+        for slot in needing.iter().map(|slot| self.ledger.slots.get(slot)) {
             let form = slot.holder(index).and_then(|(_, form)| form.needing.as_ref());
             if form.is_some_and(|needing| !needing.needs.is_disjoint(&changed)) {
                 self.retold.insert(slot.key.clone());

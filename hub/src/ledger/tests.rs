@@ -199,6 +199,8 @@ fn check_sound(ledger: &Ledger) {
             let body = view.body(key, entry.input).expect("every entry's body is held");
             assert_eq!(Input::new(body.text.clone()).digest, entry.input);
         }
+        let too_old = |entry: &&Arc<tideline_common::Entry>| entry.state == EntryState::Withheld(Reason::AgentTooOld);
+        assert_eq!(view.too_old_for().0, view.entries().filter(too_old).count());
         for (key, by_source) in &ledger.happened {
             let held = view.source(key).map(|source| &source.id().uid);
             let known = |(source, happened): (&Uid, &Happened)| happened.at(index).is_some() && Some(source) != held;
