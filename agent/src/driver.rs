@@ -122,6 +122,8 @@ pub(crate) struct Driver {
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
     unwritable: Option<ReadinessGate>,
+    /// What the cluster said of itself last.
+    located: Option<ClusterFacts>,
     /// Held while this is another cluster than that of the identity, as far as is known without the hub.
     misplaced: Option<ReadinessGate>,
     standing: Standing,
@@ -208,6 +210,7 @@ impl Driver {
             followers,
             unready,
             unwritable: None,
+            located: known.clone(),
             misplaced: None,
             standing: Standing::default(),
             replaced: None,
@@ -344,7 +347,16 @@ impl Driver {
                 Answer::Desired(_) => self.unready = None,
                 Answer::Session(_) | Answer::Bodies(_) | Answer::Reported(_) => {}
             },
-            Event::Cluster(facts) => self.locate(facts),
+            Event::Cluster(facts) => {
+                self.locate(facts);
+                self.located = Some(facts.clone());
+            }
+            // The hub may have said that it is of another cluster than was known.
+            Event::SessionKept { result: Ok(_) } => {
+                if let Some(facts) = self.located.clone() {
+                    self.locate(&facts);
+                }
+            }
             Event::Persisted { result: Ok(()), .. } if self.unwritable.is_some() => {
                 info!("the journal takes writes again");
                 self.set_writable(true);

@@ -383,7 +383,12 @@ impl Engine {
                 self.dirty.targets.insert(target);
                 self.holders.push(HolderWrite { target, version, record });
             }
-            link::Effect::Facts { target, facts } => self.targets.facts(target, bounded(facts)),
+            link::Effect::Facts { target, facts } => {
+                self.targets.facts(target, bounded(facts));
+                // Whoever is offered a session asks from the cluster that the target is of.
+                self.targets.solved(target, Reason::Quarantined);
+                self.dirty.targets.insert(target);
+            }
             link::Effect::Understands { target, capabilities } => {
                 let missing = capabilities.missing();
                 if !missing.is_empty() {

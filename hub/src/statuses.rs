@@ -413,8 +413,9 @@ fn shut_out(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let remembered = engine.remembered(target).filter(|remembered| remembered.deleted.is_none())?;
     let why = remembered.refusal()?.message;
     let name = remembered.name.clone();
-    let message =
-        format!("{why}; what was placed there stays as it is. To let it in again: tideline-hub token create {name}");
+    let token = format!(". To let it in again: tideline-hub token create {name}");
+    let token = if remembered.is_revoked() { token } else { String::new() };
+    let message = format!("{why}; what was placed there stays as it is{token}");
     let message = cut(&message, CONDITION_MESSAGE_MAX);
     let ready = json!({"type": "Ready", "status": "False", "reason": "Revoked", "message": message});
     let status = json!({"phase": "Revoked", "instances": null, "conditions": [ready]});

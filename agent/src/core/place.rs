@@ -25,6 +25,16 @@ impl Place {
         &self.facts
     }
 
+    /// The cluster that this identity is of, as far as is known.
+    pub(super) fn cluster(&self) -> Option<Uid> {
+        self.cluster.clone().or_else(|| self.facts.cluster.clone())
+    }
+
+    /// The hub says which cluster its target is of, and the home has that by now.
+    pub(super) fn is_of(&mut self, cluster: Uid) {
+        self.cluster = Some(cluster);
+    }
+
     /// Whether the cluster ever said who it is, and answers still.
     pub(super) const fn answers(&self) -> bool {
         self.answered && !self.silent

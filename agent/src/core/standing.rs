@@ -167,6 +167,10 @@ impl Core {
     /// The hub has taken what was said in a session: whatever stood against that is over.
     pub(super) fn regain_standing(&mut self, out: &mut Effects) {
         self.asked = 0;
+        // Whom the hub does not quarantine any more is at work only where its identity is of this cluster.
+        if matches!(self.standing, Standing::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
+            return;
+        }
         if std::mem::take(&mut self.standing) != Standing::Good {
             out.push(Effect::Thaw);
             self.disk.write(Write::Standing(Standing::Good));

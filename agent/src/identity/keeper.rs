@@ -347,7 +347,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Keeps that this session was offered, and the cluster from which it was asked for. Returns the session that is in the home
+    /// Keeps that this session was offered, and the cluster that the identity is of. Returns the session that is in the home
     /// then: another if a later process has written there, which is left as it is.
     pub(crate) async fn keep_session(&self, session: SessionName, cluster: Option<Uid>) -> Result<SessionName, Error> {
         let home = self.read_home().await?;
@@ -356,7 +356,7 @@ impl Keeper {
         }
         let offered = |contents: &mut Contents| {
             contents.session = session;
-            contents.cluster = contents.cluster.take().or(cluster);
+            contents.cluster = cluster.or(contents.cluster.take());
         };
         self.change(offered).await.map(|()| session)
     }

@@ -165,6 +165,9 @@ pub struct SessionAnswer {
     pub addresses: HubAddresses,
     #[serde(default, skip_serializing_if = "is_whole")]
     pub history: Continuity,
+    /// The cluster that this target is of, where the hub knows it: a person may have corrected that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Uid>,
     /// Nothing was opened: this agent is another target from now on. It opens a session as that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,

@@ -59,6 +59,7 @@ impl Engine {
             poll: PollSettings { wait_seconds: 0, stale_after_seconds: 0 },
             addresses: HubAddresses::default(),
             history: Continuity::default(),
+            cluster: None,
             handover: Some(handover),
         })
     }

@@ -65,7 +65,9 @@ impl Engine {
     /// Tells the link what the inventory has of a target. That it leaves service was perhaps taken back by what was lost.
     pub(super) fn tell_link(&mut self, now: Monotonic, target: TargetId) {
         let Some(outline) = self.targets.get(target) else { return };
-        let cluster = outline.record.cluster.clone();
+        // An annotation that was lost says nothing about where the agent may be.
+        let remembered = || self.remembered(target)?.cluster.clone();
+        let cluster = outline.record.cluster.clone().or_else(remembered);
         let unexplained = self.ledger.leaving_is_unexplained(target);
         let decommission = if unexplained { Decommission::No } else { outline.record.decommission };
         let holder = Box::new(self.targets.holder(target));

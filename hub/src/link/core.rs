@@ -233,7 +233,10 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Target {
+    /// The cluster whose agent is served: as recorded, or else the first that asked.
     cluster: Option<Uid>,
+    /// As the inventory has it.
+    recorded: Option<Uid>,
     sessions: Sessions,
     /// What was shown with the session that is being opened.
     shown: Option<Shown>,
@@ -326,10 +329,12 @@ impl Core {
         if let Some(target) = self.targets.get_mut(&id) {
             target.decommission = decommission;
             // A person may correct it.
+            target.recorded.clone_from(&cluster);
             target.cluster = cluster.or(target.cluster.take());
             return;
         }
         let target = Target {
+            recorded: cluster.clone(),
             cluster,
             sessions: Sessions::new(holder, now),
             shown: None,

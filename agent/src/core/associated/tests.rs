@@ -94,8 +94,16 @@ impl Scene {
                     let session = SessionName::new(7, 1);
                     let (epoch, addresses) = (Epoch::default(), HubAddresses::default());
                     let history = tideline_common::wire::v1::Continuity::Whole;
-                    let answer =
-                        SessionAnswer { session, outdated: false, epoch, poll, addresses, history, handover: None };
+                    let answer = SessionAnswer {
+                        session,
+                        outdated: false,
+                        epoch,
+                        poll,
+                        addresses,
+                        history,
+                        cluster: None,
+                        handover: None,
+                    };
                     self.step(Event::Answered { id, result: Ok(Answer::Session(answer)) });
                 }
                 Effect::KeepSession { session, .. } => self.step(Event::SessionKept { result: Ok(session) }),

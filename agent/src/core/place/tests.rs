@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use tideline_common::wire::v1::RefusalKind;
 use tideline_common::{ObjectKey, Uid};
 
 use super::super::tests::world::World;
@@ -69,4 +70,39 @@ fn a_cluster_that_does_not_answer_is_not_in_sync_though_nothing_in_it_is_watched
     world.heal();
     world.quiesce();
     assert_eq!(world.hub.in_sync, Some(false), "it did not say who it is");
+}
+
+/// A data directory came into another cluster, which is what was meant: a person corrects the SyncTarget.
+#[test]
+fn an_agent_goes_on_in_the_cluster_that_its_sync_target_was_corrected_to() {
+    let (mut world, key) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    world.hub.refuses = Some(RefusalKind::Quarantined);
+    world.heal();
+    world.run_for(Duration::from_mins(30));
+    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
+    world.hub.refuses = None;
+    world.hub.cluster = Some(uid("c2"));
+    world.quiesce();
+    world.check_converged();
+    assert_eq!(world.standings.last().map(String::as_str), Some("Thaw"));
+    // What it kept of that is what it begins with.
+    world.cut_off();
+    world.heal_cluster();
+    world.cluster.delete(&key);
+    world.crash();
+    world.run_for(Duration::from_mins(1));
+    assert!(world.cluster.objects.contains_key(&key));
+}
+
+/// The annotation was taken off instead: nobody says that it is this cluster.
+#[test]
+fn an_agent_that_is_served_in_another_cluster_than_its_identitys_stays_frozen() {
+    let (mut world, _) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    world.hub.refuses = Some(RefusalKind::Quarantined);
+    world.heal();
+    world.run_for(Duration::from_mins(30));
+    world.hub.refuses = None;
+    world.quiesce();
+    assert!(world.cluster.objects.is_empty());
+    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
 }

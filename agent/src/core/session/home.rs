@@ -64,7 +64,7 @@ impl Core {
             // Perhaps another process of this home has opened it.
             return self.look_home(Look::Outdated, out);
         }
-        let cluster = self.place.facts().cluster.clone();
+        let cluster = answer.cluster.clone().or_else(|| self.place.cluster());
         out.push(Effect::KeepSession { session: answer.session, cluster });
         self.session.link = Link::Keeping(Box::new(answer));
     }
@@ -93,7 +93,11 @@ impl Core {
 
     /// The session may be used, and is this agent's with its first use.
     fn session_usable(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
-        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history, handover: _ } = *answer;
+        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history, ref cluster, handover: _ } =
+            *answer;
+        if let Some(cluster) = cluster {
+            self.place.is_of(cluster.clone());
+        }
         self.session.name = Some(session);
         self.session.fenced = None;
         self.session.settings = poll;

@@ -138,7 +138,8 @@ fn session() -> Answer {
     let poll = PollSettings { wait_seconds: 40, stale_after_seconds: 90 };
     let (session, epoch, addresses) = (SessionName::new(3, 1), Epoch(1), HubAddresses::default());
     let history = tideline_common::wire::v1::Continuity::Whole;
-    Answer::Session(SessionAnswer { session, outdated: false, epoch, poll, addresses, history, handover: None })
+    let (cluster, handover) = (None, None);
+    Answer::Session(SessionAnswer { session, outdated: false, epoch, poll, addresses, history, cluster, handover })
 }
 
 fn held() -> Loaded {

@@ -10,7 +10,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionName, TargetId,
-    Tombstone, Version,
+    Tombstone, Uid, Version,
 };
 
 use super::super::{Answer, LinkFailure, Request};
@@ -38,6 +38,8 @@ pub(in crate::core) struct Hub {
     /// How long the agent is told that it may make use of that.
     pub(in crate::core) approved_seconds: u64,
     decommission: Decommission,
+    /// The cluster that the SyncTarget says.
+    pub(in crate::core) cluster: Option<Uid>,
     /// What every request is refused with.
     pub(in crate::core) refuses: Option<RefusalKind>,
     pub(in crate::core) sessions_asked: u64,
@@ -163,7 +165,8 @@ impl Hub {
             let handover = Some(handover);
             let addresses = HubAddresses::default();
             let history = self.history;
-            let answer = SessionAnswer { session, outdated: true, epoch, poll, addresses, history, handover };
+            let answer =
+                SessionAnswer { session, outdated: true, epoch, poll, addresses, history, cluster: None, handover };
             return Ok(Answer::Session(answer));
         }
         if let (Request::Enrol(_), Some(target)) = (&request, self.enrols_as) {
@@ -194,6 +197,7 @@ impl Hub {
                     poll: PollSettings { wait_seconds: 40, stale_after_seconds: 90 },
                     addresses: HubAddresses::default(),
                     history: self.history,
+                    cluster: self.cluster.clone(),
                     handover: None,
                 })
             }

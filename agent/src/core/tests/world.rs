@@ -294,11 +294,12 @@ impl World {
                     self.step(Event::Answered { id, result });
                 }
             }
-            Effect::KeepSession { session, .. } => {
+            Effect::KeepSession { session, cluster } => {
                 let result = if self.faults && self.random.chance(10) {
                     Err("full".into())
                 } else {
                     self.journal.session = session;
+                    self.journal.cluster = cluster;
                     Ok(session)
                 };
                 self.step(Event::SessionKept { result });

@@ -140,6 +140,7 @@ fn session_is_stable() {
         poll,
         addresses: addresses.clone(),
         history,
+        cluster: facts().cluster,
         handover: None,
     };
     golden("session-answer", &answer(Continuity::Whole));
@@ -465,6 +466,7 @@ fn handover_has_its_file() {
             poll,
             addresses: HubAddresses::default(),
             history: Continuity::Whole,
+            cluster: None,
             handover,
         },
     );

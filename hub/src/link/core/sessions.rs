@@ -175,7 +175,8 @@ impl Core {
         let (poll, addresses) = (self.config.poll, HubAddresses::default());
         let shown = self.targets.get(&key).and_then(|target| target.shown);
         let history = history::continuity(sets.standing(key, shown));
-        let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history, handover: None };
+        let cluster = self.targets.get(&key).and_then(|target| target.recorded.clone());
+        let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history, cluster, handover: None };
         out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });
     }
 
