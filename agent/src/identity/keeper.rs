@@ -507,8 +507,9 @@ impl Written {
                         return Err(Refused::Superseded(format!("version {by} of the agent wrote it since")));
                     }
                     Stored::Contents { contents: there, version } => {
-                        self.version = Some(version);
+                        // Only what may be written over is known by its version: who is refused looks again before it writes.
                         judge(&there, contents)?;
+                        self.version = Some(version);
                         if *there == *contents {
                             self.settled();
                             return Ok(());

@@ -88,9 +88,12 @@ pub(super) fn merge(
         HomeIn::Secret => secret.next_seed.or(file.next_seed),
     };
     let cluster = secret.cluster.clone().or_else(|| file.cluster.clone());
-    let addresses = secret.addresses.clone().merge(file.addresses.clone());
+    // Of another hub they lead elsewhere.
+    let same_hub = secret.pin == file.pin;
+    let addresses = same_hub.then(|| secret.addresses.clone().merge(file.addresses.clone()));
     let truth = if secret.enrolled.is_none() && file.enrolled.is_some() { file } else { secret };
     let data = if behind { Data::Outdated } else { Data::Current };
+    let addresses = addresses.unwrap_or_else(|| truth.addresses.clone());
     Ok(Some(Merged { contents: Contents { addresses, next_seed, cluster, session, floor, ..truth }, data }))
 }
 

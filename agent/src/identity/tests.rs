@@ -1,14 +1,21 @@
+use std::convert::Infallible;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use http_body_util::BodyExt;
+use k8s_openapi::ByteString;
+use kube::client::Body;
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{Digest, EnrolmentToken, Epoch, Point, Revision, SessionName, Shown, TargetId, Version, Word};
 use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
 use super::merge::{Data, HomeIn, merge};
+use super::secret::SecretPlace;
 use super::{Error, Found, Keeper, TargetName, TokenUse};
 use crate::addresses::Addresses;
 
@@ -330,4 +337,107 @@ fn of_two_copies_of_one_lineage_the_newer_is_taken() {
     }
     let stranger = Contents { generation: 4, ..contents(2, Some(8), 3, None) };
     assert!(merge(Some(stranger), Some(adopted), HomeIn::Directory).is_err(), "of no lineage of ours");
+}
+
+/// Neither is enrolled; the file was given a token of another hub since.
+#[test]
+fn addresses_stay_with_the_hub_that_they_lead_to() {
+    let of = |hub: u128, url: &str| {
+        let token = EnrolmentToken { urls: vec![url.parse().unwrap()], ..token(hub) };
+        let (pin, mut addresses) = (HubPin::of(&token).unwrap(), Addresses::of(&token));
+        // The later a copy was changed, the newer are its addresses.
+        if hub == 2 {
+            addresses.take(&EnrolmentToken { seed: vec![8; 32], ..token });
+        }
+        Contents { pin, addresses, ..contents(1, None, 0, None) }
+    };
+    let (one, two) = (of(1, "https://one.example"), of(2, "https://two.example"));
+    for (secret, file) in [(&one, &two), (&two, &one)] {
+        let merged = merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap().contents;
+        assert_eq!((merged.pin, merged.addresses), (secret.pin.clone(), secret.addresses.clone()));
+    }
+}
+
+/// A Secret in memory.
+#[derive(Default)]
+struct FakeSecret {
+    secret: Option<Value>,
+    version: u64,
+    writes: u32,
+}
+
+impl FakeSecret {
+    fn answer(&mut self, method: &str, body: &[u8]) -> (u16, Value) {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let status = |code: u16, reason: &str| {
+            let message = format!("secrets \"agent\": {reason}");
+            let kind = "Status";
+            (code, json!({"kind": kind, "status": "Failure", "code": code, "reason": reason, "message": message}))
+        };
+        let present = Value::from(self.version.to_string());
+        match (method, &self.secret) {
+            ("GET", Some(secret)) => (200, secret.clone()),
+            ("GET" | "PATCH", None) => status(404, "NotFound"),
+            ("POST", Some(_)) => status(409, "AlreadyExists"),
+            ("PATCH", Some(_)) if body["metadata"]["resourceVersion"] != present => status(409, "Conflict"),
+            _ => (200, self.put(&body["data"])),
+        }
+    }
+
+    fn put(&mut self, data: &Value) -> Value {
+        (self.version, self.writes) = (self.version + 1, self.writes + 1);
+        let metadata = json!({"name": "agent", "namespace": "tideline", "resourceVersion": self.version.to_string()});
+        let secret = json!({"kind": "Secret", "apiVersion": "v1", "metadata": metadata, "data": data});
+        self.secret = Some(secret.clone());
+        secret
+    }
+}
+
+fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretPlace) {
+    let fake = Arc::new(Mutex::new(FakeSecret::default()));
+    let served = Arc::clone(&fake);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let served = Arc::clone(&served);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let (code, answer) = served.lock().unwrap().answer(parts.method.as_str(), &body);
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+        }
+    });
+    let client = kube::Client::new(service, "tideline");
+    (fake, SecretPlace { client, namespace: "tideline".to_owned(), name: "agent".to_owned() })
+}
+
+/// Another home of the identity, or another identity, has written there meanwhile.
+#[tokio::test]
+async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Result<(), anyhow::Error> {
+    let ours = contents(1, Some(5), 3, None);
+    for there in [contents(1, Some(5), 4, None), contents(2, Some(6), 1, None)] {
+        let (fake, place) = fake_secret();
+        let directory = tempfile::tempdir()?;
+        super::file::save(&directory.path().join(super::file::FILE), &ours)?;
+        let keeper = Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory).await?.keep()?;
+        assert_eq!(fake.lock().unwrap().writes, 1, "it is in the Secret before it is used");
+        let foreign = json!({"identity.json": ByteString(there.encode())});
+        fake.lock().unwrap().put(&foreign);
+        for _ in 0..3 {
+            keeper.copy_to_secret().await;
+            assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], foreign);
+        }
+        let superseded = keeper.superseded().borrow().is_some();
+        assert_eq!(
+            superseded,
+            there.seed != ours.seed,
+            "of two homes of one identity the hub says which is to give way"
+        );
+        // What is older is written over again.
+        let older = contents(1, Some(5), 2, None);
+        fake.lock().unwrap().put(&json!({"identity.json": ByteString(older.encode())}));
+        keeper.copy_to_secret().await;
+        let data = fake.lock().unwrap().secret.as_ref().unwrap()["data"].clone();
+        assert_eq!(data, json!({"identity.json": ByteString(ours.encode())}));
+    }
+    Ok(())
 }
