@@ -158,9 +158,10 @@ macro_rules! counter {
         pub struct $name(pub u64);
 
         impl $name {
+            /// The one after it. There is always one: what others claim is bounded before it is counted on from.
             #[must_use]
             pub const fn next(self) -> Self {
-                Self(self.0 + 1)
+                Self(self.0.saturating_add(1))
             }
         }
 

@@ -26,12 +26,15 @@ use tideline_common::{Capabilities, InstanceId, Monotonic, SessionId, SessionNam
 /// After so long without a word of the holder, counted while the hub runs, its place is free: it is not coming back by itself.
 /// Also how long another instance is spoken of that is heard no more.
 pub(super) const SILENT: Duration = Duration::from_hours(24);
-/// What of the silence outlives the hub's process: whole hours, so that one that waits costs a write an hour and not one for
-/// every time that it asks.
-const SILENCE_KEPT: Duration = Duration::from_hours(1);
+/// What of the silence outlives the hub's process: in steps of ten minutes, so that one that waits costs six writes an hour and
+/// not one for every time that it asks, and a hub that restarts every hour counts most of it.
+const SILENCE_KEPT: Duration = Duration::from_mins(10);
 /// How long a start that was offered a session keeps others waiting: it writes its home, and asks for its set. After that
 /// another may be offered one, which ends the offer; there is never more than one.
 const OFFER_LAPSES: Duration = Duration::from_secs(15);
+/// By how much a process may know of later sessions than this hub gave, as where the hub was set back: one a second for half a
+/// year. Whoever has the key and claims as much with every request needs 2^40 of them to come to the last number.
+const AHEAD_MAX: u64 = 1 << 24;
 /// Other instances that are spoken of. A person is to choose among them.
 const OTHERS_MAX: usize = 3;
 
@@ -106,13 +109,13 @@ pub struct Record {
     /// What a person said last, as it was written: said once, it is done once.
     #[serde(skip_serializing_if = "String::is_empty")]
     word: String,
-    /// Hours for which the holder was silent before this run of the hub.
+    /// For how many times [`SILENCE_KEPT`] the holder was silent, as far as that is kept.
     #[serde(skip_serializing_if = "is_zero")]
-    silent_hours: u64,
+    silent_steps: u32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(value: &u64) -> bool {
+fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
@@ -138,6 +141,8 @@ pub(super) enum Verdict {
     Fenced(SessionName),
     /// It may open a session, as any other.
     Reopen,
+    /// It claims a session that no history of this hub can have given.
+    Absurd,
 }
 
 /// Whether a session may be used.
@@ -174,6 +179,9 @@ impl Holder {
 
     /// Answers a request for a session. `id` is random, and used for none before.
     pub(super) fn ask(&mut self, now: Monotonic, asks: &Asks, id: SessionId) -> Verdict {
+        if self.is_absurd(asks) {
+            return Verdict::Absurd;
+        }
         self.lapse(now);
         if self.is_holder(asks.who.instance.id) {
             self.heard(now);
@@ -185,6 +193,13 @@ impl Holder {
             Some(fenced) => self.ask_again(now, asks, fenced, id),
             None => self.ask_first(now, asks, id),
         }
+    }
+
+    fn is_absurd(&self, asks: &Asks) -> bool {
+        let given = self.record.session.number.max(self.record.newest).0;
+        let fenced = asks.fenced.iter().flat_map(|fenced| [fenced.session.number, fenced.by.number]);
+        let claimed = [asks.last, asks.home.number].into_iter().chain(fenced).max().unwrap_or_default();
+        claimed.0.saturating_sub(given) > AHEAD_MAX
     }
 
     fn ask_first(&mut self, now: Monotonic, asks: &Asks, id: SessionId) -> Verdict {
@@ -358,7 +373,8 @@ impl Holder {
     }
 
     fn is_vacant(&self, now: Monotonic, who: InstanceId, known: bool) -> bool {
-        let silent = Duration::from_hours(self.record.silent_hours) + now.since(self.heard_at) >= SILENT;
+        let kept = SILENCE_KEPT.saturating_mul(self.record.silent_steps);
+        let silent = kept.saturating_add(now.since(self.heard_at)) >= SILENT;
         // Where two are known to live, the place of one that ends is kept for its restart.
         let left = self.record.goodbye && (known || !self.is_duplicate());
         silent || left || self.record.accepted == Some(who)
@@ -366,13 +382,14 @@ impl Holder {
 
     fn heard(&mut self, now: Monotonic) {
         self.heard_at = now;
-        self.record.silent_hours = 0;
+        self.record.silent_steps = 0;
     }
 
     fn keep_silence(&mut self, now: Monotonic) {
-        let hours = now.since(self.heard_at).as_secs() / SILENCE_KEPT.as_secs();
-        self.record.silent_hours += hours;
-        self.heard_at = self.heard_at + SILENCE_KEPT * u32::try_from(hours).unwrap_or(u32::MAX);
+        let steps = now.since(self.heard_at).as_secs() / SILENCE_KEPT.as_secs();
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.record.silent_steps = self.record.silent_steps.saturating_add(steps);
+        self.heard_at = self.heard_at + SILENCE_KEPT.saturating_mul(steps);
     }
 
     fn other(&mut self, now: Monotonic, who: &Seen) {

@@ -138,6 +138,10 @@ impl Core {
             Verdict::Busy(left) => out.push(busy(id, left)),
             Verdict::Fenced(by) => out.push(fenced(id, by)),
             Verdict::Reopen => out.push(reopen(id)),
+            Verdict::Absurd => {
+                let message = "it claims a session that this hub cannot have given in any history";
+                out.push(refuse(id, RefusalKind::Malformed, message));
+            }
         }
         self.store(key, out);
     }

@@ -6,6 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::*;
 
+mod claims;
+
 const PROCESSES: usize = 3;
 const CLONE: usize = 2;
 /// Rounds in which everybody that lives does its next step: enough for any to come to rest.
@@ -350,6 +352,7 @@ impl World {
             Some(Verdict::Outdated(session)) => (me.last, me.home) = (session.number, home),
             Some(Verdict::Fenced(by)) => me.state = State::Frozen(Fenced { session: own, by }),
             Some(Verdict::Reopen) => me.state = State::Asks,
+            Some(Verdict::Absurd) => unreachable!("nobody claims more than was given"),
         }
         if let State::Offered(session) | State::Frozen(Fenced { by: session, .. }) = me.state {
             me.last = me.last.max(session.number);
