@@ -560,6 +560,11 @@ impl Hub {
         None
     }
 
+    /// Who holds the target.
+    pub(crate) fn holder(&self) -> Option<&HolderRecord> {
+        self.link.holder(parse(TARGET))
+    }
+
     pub(crate) fn freshness(&self) -> Option<tideline_common::rollup::Freshness> {
         self.link.freshness(parse(TARGET))
     }

@@ -9,6 +9,7 @@ mod again;
 mod away;
 mod check;
 mod cluster;
+mod copies;
 mod faults;
 mod history;
 mod hub;

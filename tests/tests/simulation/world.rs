@@ -26,11 +26,14 @@ use associates::Following;
 
 mod agent;
 mod associates;
+mod copies;
 mod hub;
 mod mishaps;
 mod planned;
 mod versions;
 mod watches;
+
+pub(crate) use copies::{Copied, Which};
 
 /// Things that happen before a seed is given up as one that never comes to rest.
 const HAPPENINGS_MAX: u64 = 200_000;
@@ -131,7 +134,9 @@ enum Happening {
         kind: GroupKind,
     },
     AgentEnds,
-    AgentStarts,
+    AgentStarts {
+        run: u64,
+    },
     HubStarts,
     HubWrites {
         run: u64,
@@ -155,7 +160,13 @@ struct Stream {
 }
 
 struct Agent {
+    /// No other process has the same, of this agent or another.
     run: u64,
+    /// Names the process to the hub.
+    instance: u64,
+    is_copy: bool,
+    /// Its machine is gone.
+    lost: bool,
     core: Option<Core>,
     journal: Journal,
     writing: VecDeque<(PersistId, Vec<Write>)>,
@@ -173,6 +184,32 @@ struct Agent {
     patrol: Option<PatrolTally>,
     standing: Standing,
     versions: Versions,
+}
+
+impl Agent {
+    /// One that is to start with this journal.
+    fn new(run: u64, journal: Journal) -> Self {
+        Self {
+            run,
+            instance: 0,
+            is_copy: false,
+            lost: false,
+            core: None,
+            standing: Standing::from(&journal.standing),
+            journal,
+            writing: VecDeque::new(),
+            keeping: None,
+            operations: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            numbers: RunNumbers::default(),
+            timers: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            following: BTreeMap::new(),
+            writes: 0,
+            patrol: None,
+            versions: Versions::default(),
+        }
+    }
 }
 
 /// What the agent was told of its standing.
@@ -209,7 +246,12 @@ pub(crate) struct World {
     shut_out: Option<RefusalKind>,
     /// The hub is gone for good.
     hub_gone: bool,
+    /// The agent that something happens to now.
     agent: Agent,
+    /// Another with a copy of its identity, if there is one; or it is the original.
+    other: Option<Box<Agent>>,
+    /// Runs of agents that were begun.
+    runs: u64,
     pub(crate) hub: Hub,
     pub(crate) cluster: Cluster,
     pub(crate) workload: Workload,
@@ -248,23 +290,9 @@ impl World {
             loses_acknowledgements: false,
             shut_out: None,
             hub_gone: false,
-            agent: Agent {
-                run: 0,
-                core: None,
-                journal: Journal::default(),
-                writing: VecDeque::new(),
-                keeping: None,
-                operations: BTreeMap::new(),
-                requests: BTreeMap::new(),
-                numbers: RunNumbers::default(),
-                timers: BTreeMap::new(),
-                streams: BTreeMap::new(),
-                following: BTreeMap::new(),
-                writes: 0,
-                patrol: None,
-                standing: Standing::Good,
-                versions: Versions::default(),
-            },
+            agent: Agent::new(0, Journal::default()),
+            other: None,
+            runs: 0,
             hub: Hub::new(scenario.unassigns),
             cluster: Cluster::default(),
             workload: Workload::new(scenario.config_maps),
@@ -283,7 +311,7 @@ impl World {
             probe: None,
         };
         world.schedule(0, Happening::HubStarts);
-        world.schedule(1, Happening::AgentStarts);
+        world.schedule(1, Happening::AgentStarts { run: 0 });
         world
     }
 
@@ -323,11 +351,15 @@ impl World {
         self.partitioned = self.hub_gone;
         self.let_in();
         self.cluster.outage = None;
-        if self.agent.core.is_none() {
-            self.agent_starts();
-        }
+        self.heal_agent();
         if !self.hub.up && !self.hub_gone {
             self.hub_starts();
+        }
+    }
+
+    fn heal_agent(&mut self) {
+        if self.agent.core.is_none() && !self.agent.lost {
+            self.agent_starts();
         }
     }
 
@@ -391,6 +423,7 @@ impl World {
     }
 
     fn happens(&mut self, happening: Happening) {
+        self.turn_to(happening.run());
         match happening {
             Happening::Request { run, id, sending } => self.request_arrives(run, id, &sending),
             Happening::Reply { run, id, reply: Reply::BadNumber(next) } if run == self.agent.run => {
@@ -436,7 +469,7 @@ impl World {
             Happening::Refollow { run, kind, follow } if run == self.agent.run => self.refollow(kind, follow),
             Happening::Survey { run, id, kind } if run == self.agent.run => self.survey(id, &kind),
             Happening::AgentEnds => self.restart_agent(),
-            Happening::AgentStarts => self.agent_starts(),
+            Happening::AgentStarts { run } if run == self.agent.run => self.agent_starts(),
             Happening::HubStarts => self.hub_starts(),
             Happening::HubWrites { run } if run == self.hub.run => self.hub_writes(),
             Happening::HubTimer { run, at } if run == self.hub.run && self.hub.up && at.as_millis() <= self.now => {
@@ -450,7 +483,8 @@ impl World {
             Happening::PartitionEnds => self.partitioned = self.hub_gone,
             Happening::ShutOutEnds => self.let_in(),
             // Of a run that is over.
-            Happening::Reply { .. }
+            Happening::AgentStarts { .. }
+            | Happening::Reply { .. }
             | Happening::GiveUp { .. }
             | Happening::AgentTimer { .. }
             | Happening::Written { .. }

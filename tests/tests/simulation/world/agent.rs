@@ -26,11 +26,12 @@ impl World {
             hub: parse(HUB),
             facts: facts.clone(),
         };
+        self.agent.instance = self.random.next();
         let config = Config {
             hub: parse(HUB),
             facts,
             answered: true,
-            instance: Instance { id: InstanceId(self.random.next()), host: format!("run-{}", self.agent.run) },
+            instance: Instance { id: InstanceId(self.agent.instance), host: format!("run-{}", self.agent.run) },
             enrolment: Some(enrolment),
             seed: self.random.next(),
             fuse: self.scenario.fuse,
@@ -115,7 +116,7 @@ impl World {
             Effect::Decommissioned(report) => self.note(|| format!("agent: {report:?}")),
             Effect::Stopped => panic!("nobody asked it to stop"),
             Effect::Freeze(reason) => {
-                assert!(self.scenario.shuts_out, "the only agent freezes: {reason:?}");
+                assert!(self.scenario.shuts_out || self.other.is_some(), "the only agent freezes: {reason:?}");
                 self.note(|| format!("agent: FROZEN, {reason:?}"));
                 self.agent.standing = Standing::Frozen;
             }

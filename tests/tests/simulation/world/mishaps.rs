@@ -310,13 +310,15 @@ impl World {
     /// The machine of the agent is gone.
     pub(crate) fn lose_agent(&mut self) {
         self.agent_ends(Fate::Lost, NEVER);
+        self.agent.lost = true;
     }
 
     /// The agent's process ends, and comes back after a while.
     pub(super) fn agent_ends(&mut self, fate: Fate, absence: u64) {
         self.agent.core = None;
         self.note(|| "the agent CRASHES".to_owned());
-        self.agent.run += 1;
+        self.runs += 1;
+        self.agent.run = self.runs;
         // Of what was under way each thing was done or was not; what was not written before is not written after.
         let writing = std::mem::take(&mut self.agent.writing);
         let last = writing.len().saturating_sub(1);
@@ -349,7 +351,8 @@ impl World {
         if let Some(probe) = &mut self.probe {
             probe.agent_ended(&self.agent.journal);
         }
-        self.schedule(absence, Happening::AgentStarts);
+        let run = self.agent.run;
+        self.schedule(absence, Happening::AgentStarts { run });
     }
 
     fn is_done(&mut self, fate: Fate) -> bool {

@@ -41,7 +41,9 @@ impl World {
     /// Of what an agent does not understand, nothing is in what it is told.
     pub(super) fn check_told(&self, run: u64, answer: &Result<link::Answer, Refusal>) {
         let Ok(link::Answer::Desired(answer)) = answer else { return };
-        let understands = &self.agent.versions.by_run[&run];
+        let mut known = std::iter::once(&self.agent).chain(self.other.as_deref());
+        let understands = known.find_map(|agent| agent.versions.by_run.get(&run));
+        let understands = understands.expect("the agent of this run was started");
         match answer {
             DesiredAnswer::Page(page) => check_page(page, understands),
             DesiredAnswer::Approved(_) => {

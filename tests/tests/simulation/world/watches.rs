@@ -73,22 +73,29 @@ impl World {
     }
 
     pub(super) fn cluster_changed(&mut self) {
-        self.associates_changed();
         for chore in std::mem::take(&mut self.cluster.chores) {
             let slow = if matches!(chore, Chore::Finalize(_)) { 20_000 } else { 2_000 };
             let after = 50 + self.random.below(slow);
             self.schedule(after, Happening::Chore(chore));
         }
-        for news in std::mem::take(&mut self.cluster.news) {
+        let news = std::mem::take(&mut self.cluster.news);
+        self.for_each_agent(|world| {
+            world.associates_changed();
+            world.tell_news(&news);
+        });
+    }
+
+    fn tell_news(&mut self, news: &[News]) {
+        for news in news {
             let (kind, event) = match news {
                 News::Served(kind) => {
-                    if self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {
-                        self.tell_served(&kind);
+                    if self.agent.streams.get(kind).is_some_and(|stream| !stream.lost) {
+                        self.tell_served(kind);
                     }
                     continue;
                 }
-                News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed)),
-                News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key, uid }),
+                News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed.clone())),
+                News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key: key.clone(), uid: uid.clone() }),
             };
             let deaf = self.random.chance(self.faults.deaf) || self.tells_otherwise(&event);
             if !deaf && self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {

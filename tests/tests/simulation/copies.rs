@@ -1,0 +1,108 @@
+//! Two agents with one identity, as after a data directory, a machine or a Secret was copied.
+
+use std::time::Duration;
+
+use crate::world::{Copied, Scenario, Which, World};
+use crate::{PLAIN, SETTLING, each_seed};
+
+/// A frozen agent asks every ten minutes; and then somebody is told.
+const HEARD: Duration = Duration::from_mins(45);
+
+/// A day takes as long as a hundred other things: one seed of so many has one.
+const LONG: u64 = 15;
+
+fn copied(seed: u64) -> Copied {
+    if seed.is_multiple_of(3) { Copied::Secret } else { Copied::Directory }
+}
+
+/// At rest with all that there is, and then with a copy beside it.
+fn cloned(world: &mut World, what: Copied) {
+    world.rage(6);
+    world.heal();
+    world.sleep(SETTLING);
+    world.check_converged();
+    world.copy_agent(what);
+}
+
+/// Processes end and start, those of both agents and the hub's, in any order and at any time.
+fn restart_some(world: &mut World) {
+    for _ in 0..6 {
+        match world.draw() % 5 {
+            0 | 1 => world.restart(Which::Original),
+            2 | 3 => world.restart(Which::Copy),
+            _ => world.restart_hub(),
+        }
+        let pause = world.draw() % 900_000;
+        world.pass(pause);
+    }
+}
+
+#[test]
+fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_says_otherwise() {
+    each_seed(
+        100,
+        |_| Scenario { loses_journal: false, ..PLAIN },
+        |world| {
+            let what = copied(world.draw());
+            cloned(world, what);
+            let before = world.uids();
+            world.sleep(HEARD);
+            world.check_holder(Which::Original, true);
+            restart_some(world);
+            world.heal_all();
+            world.sleep(HEARD);
+            world.check_holder(Which::Original, true);
+
+            world.accept_instance(Which::Copy);
+            world.sleep(HEARD);
+            world.check_holder(Which::Copy, true);
+            restart_some(world);
+            world.heal_all();
+            world.sleep(HEARD);
+            world.check_holder(Which::Copy, true);
+
+            world.stop(Which::Original);
+            if world.draw().is_multiple_of(LONG) {
+                // Whoever is stopped is spoken of for a day.
+                world.sleep(Duration::from_hours(26));
+                world.check_holder(Which::Copy, false);
+            }
+            assert_eq!(world.uids(), before, "something was deleted, or made again");
+            world.turn_to_the(Which::Copy);
+            world.check_converged();
+        },
+    );
+}
+
+/// The original's machine is gone, and nobody says anything: after a day of its silence the copy has the place, however often
+/// the hub restarts meanwhile.
+#[test]
+fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran() {
+    each_seed(
+        100,
+        |_| Scenario { loses_journal: false, ..PLAIN },
+        |world| {
+            if !world.draw().is_multiple_of(LONG) {
+                return;
+            }
+            let what = copied(world.draw());
+            cloned(world, what);
+            world.sleep(HEARD);
+            let before = world.uids();
+            world.stop(Which::Original);
+            for _ in 0..20 {
+                world.sleep(Duration::from_hours(1));
+                world.restart_hub();
+            }
+            world.check_frozen(Which::Copy);
+            for _ in 0..12 {
+                world.sleep(Duration::from_hours(1));
+                world.restart_hub();
+            }
+            world.heal_all();
+            world.sleep(HEARD);
+            world.check_holder(Which::Copy, false);
+            assert_eq!(world.uids(), before);
+        },
+    );
+}

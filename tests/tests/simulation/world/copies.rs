@@ -1,0 +1,158 @@
+//! Two agents with one identity: a data directory was copied, or the Secret alone.
+
+use std::collections::BTreeMap;
+
+use tideline_common::{InstanceId, ObjectKey, Uid};
+use tideline_hub::link::core as link;
+
+use super::{Agent, Happening, Standing, World};
+use crate::ids::{TARGET, parse};
+
+/// What of an agent is copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Copied {
+    Directory,
+    /// The identity, without a journal.
+    Secret,
+}
+
+/// Which of two agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Original,
+    Copy,
+}
+
+impl Happening {
+    /// The run of the agent that it happens to, if that is one.
+    pub(super) fn run(&self) -> Option<u64> {
+        match self {
+            Self::Reply { run, .. }
+            | Self::GiveUp { run, .. }
+            | Self::AgentTimer { run, .. }
+            | Self::Written { run }
+            | Self::SessionKept { run }
+            | Self::HomeRead { run }
+            | Self::Lands { run, .. }
+            | Self::Ends { run, .. }
+            | Self::Watch { run, .. }
+            | Self::Relist { run, .. }
+            | Self::Followed { run, .. }
+            | Self::Refollow { run, .. }
+            | Self::Survey { run, .. }
+            | Self::AgentStarts { run } => Some(*run),
+            Self::Request { .. }
+            | Self::AgentEnds
+            | Self::HubStarts
+            | Self::HubWrites { .. }
+            | Self::HubTimer { .. }
+            | Self::Chore(_)
+            | Self::OutageEnds
+            | Self::PartitionEnds
+            | Self::ShutOutEnds => None,
+        }
+    }
+}
+
+impl World {
+    /// Has what follows happen to the agent of this run.
+    pub(super) fn turn_to(&mut self, run: Option<u64>) {
+        if let Some(other) = &mut self.other
+            && run == Some(other.run)
+        {
+            std::mem::swap(&mut self.agent, other);
+        }
+    }
+
+    pub(super) fn for_each_agent(&mut self, mut does: impl FnMut(&mut Self)) {
+        for _ in 0..=usize::from(self.other.is_some()) {
+            does(self);
+            if let Some(other) = &mut self.other {
+                std::mem::swap(&mut self.agent, other);
+            }
+        }
+    }
+
+    /// Somebody copies what the agent is, and starts the copy in the same cluster.
+    pub(crate) fn copy_agent(&mut self, what: Copied) {
+        self.note(|| format!("the agent is COPIED: {what:?}"));
+        let mut journal = self.agent.journal.clone();
+        if let Copied::Secret = what {
+            journal.lose();
+            self.lost_journal = true;
+        }
+        self.runs += 1;
+        let copy = Agent { is_copy: true, ..Agent::new(self.runs, journal) };
+        self.other = Some(Box::new(copy));
+        let (run, after) = (self.runs, self.random.below(60_000));
+        self.schedule(after, Happening::AgentStarts { run });
+    }
+
+    pub(crate) fn turn_to_the(&mut self, which: Which) {
+        if let Some(other) = &mut self.other
+            && other.is_copy == (which == Which::Copy)
+        {
+            std::mem::swap(&mut self.agent, other);
+        }
+    }
+
+    /// The process ends, and is started again.
+    pub(crate) fn restart(&mut self, which: Which) {
+        self.turn_to_the(which);
+        self.agent_crashes();
+    }
+
+    /// The process ends for good.
+    pub(crate) fn stop(&mut self, which: Which) {
+        self.turn_to_the(which);
+        self.lose_agent();
+        self.other = self.other.take().map(|other| {
+            let stopped = std::mem::replace(&mut self.agent, *other);
+            Box::new(stopped)
+        });
+    }
+
+    fn instance(&mut self, which: Which) -> InstanceId {
+        self.turn_to_the(which);
+        InstanceId(self.agent.instance)
+    }
+
+    /// A person says who is to have the target.
+    pub(crate) fn accept_instance(&mut self, which: Which) {
+        let instance = self.instance(which);
+        self.note(|| format!("somebody ACCEPTS the {which:?}, {instance}"));
+        let word = format!("{instance} {}", self.now);
+        self.hub_steps(link::Event::InstanceAccepted { target: parse(TARGET), instance, word });
+    }
+
+    /// Whether this one and no other works, and the hub knows it as the holder; and whether it speaks of both.
+    pub(crate) fn check_holder(&mut self, which: Which, both: bool) {
+        let instance = self.instance(which);
+        assert_eq!(self.agent.standing, Standing::Good, "the {which:?} is frozen");
+        assert!(self.agent.core.is_some(), "the {which:?} does not live");
+        if let Some(other) = self.other.as_ref().filter(|other| other.core.is_some()) {
+            assert_ne!(other.standing, Standing::Good, "both work, and the {which:?} is to");
+        }
+        let record = self.hub.holder().expect("the target is known");
+        let holder = record.holder().map(|holder| holder.instance.id);
+        assert_eq!(holder, Some(instance), "the hub knows another holder than the {which:?}");
+        assert_eq!(!record.others().is_empty(), both, "whether two live: {:?}", record.others());
+    }
+
+    pub(crate) fn check_frozen(&mut self, which: Which) {
+        self.turn_to_the(which);
+        assert_eq!(self.agent.standing, Standing::Frozen, "the {which:?} is not frozen");
+    }
+
+    /// Whoever is down comes up.
+    pub(crate) fn heal_all(&mut self) {
+        self.for_each_agent(Self::heal_agent);
+        self.heal();
+    }
+
+    /// What stands for us at the cluster, by UID.
+    pub(crate) fn uids(&self) -> BTreeMap<ObjectKey, Uid> {
+        let ours = self.cluster.objects.iter().filter(|(_, local)| local.owner.is_some());
+        ours.map(|(key, local)| (key.clone(), local.uid.clone())).collect()
+    }
+}
