@@ -5,8 +5,8 @@ use tideline_common::{ObjectKey, TargetId};
 use uuid::Uuid;
 
 use super::super::FuseLimits;
-use super::super::tests::key;
 use super::super::tests::world::World;
+use super::super::tests::{key, target_id};
 
 fn heir() -> TargetId {
     TargetId::from_uuid(Uuid::from_u128(77))
@@ -124,5 +124,95 @@ fn a_new_token_makes_it_another_target_with_its_objects_in_place() {
         assert_eq!(keys.map(|key| world.cluster.objects[&key].uid.clone()), uids, "{refusal:?}");
         assert_eq!(targets(&world), [heir(); 3], "{refusal:?}");
         world.check_converged();
+    }
+}
+
+/// How an agent comes from one target to another.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Adopted,
+    /// To one, and while it is on its way to the next.
+    AdoptedTwice,
+    /// To another and back, as where the hub was set back to before the adoption.
+    AdoptedAndBack,
+    /// By a new token, which makes it another target.
+    Token,
+    /// The same SyncTarget with a new key.
+    Revoked,
+    /// Adopted, and its key revoked before it was through with that.
+    AdoptedAndRevoked,
+}
+
+impl Way {
+    /// The target that it is in the end.
+    fn goes(self, world: &mut World, steps: u64) -> TargetId {
+        let (own, next) = (target_id(), TargetId::from_uuid(Uuid::from_u128(78)));
+        let half = |world: &mut World| (0..steps / 2).for_each(|_| world.advance());
+        let adopted = |world: &mut World, heir| {
+            world.hub.refuses = None;
+            world.hub.begin_epoch(1);
+            world.hub.hands_to = Some(heir);
+        };
+        match self {
+            Self::Adopted => {
+                adopted(world, heir());
+                heir()
+            }
+            Self::AdoptedTwice | Self::AdoptedAndBack => {
+                let last = if let Self::AdoptedTwice = self { next } else { own };
+                adopted(world, heir());
+                half(world);
+                world.hub.hands_to = None;
+                world.shut_out(RefusalKind::TargetGone);
+                world.run_for(Duration::from_mins(2));
+                adopted(world, last);
+                last
+            }
+            Self::Token | Self::Revoked => {
+                let target = if let Self::Token = self { heir() } else { own };
+                world.hub.refuses = Some(RefusalKind::Revoked);
+                world.hub.enrols_as = Some(target);
+                world.give_token();
+                target
+            }
+            Self::AdoptedAndRevoked => {
+                adopted(world, heir());
+                half(world);
+                world.shut_out(RefusalKind::Revoked);
+                world.hub.hands_to = None;
+                world.hub.enrols_as = Some(next);
+                world.give_token();
+                next
+            }
+        }
+    }
+}
+
+/// Whether the process ends with its journal or the journal with it, and between whichever two steps.
+#[test]
+fn wherever_an_agent_is_cut_off_on_its_way_to_another_target_every_object_keeps_its_uid() {
+    let ways = [Way::Adopted, Way::AdoptedTwice, Way::AdoptedAndBack, Way::Token, Way::Revoked, Way::AdoptedAndRevoked];
+    for way in ways {
+        for loses_journal in [false, true] {
+            for steps in 0..50 {
+                let context = format!("{way:?}, {steps} steps, without its journal: {loses_journal}");
+                let (mut world, keys) = frozen(steps);
+                let uids = keys.clone().map(|key| world.cluster.objects[&key].uid.clone());
+                let target = way.goes(&mut world, steps);
+                for _ in 0..steps {
+                    world.advance();
+                }
+                if loses_journal {
+                    world.lose_journal();
+                } else {
+                    world.crash();
+                }
+                world.quiesce();
+                let kept = keys.clone().map(|key| world.cluster.objects.get(&key).map(|local| local.uid.clone()));
+                assert_eq!(kept, uids.map(Some), "{context}");
+                assert_eq!(targets(&world), [target; 3], "{context}");
+                world.check_converged();
+            }
+        }
     }
 }

@@ -192,8 +192,16 @@ impl World {
     /// The process goes on elsewhere: with its identity, and without its journal.
     pub(in crate::core) fn lose_journal(&mut self) {
         self.crash();
-        let Loaded { enrolled, accepted, .. } = std::mem::take(&mut self.journal);
-        self.journal = Loaded { enrolled, floor: accepted, token_spent: true, ..Loaded::default() };
+        let journal = std::mem::take(&mut self.journal);
+        let Loaded { enrolled, handed_to, formers, inherited, token_spent, floor, accepted, session, cluster, .. } =
+            journal;
+        // What was accepted as another target is no measure.
+        let accepted = accepted.filter(|_| handed_to.is_none());
+        let floor = [floor, accepted].into_iter().flatten().max_by_key(|known| known.set.version);
+        let enrolled = handed_to.or(enrolled);
+        let journal =
+            Loaded { enrolled, formers, inherited, token_spent, cluster, session, floor, ..Loaded::default() };
+        self.journal = journal;
         self.crash();
     }
 
