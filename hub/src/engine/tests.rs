@@ -14,6 +14,7 @@ use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
 
 mod capabilities;
+mod keys;
 mod stolen_key;
 
 const SETTLE: Duration = Duration::from_secs(10);
