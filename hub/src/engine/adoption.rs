@@ -6,6 +6,7 @@ use tideline_common::{Capability, Epoch, FORMERS_MAX, SessionName, TargetId, upg
 use tracing::{info, warn};
 
 use super::{Engine, HolderWrite, TargetRecord};
+use crate::link::core::HolderRecord;
 
 impl Engine {
     /// The inventory says that `heir` takes over the agent of `former`, whose key it has. Its sessions go on there.
@@ -14,7 +15,8 @@ impl Engine {
             warn!(sync_target = record.name, %former, "this hub knows no target that it could take over the agent of");
             return;
         };
-        if remembered.heir == Some(heir) {
+        // The hub may have ended between what says that it was handed over and who holds it.
+        if remembered.heir == Some(heir) && self.targets.holder(heir) != HolderRecord::default() {
             return;
         }
         let same = !remembered.is_revoked() && remembered.known_key().as_ref() == Some(&record.key);

@@ -426,3 +426,40 @@ fn a_hub_from_before_an_adoption_finds_its_agent_by_what_it_was() {
     hub.persist();
     assert_eq!(handed(&mut hub, heir(), target(), &[target()]), Ok(target()), "it is what it was again");
 }
+
+/// A manifest was copied to another name, with the annotations of the SyncTarget that has adopted the agent.
+#[test]
+fn a_copy_of_the_sync_target_that_adopted_an_agent_takes_nothing_from_it() {
+    let mut hub = recreated();
+    adopts(&mut hub, 1);
+    let copy: TargetId = "88888888-0000-4000-8000-000000000000".parse().unwrap();
+    let record = TargetRecord { adopts: Some(target()), name: "copy".to_owned(), ..agent(1) };
+    hub.engine.target_seen(hub.now, Target { id: copy, ..in_service(true) }, Some(record.clone()));
+    hub.persist();
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()), "an agent that has not heard of it yet");
+    // Once that is gone, it may.
+    hub.engine.target_gone(hub.now, heir(), Deletion::default());
+    hub.engine.target_seen(hub.now, Target { id: copy, ..in_service(true) }, Some(record));
+    hub.persist();
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(copy));
+}
+
+/// That it was handed over is on disk, and who holds it is not.
+#[test]
+fn a_hub_that_ends_within_an_adoption_carries_the_holder_over_when_it_starts() {
+    let mut hub = recreated();
+    let record = TargetRecord { adopts: Some(target()), ..agent(1) };
+    let mut disk: BTreeMap<TargetId, RememberedTarget> =
+        hub.engine.all_remembered().map(|(id, it)| (id, it.clone())).collect();
+    let holders = BTreeMap::from([(target(), hub.engine.targets.holder(target()))]);
+    hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, Some(record.clone()));
+    disk.extend(hub.engine.work(committer::fresh(hub.now)).remembered);
+    let fuse = Fuse::new(UNASSIGN_LIMIT);
+    hub.engine = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), holders.clone());
+    hub.engine.remember(disk);
+    hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, Some(record));
+    hub.engine.targets_listed(hub.now);
+    hub.persist();
+    assert_eq!(hub.engine.targets.holder(heir()), holders[&target()]);
+    assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()), "it goes on");
+}
