@@ -358,7 +358,8 @@ impl Admission for Guard {
                  service (spec.decommission), or say that it is meant: tideline-hub targets remove {name} --force"
             ));
         }
-        if !deletion.dry_run {
+        // Who deletes again what is being deleted, while a finalizer holds it, is not the one who did.
+        if !deletion.dry_run && metadata["deletionTimestamp"].is_null() {
             self.shared.read_mut(|engine| engine.target_deleting(target, &deletion.identity.user));
         }
         Ok(())

@@ -104,6 +104,23 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
 }
 
 #[test]
+fn who_deletes_what_is_being_deleted_is_not_who_deleted_it() {
+    let shared = at_work();
+    deletes(&shared, &json!({FORCE_ANNOTATION: TARGET})).unwrap();
+    let metadata = json!({
+        "name": "t", "uid": TARGET, "annotations": {FORCE_ANNOTATION: TARGET}, "deletionTimestamp": "2026-11-23T03:00:00Z",
+    });
+    let (identity, object) = (Identity::new("somebody else", []), json!({"metadata": metadata}));
+    let (group, resource, object) = ("tideline.dev", "synctargets", &object);
+    let deletion = Deletion { identity: &identity, group, resource, object, dry_run: false };
+    Guard::new(&shared).deletes(&deletion).unwrap();
+    let id: TargetId = TARGET.parse().unwrap();
+    shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
+    let deleted = shared.read(|engine| engine.remembered(id).and_then(|it| it.deleted.clone()));
+    assert_eq!(deleted.and_then(|deletion| deletion.by).as_deref(), Some("admin"));
+}
+
+#[test]
 fn what_is_no_sync_target_is_nobodys_business() {
     let shared = at_work();
     let object = json!({"metadata": {"name": "t", "uid": TARGET}});
