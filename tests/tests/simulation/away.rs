@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tideline_common::{ApplyPolicy, Digest, ObjectKey, Origin, Prune, PruneAdopted, Reason, SpaceName, Takeover, Uid};
 
 use crate::hub::in_advance;
-use crate::ids::{TARGET, key, parse};
+use crate::ids::{key, parse};
 use crate::random::Random;
 use crate::workload::{Targets, Workload};
 use crate::world::World;
@@ -208,5 +208,5 @@ impl Seen {
 }
 
 fn is_assigned(world: &World, key: &ObjectKey) -> bool {
-    world.hub.ledger.target(parse(TARGET)).is_some_and(|view| view.entry(key).is_some())
+    world.hub.ledger.target(world.hub.target()).is_some_and(|view| view.entry(key).is_some())
 }

@@ -7,7 +7,6 @@ use tideline_common::{
 };
 
 use crate::cluster::is_deployment;
-use crate::ids::{TARGET, parse};
 use crate::world::World;
 
 /// How an assigned object stands.
@@ -45,7 +44,7 @@ impl World {
     }
 
     fn report(&self, key: &ObjectKey) -> Option<&ObjectReport> {
-        let reports = self.hub.summary.target(parse(TARGET))?;
+        let reports = self.hub.summary.target(self.hub.target())?;
         reports.objects().find(|report| report.key == *key).map(|report| &**report)
     }
 
@@ -69,7 +68,7 @@ impl World {
 
     /// Invariants 1 and 4, and that the hub knows of everything.
     pub(crate) fn check_converged(&self) {
-        let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
         let accepted = self.journal().accepted.map(|accepted| (accepted.set.version, accepted.set.digest));
         assert_eq!(accepted, Some((view.version(), view.digest())), "the agent keeps another set than the hub's");
         assert_eq!(self.journal().history, Continuity::Whole, "the agent keeps still, and nothing is broken");
@@ -109,7 +108,7 @@ impl World {
 
     /// All that is assigned is told as it is.
     pub(crate) fn check_nothing_withheld(&self) {
-        let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
         assert!(view.entries().all(|entry| entry.state == EntryState::Apply), "something is still withheld");
     }
 
@@ -136,7 +135,7 @@ impl World {
     /// What was made of it is counted where that is asked for, and what others made is not.
     fn check_associated(&self, entry: &Entry, policy: &ApplyPolicy) {
         let key = &entry.key;
-        let made = self.hub.summary.made(parse(TARGET), key, &entry.source.uid);
+        let made = self.hub.summary.made(self.hub.target(), key, &entry.source.uid);
         let told = |kind| made.and_then(|made| Some(made.made.get(&kind)?.tally.clone()));
         if policy.associated.is_empty() || !is_deployment(&key.kind) {
             assert!(made.is_none_or(|made| made.made.values().all(|made| made.tally.total == 0)), "{key}: {made:?}");
@@ -155,7 +154,7 @@ impl World {
 
     /// What is not assigned is gone, or it is said why not.
     fn check_leftovers(&self) {
-        let view = self.hub.ledger.target(parse(TARGET)).expect("the target is registered");
+        let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
         // Where history was lost; otherwise something says why it is there.
         let unexplained = self.lost_journal || self.restored;
         let held = |key: &ObjectKey| {
@@ -180,7 +179,7 @@ impl World {
 
     /// The hub knows how far it is, and that is all there is to say.
     pub(crate) fn check_decommissioned(&self, how: Decommission) {
-        let told = self.hub.summary.target(parse(TARGET)).and_then(|reports| reports.decommission);
+        let told = self.hub.summary.target(self.hub.target()).and_then(|reports| reports.decommission);
         let left = self.hub.tombstones();
         assert_eq!(told, Some(DecommissionReport { how, left: left.len() as u64 }), "{left:?}");
     }

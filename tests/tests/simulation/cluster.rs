@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
-use tideline_common::{Digest, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, Uid};
+use tideline_common::{Digest, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, TargetId, Uid};
 
 use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
 
@@ -61,6 +61,20 @@ pub(crate) struct Cluster {
     pub(crate) outage: Option<Reason>,
     pub(crate) news: Vec<News>,
     pub(crate) chores: Vec<Chore>,
+    pub(crate) agents: Agents,
+}
+
+/// Whose marks are ours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agents {
+    pub(crate) target: TargetId,
+    pub(crate) formers: Formers,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Self { target: parse(TARGET), formers: Formers::default() }
+    }
 }
 
 impl Cluster {
@@ -212,8 +226,8 @@ impl Cluster {
 
     pub(crate) fn ownership(&self, key: &ObjectKey) -> Option<Ownership> {
         let mark = self.objects.get(key)?.mark.as_ref()?;
-        let owner = Owner { hub: parse(HUB), target: parse(TARGET), formers: Formers::default() };
-        Some(mark.ownership(owner, key))
+        let Agents { target, formers } = self.agents;
+        Some(mark.ownership(Owner { hub: parse(HUB), target, formers }, key))
     }
 
     /// A request to delete an object: by an agent, or by anybody.

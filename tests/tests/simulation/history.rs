@@ -12,7 +12,7 @@ use tideline_hub::link::core as link;
 use tideline_hub::placement::Change;
 
 use crate::hub::{Demand, Hub, approval_name, key};
-use crate::ids::{OTHER_TARGET, TARGET, parse};
+use crate::ids::{OTHER_TARGET, parse};
 
 /// One commit of any line of history, in the order in which they were made.
 pub(crate) type CommitNumber = u64;
@@ -45,8 +45,8 @@ pub(crate) struct History {
 
 impl History {
     /// Compares the set as it is with what it was. `line` are the commits of the hub's disk.
-    pub(crate) fn follow(&mut self, ledger: &Ledger, line: &mut BTreeSet<CommitNumber>) {
-        let view = ledger.target(parse(TARGET)).expect("the target is registered");
+    pub(crate) fn follow(&mut self, ledger: &Ledger, target: TargetId, line: &mut BTreeSet<CommitNumber>) {
+        let view = ledger.target(target).expect("the target is registered");
         for (entry, policy) in view.entries_with_policies() {
             let place = (entry.key.clone(), entry.source.uid.clone());
             if policy.approve_deletions == ApproveDeletions::InAdvance {
@@ -70,15 +70,15 @@ impl History {
                 self.newest.insert(key.clone(), (self.assigned.get(key).cloned(), self.commits));
             }
         }
-        for target in [TARGET, OTHER_TARGET] {
-            let point = ledger.target(parse(target)).expect("it is registered").point();
+        for target in [target, parse(OTHER_TARGET)] {
+            let point = ledger.target(target).expect("it is registered").point();
             self.lines.entry(point.id).or_insert_with(|| line.clone());
         }
     }
 
     /// The hub was set back: what it does not know any more was not unassigned.
-    pub(crate) fn jump(&mut self, ledger: &Ledger) {
-        let view = ledger.target(parse(TARGET)).expect("the target is registered");
+    pub(crate) fn jump(&mut self, ledger: &Ledger, target: TargetId) {
+        let view = ledger.target(target).expect("the target is registered");
         self.assigned = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
     }
 
@@ -119,7 +119,7 @@ impl Hub {
     pub(crate) fn accept_history(&mut self) {
         self.accepts += 1;
         let shown = self.ledger.missing().map(|missing| (missing.shown.point.segment, missing.shown.version)).collect();
-        let leaving = (self.disk.decommission != Decommission::No).then(|| parse::<TargetId>(TARGET));
+        let leaving = (self.disk.decommission != Decommission::No).then(|| self.target());
         let approvals = self.disk.approvals.keys().map(|number| approval_name(*number)).collect();
         let restored = self.ledger.restored().map(|restored| restored.id.clone());
         let accepted = Accepted { shown, restored, leaving: leaving.into_iter().collect(), approvals };
@@ -155,7 +155,7 @@ impl Hub {
         if voided {
             self.strike_void(now, out);
         }
-        let view = self.ledger.target(parse(TARGET)).expect("it is registered");
+        let view = self.ledger.target(self.target()).expect("it is registered");
         let mut changes = Vec::new();
         for (approval, _, removals) in self.approvals.all() {
             let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());

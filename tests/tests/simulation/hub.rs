@@ -22,7 +22,7 @@ use tideline_hub::summary::{Screened, Summary, screen};
 use uuid::Uuid;
 
 use crate::history::{CommitNumber, History};
-use crate::ids::{CLUSTER, OTHER_TARGET, TARGET, parse};
+use crate::ids::{CLUSTER, HEIR, OTHER_TARGET, TARGET, parse};
 use crate::plans::{Absence, HubEffect, HubProbe, When, of_hub};
 
 /// Entries on a page, and bytes in an answer with bodies: little, so that sets and bodies come in parts.
@@ -39,8 +39,16 @@ pub(crate) struct Disk {
     line: BTreeSet<CommitNumber>,
     /// The commits that other agents than ours showed.
     pub(crate) heard: BTreeSet<CommitNumber>,
+    /// The SyncTarget that was made after the first, with its agent.
+    pub(crate) heir: Option<TargetId>,
     /// By number: what a person approved, and until when.
     pub(crate) approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
+}
+
+impl Disk {
+    fn target(&self) -> TargetId {
+        self.heir.unwrap_or_else(|| parse(TARGET))
+    }
 }
 
 /// What is being written.
@@ -153,9 +161,9 @@ pub(crate) fn approval_name(number: u64) -> Uid {
     parse(&format!("approval-{number}"))
 }
 
-fn approval(until: Monotonic, removals: &[Tombstone]) -> Approval {
+fn approval(target: TargetId, until: Monotonic, removals: &[Tombstone]) -> Approval {
     let expires = i64::try_from(until.as_millis()).expect("it is hours");
-    Approval { target: parse(TARGET), expires, until, removals: removals.into() }
+    Approval { target, expires, until, removals: removals.into() }
 }
 
 fn config(run: u64) -> link::Config {
@@ -190,10 +198,16 @@ impl Hub {
             ending: false,
         };
         let fresh = hub.fresh(Monotonic::from_millis(0));
-        let batch = hub.ledger.plan(fresh, [Change::Register(parse(TARGET)), Change::Register(parse(OTHER_TARGET))]);
+        let targets = [TARGET, OTHER_TARGET, HEIR].map(|target| Change::Register(parse(target)));
+        let batch = hub.ledger.plan(fresh, targets);
         hub.write_chunks(&batch, batch.chunks().len());
         hub.empty = hub.disk.clone();
         hub
+    }
+
+    /// Whom the agent is.
+    pub(crate) fn target(&self) -> TargetId {
+        self.disk.target()
     }
 
     /// What the edge says of a request.
@@ -236,7 +250,7 @@ impl Hub {
     /// The disk is an older one.
     pub(crate) fn set_back(&mut self) {
         let ledger = Ledger::load(&self.disk.records).expect("it was whole when it was copied");
-        self.history.jump(&ledger);
+        self.history.jump(&ledger, self.disk.target());
     }
 
     pub(crate) fn start(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
@@ -253,14 +267,12 @@ impl Hub {
         self.dropped = false;
         self.read_approvals(now, out);
         self.link = link::Core::new(config(self.run));
-        self.history.follow(&self.ledger, &mut self.disk.line);
-        for (target, cluster) in [(TARGET, Some(parse(CLUSTER))), (OTHER_TARGET, None)] {
-            let holder = if target == TARGET { self.disk.holder.clone() } else { HolderRecord::default() };
-            let holder = Box::new(holder);
-            let decommission = if target == TARGET { self.leaving() } else { Decommission::No };
-            let known = link::Event::TargetKnown { target: parse(target), cluster, holder, decommission };
-            self.step(now, known, out);
-        }
+        let target = self.target();
+        self.history.follow(&self.ledger, target, &mut self.disk.line);
+        self.step(now, self.known(), out);
+        let (holder, decommission) = (Box::default(), Decommission::No);
+        let other = link::Event::TargetKnown { target: parse(OTHER_TARGET), cluster: None, holder, decommission };
+        self.step(now, other, out);
     }
 
     /// Takes the number that a request has of this run, or says which is free.
@@ -278,20 +290,21 @@ impl Hub {
 
     /// The inventory shows the target.
     pub(crate) fn known(&self) -> link::Event {
-        let (target, cluster, holder) = (parse(TARGET), Some(parse(CLUSTER)), Box::new(self.disk.holder.clone()));
+        let (target, cluster, holder) = (self.target(), Some(parse(CLUSTER)), Box::new(self.disk.holder.clone()));
         link::Event::TargetKnown { target, cluster, holder, decommission: self.leaving() }
     }
 
     /// That it leaves service was perhaps taken back by what was lost.
     fn leaving(&self) -> Decommission {
-        let unexplained = self.ledger.leaving_is_unexplained(parse(TARGET));
+        let unexplained = self.ledger.leaving_is_unexplained(self.target());
         if unexplained { Decommission::No } else { self.disk.decommission }
     }
 
     fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         self.approvals = Approvals::default();
         for (number, (until, removals)) in &self.disk.approvals {
-            let _nobody_asks_yet = self.approvals.put(now, approval_name(*number), approval(*until, removals));
+            let _nobody_asks_yet =
+                self.approvals.put(now, approval_name(*number), approval(self.disk.target(), *until, removals));
         }
         let _nobody_asks_yet = self.approvals.end_listing();
         self.strike_void(now, out);
@@ -310,7 +323,7 @@ impl Hub {
         for removal in &removals {
             self.history.approve(&removal.key, &removal.source);
         }
-        let changed = self.approvals.put(now, approval_name(number), approval(until, &removals));
+        let changed = self.approvals.put(now, approval_name(number), approval(self.disk.target(), until, &removals));
         self.disk.approvals.insert(number, (until, removals));
         out.push(Demand::Timer(until));
         self.step(now, link::Event::Approved(changed), out);
@@ -406,19 +419,20 @@ impl Hub {
         if let Some(batch) = writing.batch {
             let committed = self.ledger.commit(batch).expect("there is one writer");
             let Committed { affected, history, voided, .. } = committed;
-            self.history.follow(&self.ledger, &mut self.disk.line);
+            let target = self.target();
+            self.history.follow(&self.ledger, target, &mut self.disk.line);
             if let Some(probe) = &mut self.probe {
                 probe.commits.push(self.disk.records.clone());
             }
             let affected: Vec<_> = affected.iter().filter_map(|index| self.ledger.target_at(index)).collect();
             if !affected.is_empty() && std::mem::take(&mut self.dropped) {
-                self.step(now, link::Event::ReportsIncomplete(parse(TARGET)), out);
+                self.step(now, link::Event::ReportsIncomplete(self.target()), out);
             }
             self.history_committed(now, history, voided, out);
             self.step(now, link::Event::Committed(affected), out);
         }
         if let Some((version, _)) = writing.holder {
-            self.step(now, link::Event::HolderStored { target: parse(TARGET), version }, out);
+            self.step(now, link::Event::HolderStored { target: self.target(), version }, out);
         }
     }
 
@@ -529,7 +543,7 @@ impl Hub {
         let records = &self.probe.as_ref()?.commits[commit];
         let ledger = Ledger::load(records).expect("it was whole when it was written");
         let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals });
-        let target = parse(TARGET);
+        let target = self.target();
         let holder = Box::new(self.link.holder(target).cloned().unwrap_or_default());
         let mut replica = link::Core::new(config(self.run));
         let decommission = Decommission::No;
@@ -562,16 +576,16 @@ impl Hub {
 
     /// Who holds the target.
     pub(crate) fn holder(&self) -> Option<&HolderRecord> {
-        self.link.holder(parse(TARGET))
+        self.link.holder(self.target())
     }
 
     pub(crate) fn freshness(&self) -> Option<tideline_common::rollup::Freshness> {
-        self.link.freshness(parse(TARGET))
+        self.link.freshness(self.target())
     }
 
     /// Removals that the agent has not confirmed.
     pub(crate) fn tombstones(&self) -> Vec<Tombstone> {
-        let view = self.ledger.target(parse(TARGET)).expect("the target is registered");
+        let view = self.ledger.target(self.target()).expect("the target is registered");
         view.tombstones().map(|gone| gone.tombstone).collect()
     }
 

@@ -7,6 +7,8 @@ pub(crate) const OTHER_HUB: &str = "99999999-9999-4999-8999-999999999999";
 pub(crate) const TARGET: &str = "22222222-2222-4222-8222-222222222222";
 /// Another target of the same hub. Its agent is not there.
 pub(crate) const OTHER_TARGET: &str = "33333333-3333-4333-8333-333333333333";
+/// The SyncTarget that is made again after the first was deleted.
+pub(crate) const HEIR: &str = "44444444-4444-4444-8444-444444444444";
 /// The identity of the cluster.
 pub(crate) const CLUSTER: &str = "kube-system-uid";
 

@@ -11,6 +11,10 @@ use crate::ids::{CLUSTER, parse};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     enrolled: Option<Enrolled>,
+    /// What the identity says that it is.
+    pub(crate) identity: Option<Enrolled>,
+    pub(crate) formers: Formers,
+    inherited: Option<Attested>,
     /// The session that is in the home.
     pub(crate) home: SessionName,
     /// What the identity keeps of the sets that were accepted.
@@ -33,7 +37,10 @@ impl Journal {
     pub(crate) fn write(&mut self, writes: &[Write]) {
         for write in writes.iter().cloned() {
             match write {
-                Write::Enrolled(enrolled) => self.enrolled = Some(enrolled),
+                Write::Enrolled(enrolled) => {
+                    self.enrolled = Some(enrolled);
+                    self.accepted = None;
+                }
                 Write::Body { input, text } => {
                     self.bodies.insert(input, text);
                 }
@@ -44,7 +51,10 @@ impl Journal {
                     self.entries.extend(put.into_iter().map(|entry| (entry.key.clone(), entry)));
                     self.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
                     self.accepted = Some(accepted);
-                    self.floor = Some(accepted);
+                    // What was accepted as another target is no measure.
+                    if self.identity.as_ref().is_some_and(|identity| identity.target == accepted.word.target) {
+                        self.floor = Some(accepted);
+                    }
                 }
                 Write::Applied { key, record } => {
                     self.applied.insert(key, record);
@@ -103,19 +113,33 @@ impl Journal {
 
     /// All is lost but the identity, which is kept elsewhere.
     pub(crate) fn lose(&mut self) {
-        *self = Self { enrolled: self.enrolled.take(), home: self.home, floor: self.floor, ..Self::default() };
+        let Self { identity, formers, inherited, home, floor, .. } = std::mem::take(self);
+        *self = Self { identity, formers, inherited, home, floor, ..Self::default() };
+    }
+
+    /// The hub says what the agent is: the identity has that before the core hears of it.
+    pub(crate) fn become_target(&mut self, enrolled: Enrolled) {
+        let former = self.identity.as_ref().map(|identity| identity.target).filter(|it| *it != enrolled.target);
+        if let Some(former) = former {
+            self.formers = self.formers.with(former).without(enrolled.target);
+            self.inherited = self.floor.take().or(self.inherited);
+        }
+        self.identity = Some(enrolled);
     }
 
     pub(crate) fn load(&self) -> Loaded {
         let applied = self.applied.values().map(|record| record.policy);
         let named: BTreeSet<Digest> = self.entries.values().map(|entry| entry.policy).chain(applied).collect();
         Loaded {
-            enrolled: self.enrolled.clone(),
-            handed_to: None,
-            formers: Formers::default(),
-            inherited: None,
+            enrolled: self.enrolled.clone().or_else(|| self.identity.clone()),
+            handed_to: self
+                .identity
+                .clone()
+                .filter(|identity| self.enrolled.as_ref().is_some_and(|enrolled| enrolled.target != identity.target)),
+            formers: self.formers,
+            inherited: self.inherited,
             token_spent: true,
-            cluster: self.enrolled.as_ref().map(|_| parse(CLUSTER)),
+            cluster: self.identity.as_ref().map(|_| parse(CLUSTER)),
             session: self.home,
             floor: self.floor,
             accepted: self.accepted,

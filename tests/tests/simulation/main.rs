@@ -11,6 +11,7 @@ mod check;
 mod cluster;
 mod copies;
 mod faults;
+mod handover;
 mod history;
 mod hub;
 mod ids;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_agent::core::{Answer, LinkFailure, Request};
+use tideline_common::TargetId;
 use tideline_common::replay::RunNumber;
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{BodiesAnswer, EnrolAnswer, Refusal, ReportedRequest};
@@ -30,6 +31,8 @@ pub(crate) enum Packet {
 pub(crate) struct Sending {
     pub(crate) packet: Packet,
     pub(crate) numbers: String,
+    /// In whose name it is signed.
+    pub(crate) target: Option<TargetId>,
 }
 
 /// An answer on its way.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover,
+    TargetId,
 };
 use tideline_hub::ledger::Ledger;
 use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
 
 use crate::hub::in_advance;
-use crate::ids::{OTHER_TARGET, TARGET, is_definition, is_namespace, key, parse, widget};
+use crate::ids::{OTHER_TARGET, is_definition, is_namespace, key, parse, widget};
 use crate::random::Random;
 
 /// One object of one space.
@@ -254,9 +255,9 @@ impl Workload {
     }
 
     /// Everything as it should be, whatever the ledger has by now.
-    pub(crate) fn changes(&self, ledger: &Ledger) -> Vec<Change> {
-        let index = |target| ledger.index_of(parse(target)).expect("targets are registered");
-        let (here, there) = (index(TARGET), index(OTHER_TARGET));
+    pub(crate) fn changes(&self, ledger: &Ledger, target: TargetId) -> Vec<Change> {
+        let index = |target| ledger.index_of(target).expect("targets are registered");
+        let (here, there) = (index(target), index(parse(OTHER_TARGET)));
         let retired: RoaringBitmap = self.retired.then_some(here).into_iter().collect();
         let targets = |which| -> RoaringBitmap {
             let all: RoaringBitmap = match which {

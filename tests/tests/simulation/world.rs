@@ -27,6 +27,7 @@ use associates::Following;
 mod agent;
 mod associates;
 mod copies;
+mod handover;
 mod hub;
 mod mishaps;
 mod planned;
@@ -244,6 +245,8 @@ pub(crate) struct World {
     loses_acknowledgements: bool,
     /// What the hub refuses every request of the agent with.
     shut_out: Option<RefusalKind>,
+    /// Somebody has given the agent a token that it has not used.
+    token: bool,
     /// The hub is gone for good.
     hub_gone: bool,
     /// The agent that something happens to now.
@@ -289,6 +292,7 @@ impl World {
             partitioned: false,
             loses_acknowledgements: false,
             shut_out: None,
+            token: false,
             hub_gone: false,
             agent: Agent::new(0, Journal::default()),
             other: None,
@@ -433,6 +437,7 @@ impl World {
             Happening::Reply { run, id, reply } if run == self.agent.run => {
                 self.agent.requests.remove(&id);
                 self.note(|| format!("agent ◀ {id:?} {:?}", reply.result()));
+                self.keep_target(&reply.result());
                 self.agent_steps(Event::Answered { id, result: reply.result() });
             }
             Happening::GiveUp { run, id } if run == self.agent.run && self.agent.requests.contains_key(&id) => {

@@ -7,7 +7,6 @@ use tideline_common::wire::v1::ObjectReport;
 use tideline_common::{Digest, ObjectKey, Tombstone};
 
 use super::probe::Writes;
-use crate::ids::{TARGET, parse};
 use crate::world::World;
 
 /// Everything that is the same at the end, however the way there was disturbed; as text, to be compared and shown.
@@ -53,7 +52,7 @@ impl Outcome {
             let text = format!("{} {:?}", unsent.source_uid, unsent.terminal);
             facts.insert(format!("{key} once and for all"), text);
         }
-        let reports = world.hub.summary.target(parse(TARGET));
+        let reports = world.hub.summary.target(world.hub.target());
         for report in reports.into_iter().flat_map(|reports| reports.objects().chain(reports.held())) {
             // How often a controller wrote a status depends on what it saw in between.
             let ObjectReport { key, status, message, .. } = &**report;

@@ -1,6 +1,6 @@
 //! The agent's process: what its edges do.
 
-use tideline_agent::core::{Config, Core, Effect, Event, Op, OpId, OpResult, Write};
+use tideline_agent::core::{Config, Core, Effect, Event, Loaded, Op, OpId, OpResult, Write};
 use tideline_common::wire::v1::{ClusterFacts, Continuity, Decommission, EnrolRequest, Instance};
 use tideline_common::{InstanceId, Monotonic, Reason};
 
@@ -39,7 +39,7 @@ impl World {
             namespaces: tideline_agent::Namespaces::All,
             capabilities,
         };
-        self.agent.core = Some(Core::new(config, self.agent.journal.load()));
+        self.agent.core = Some(Core::new(config, Loaded { token_spent: !self.token, ..self.agent.journal.load() }));
         self.agent_steps(Event::Started);
     }
 

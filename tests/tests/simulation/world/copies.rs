@@ -6,7 +6,6 @@ use tideline_common::{InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
 use super::{Agent, Happening, Standing, World};
-use crate::ids::{TARGET, parse};
 
 /// What of an agent is copied.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +121,7 @@ impl World {
         let instance = self.instance(which);
         self.note(|| format!("somebody ACCEPTS the {which:?}, {instance}"));
         let word = format!("{instance} {}", self.now);
-        self.hub_steps(link::Event::InstanceAccepted { target: parse(TARGET), instance, word });
+        self.hub_steps(link::Event::InstanceAccepted { target: self.hub.target(), instance, word });
     }
 
     /// Whether this one and no other works, and the hub knows it as the holder; and whether it speaks of both.

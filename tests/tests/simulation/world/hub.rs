@@ -7,7 +7,7 @@ use tideline_hub::link::core as link;
 use super::{Happening, World};
 use crate::faults::{COMMIT, DELAYED, PATIENCE, TRANSIT};
 use crate::hub::Demand;
-use crate::ids::{HUB, TARGET, parse};
+use crate::ids::{HUB, parse};
 use crate::wire::{Packet, Reply, Sending};
 
 /// Requests that somebody on the wire keeps.
@@ -29,7 +29,14 @@ impl World {
     /// Sends a request that still waits for its answer, with a number of its own.
     pub(super) fn send_again(&mut self, id: RequestId) {
         let Some(packet) = self.agent.requests.get(&id).cloned() else { return };
-        let (run, sending) = (self.agent.run, Sending { packet, numbers: self.agent.numbers.take() });
+        let (run, sending) = (
+            self.agent.run,
+            Sending {
+                packet,
+                numbers: self.agent.numbers.take(),
+                target: self.agent.journal.identity.as_ref().map(|it| it.target),
+            },
+        );
         if self.recorded.len() == RECORDED_MAX {
             self.recorded.pop_front();
         }
@@ -81,12 +88,18 @@ impl World {
         if let Err(next) = self.hub.take_number(&sending.numbers) {
             return self.reply(run, id, &Reply::BadNumber(next));
         }
+        if self.new_key_enrols(&sending.packet) {
+            self.let_in();
+        }
         if let Some(refusal) = self.shut_out {
             return self.reply(run, id, &Reply::of(&Err(refuse(refusal))));
         }
+        if let Some(answer) = self.hub.hands_over(sending.target, &sending.packet) {
+            return self.reply(run, id, &Reply::of(&answer));
+        }
         let from = self.hub.origin(self.monotonic());
         let Some(request) = sending.packet.request(from) else {
-            let answer = EnrolAnswer { hub: parse(HUB), target: parse(TARGET), name: "store".to_owned() };
+            let answer = EnrolAnswer { hub: parse(HUB), target: self.hub.target(), name: "store".to_owned() };
             return self.reply(run, id, &Reply::enrolled(&answer));
         };
         if let link::Request::Desired(request) = &request
@@ -97,7 +110,7 @@ impl World {
         self.last_request += 1;
         let at_hub = link::RequestId(self.last_request);
         self.requests.insert(at_hub, (run, id));
-        self.hub_steps(link::Event::Requested { id: at_hub, target: parse(TARGET), request });
+        self.hub_steps(link::Event::Requested { id: at_hub, target: self.hub.target(), request });
     }
 
     /// The hub serves the agent no more: its SyncTarget was deleted, say, or the hub runs on an old copy of its directory.
@@ -105,7 +118,7 @@ impl World {
         self.note(|| format!("the agent is SHUT OUT: {refusal:?}"));
         self.shut_out = Some(refusal);
         if self.hub.up {
-            self.hub_steps(link::Event::TargetClosed { target: parse(TARGET), why: refuse(refusal) });
+            self.hub_steps(link::Event::TargetClosed { target: self.hub.target(), why: refuse(refusal) });
         }
     }
 
@@ -142,7 +155,7 @@ impl World {
         let mut demands = Vec::new();
         self.hub.start(self.monotonic(), &mut demands);
         self.satisfy(demands);
-        let changes = self.workload.changes(&self.hub.ledger);
+        let changes = self.workload.changes(&self.hub.ledger, self.hub.target());
         self.hub.change(changes);
         self.hub_writes_if_needed();
     }
@@ -212,6 +225,6 @@ impl World {
     }
 }
 
-fn refuse(refusal: RefusalKind) -> Refusal {
+pub(super) fn refuse(refusal: RefusalKind) -> Refusal {
     Refusal { refusal, message: "shut out".to_owned(), retry_after_seconds: None, fenced_by: None }
 }

@@ -12,7 +12,7 @@ use tideline_hub::summary::TargetReports;
 use super::{Happening, Standing, Stream, World};
 use crate::SETTLING;
 use crate::faults::{ABSENCE, DELAYED};
-use crate::ids::{OTHER_HUB, TARGET, parse};
+use crate::ids::{OTHER_HUB, parse};
 
 /// A namespace follows what is in it, and a definition what is of its kind.
 const ROUNDS_MAX: u32 = 6;
@@ -82,7 +82,7 @@ impl World {
         let (now, mut demands) = (self.monotonic(), Vec::new());
         if self.hub.up {
             self.hub.decommission(now, how, &mut demands);
-            let changes = self.workload.changes(&self.hub.ledger);
+            let changes = self.workload.changes(&self.hub.ledger, self.hub.target());
             self.hub.change(changes);
             self.satisfy(demands);
             self.hub_writes_if_needed();
@@ -97,6 +97,7 @@ impl World {
         self.note(|| "the agent's data directory is lost".to_owned());
         self.agent_crashes();
         self.agent.journal.lose();
+        self.agent.standing = Standing::from(&self.agent.journal.standing);
         self.lost_journal = true;
     }
 
@@ -109,7 +110,7 @@ impl World {
     /// The hub hears of what people did in its spaces, now or when it is up again.
     pub(super) fn workload_changed(&mut self) {
         if self.hub.up {
-            let changes = self.workload.changes(&self.hub.ledger);
+            let changes = self.workload.changes(&self.hub.ledger, self.hub.target());
             self.hub.change(changes);
             if self.hub.holds() && self.random.chance(200) {
                 self.hub.release();
@@ -154,7 +155,7 @@ impl World {
 
     /// What waits for an approval, as far as the hub was told.
     pub(super) fn held(&self) -> Vec<Tombstone> {
-        let reports = self.hub.summary.target(parse(TARGET)).into_iter().flat_map(TargetReports::held);
+        let reports = self.hub.summary.target(self.hub.target()).into_iter().flat_map(TargetReports::held);
         let waits = |reason| matches!(reason, Some(Reason::FuseHeld | Reason::HistoryLost));
         let removal =
             |report: &Arc<ObjectReport>| Tombstone { key: report.key.clone(), source: report.source_uid.clone() };
