@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 use tideline_hub::agents;
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
@@ -175,6 +175,35 @@ async fn a_revoked_agent_is_refused_at_once_and_goes_on_with_a_new_token_and_its
     assert_eq!(target_uid(&site).await?, target, "it is the same SyncTarget");
     let now = agents::list(&site.root).await?[0].clone();
     ensure!(now.key.is_some() && now.key != key, "with a key of its own: {now:?}");
+    assert_eq!(uids(&site).await?, before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_taken_from_a_sync_target_by_a_slip_is_the_agents_again_when_it_is_back() -> Result<()> {
+    let assets = require_kubernetes!();
+    let site = at_work(&assets).await?;
+    let before = uids(&site).await?;
+    let agent = agents::list(&site.root).await?[0].clone();
+    let targets = api_cluster(&site.root, SYNC_TARGET.0, SYNC_TARGET.1);
+    let set = async |key: Option<&String>| {
+        let patch = json!({"metadata": {"annotations": {"tideline.dev/agent-key": key}}});
+        targets.patch("east", &PatchParams::default(), &Patch::Merge(&patch)).await
+    };
+    set(None).await?;
+    freezes(&site.agent).await?;
+    let withdrawn = agents::list(&site.root).await?[0].clone();
+    ensure!(withdrawn.standing == agents::Standing::Withdrawn && withdrawn.key == agent.key, "{withdrawn:?}");
+    set(agent.key.as_ref()).await?;
+    eventually_ok(ASKED_AGAIN, "the agent to go on", async || {
+        let says = site.agent.readiness().await?;
+        ensure!(!says.contains("frozen"), "{says}");
+        anyhow::Ok(())
+    })
+    .await?;
+    site.pass_along("witness").await?;
+    let now = agents::list(&site.root).await?[0].clone();
+    assert_eq!((now.standing, now.key), (agents::Standing::Enrolled, agent.key));
     assert_eq!(uids(&site).await?, before);
     Ok(())
 }
