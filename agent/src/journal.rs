@@ -63,6 +63,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub enum Error {
     #[error("it has schema {found}, and this version of the agent reads {}", record::SCHEMA)]
     Newer { found: String },
+    #[error("the version that wrote it understands {capability}, and this one does not")]
+    UnderstandsMore { capability: String },
     #[error("the journal {path:?} is held by another process")]
     Held { path: PathBuf },
     #[error("cannot {action} {path:?}")]
@@ -103,6 +105,7 @@ impl Error {
                     || matches!(source.kind(), FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
             }
             Self::Newer { .. }
+            | Self::UnderstandsMore { .. }
             | Self::Held { .. }
             | Self::Damaged(_)
             | Self::Stuck
@@ -326,8 +329,11 @@ fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
         outcome = open_once(path);
     }
     let (engine, contents) = match outcome {
-        Err(error) if matches!(error, Error::Damaged(_) | Error::Newer { .. }) || unreadable(&error) => {
-            let newer = matches!(error, Error::Newer { .. });
+        Err(error)
+            if matches!(error, Error::Damaged(_) | Error::Newer { .. } | Error::UnderstandsMore { .. })
+                || unreadable(&error) =>
+        {
+            let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
             let aside = if newer { quarantine::set_aside_newer(path)? } else { quarantine::move_aside(path)? };
             warn!(
                 "the journal {path:?} cannot be used ({}) and was moved to {aside:?}. The agent starts with an empty \

@@ -97,6 +97,12 @@ impl Capabilities {
         self.0.contains(capability.as_str())
     }
 
+    /// Names that this build does not know.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        let known = |name: &str| Capability::ALL.iter().any(|known| known.as_str() == name);
+        self.0.iter().map(|name| &**name).filter(move |name| !known(name))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

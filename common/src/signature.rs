@@ -5,7 +5,9 @@
 //! and everything of the request that it answers (RFC 9421 §2.4), its signature with what that covers included: §7.3.7 of the
 //! same says why the signature alone is not enough. So an answer to anybody else, or to another request of the same
 //! agent, is none. Algorithm Ed25519. `created` is written, for people and for the agent's plausibility check of its own
-//! clock, and never judged. The tag names the version of all this; a hub answers in the version that it was asked in.
+//! clock, and never judged. The tag names the version of all this; a hub answers in the version that it was asked in, and no
+//! other answer is taken. There is one so far. With a second, an agent must remember, with the hub that it has pinned, the
+//! newest in which that has answered, and ask in no older one: whoever is between them could make it.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

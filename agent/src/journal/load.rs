@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use tideline_common::{ApplyPolicy, Digest, Entry, ObjectKey, SetDigest};
+use tideline_common::{ApplyPolicy, Capabilities, Digest, Entry, ObjectKey, SetDigest};
 
 use super::Error;
 use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
 use super::record::{
-    self, ACCEPTED_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, SCHEMA, SCHEMA_KEY, STANDING_KEY,
+    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, SCHEMA,
+    SCHEMA_KEY, STANDING_KEY,
 };
 use super::stage;
 use crate::core::{AppliedRecord, Loaded, Shared};
@@ -30,6 +31,7 @@ pub(super) struct Contents {
 /// Reads everything but the bodies. `existed` says that a journal was there before it was opened.
 pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     check_schema(engine, existed)?;
+    check_capabilities(engine)?;
     stage::finish(engine)?;
     let mut loaded = Loaded {
         enrolled: meta(engine, ENROLLED_KEY)?,
@@ -100,6 +102,19 @@ fn check_schema(engine: &Engine, existed: bool) -> Result<(), Error> {
         None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
         None => write_schema(engine),
     }
+}
+
+/// What an agent does not understand is withheld from it by the hub, and it is not to find it in the journal of a newer one.
+fn check_capabilities(engine: &Engine) -> Result<(), Error> {
+    let found = meta::<Capabilities>(engine, CAPABILITIES_KEY)?;
+    if let Some(capability) = found.as_ref().and_then(|found| found.unknown().next()) {
+        return Err(Error::UnderstandsMore { capability: capability.to_owned() });
+    }
+    let own = Capabilities::all();
+    if found.as_ref() == Some(&own) {
+        return Ok(());
+    }
+    engine.commit(&[vec![record::put(Table::Meta, CAPABILITIES_KEY.to_vec(), &own)]]).map(drop)
 }
 
 fn write_schema(engine: &Engine) -> Result<(), Error> {

@@ -21,6 +21,8 @@ pub(super) const SCHEMA: &str = "2";
 pub(super) const FORMER_SCHEMA: &str = "1";
 
 pub(super) const SCHEMA_KEY: &[u8] = b"schema";
+/// What the build understands that wrote last: an older one would read over what is in its sets.
+pub(super) const CAPABILITIES_KEY: &[u8] = b"capabilities";
 pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
 pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
 pub(super) const HISTORY_KEY: &[u8] = b"history";

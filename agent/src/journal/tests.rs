@@ -329,6 +329,28 @@ async fn a_newer_journal_is_set_aside_and_a_new_one_begun() -> Result<(), anyhow
     Ok(())
 }
 
+/// An older version would keep its objects without what it does not know of.
+#[tokio::test]
+async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 1).await?;
+    assert!(!is_empty(&reopened(&path)?));
+    let write = |names: &[&str]| -> Result<(), Error> {
+        let engine = super::engine::Engine::open(&path)?;
+        let key = record::CAPABILITIES_KEY.to_vec();
+        engine.commit(&[vec![record::put(super::engine::Table::Meta, key, names)]]).map(drop)
+    };
+    // One that understood less wrote nothing that this one does not.
+    write(&["gates"])?;
+    assert!(!is_empty(&reopened(&path)?));
+    write(&["gates", "teleport"])?;
+    assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
+    assert!(directory.path().join("journal.newer").exists());
+    assert!(is_empty(&reopened(&path)?), "what is begun anew is its own");
+    Ok(())
+}
+
 /// Schema 1 had bodies under their digests.
 #[tokio::test]
 async fn a_journal_of_the_former_schema_is_read_and_becomes_one_of_this() -> Result<(), anyhow::Error> {

@@ -121,6 +121,22 @@ fn another_version_is_named() {
     assert_eq!(error, Err(Error::Version("tideline-link-v9".to_owned())));
 }
 
+/// A hub answers in the version that it was asked in. What it signs in another, older or newer, is no answer.
+#[test]
+fn a_genuine_answer_in_another_version_is_refused() {
+    let (digest, answer) = (content_digest(CONTENT), content_digest(b"{}"));
+    let asked = request(&digest);
+    let mine = sign_request(&agent(), asked, parameters("n1"));
+    let response = Response { status: 200, content_digest: &answer, run: "00000000-0000-4000-8000-000000000007=2" };
+    for tag in ["tideline-link-v0", "tideline-link-v2"] {
+        let of = format!("{RESPONSE_COMPONENTS};created=1;keyid=\"hub\";alg=\"ed25519\";nonce=\"h1\";tag=\"{tag}\"");
+        let signature = hub().sign(&base(&response_lines(response, signed(asked, &mine)), &of));
+        let headers = Headers { signature_input: format!("{LABEL}={of}"), signature: format!("{LABEL}=:{signature}:") };
+        let verified = verify_response(&hub().public(), response, signed(asked, &mine), &headers);
+        assert_eq!(verified, Err(Error::Version(tag.to_owned())));
+    }
+}
+
 proptest! {
     #[test]
     fn garbage_headers_are_refused_without_panic(input in ".{0,80}", signature in ".{0,80}", long in any::<bool>()) {
