@@ -56,6 +56,19 @@ async fn crowd(hub: SocketAddr, wanted: u64) -> Result<Vec<TcpStream>> {
     Ok(crowd)
 }
 
+/// Opens this many connections with TLS, announces a message on each that nobody signed, and sends one byte of it.
+async fn slow_bodies(hub: &Hub, count: usize) -> Result<Vec<TlsStream<TcpStream>>> {
+    let mut slow = Vec::new();
+    for _ in 0..count {
+        let mut stream = tls(hub).await?;
+        let head = "PUT /link/v1/reported HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8388608\r\n\r\nx";
+        // It may be answered and closed by now.
+        let _sent = stream.write_all(head.as_bytes()).await;
+        slow.push(stream);
+    }
+    Ok(slow)
+}
+
 /// Everybody that the hub is for is served.
 async fn everybody_is_served(site: &mut Site, name: &str) -> Result<()> {
     site.delivers(name).await?;
@@ -87,18 +100,19 @@ async fn silent_connections_at_the_usual_limit_of_files_keep_nobody_out() -> Res
 }
 
 #[tokio::test]
-async fn twenty_thousand_silent_connections_keep_nobody_out_and_cost_little() -> Result<()> {
+async fn twenty_thousand_silent_connections_and_slow_bodies_keep_nobody_out_and_cost_little() -> Result<()> {
     let binaries = require_binaries!();
     let mut site = Site::start(&binaries).await?;
     site.hub.place_config_maps().await?;
     site.delivers("before").await?;
     let before = site.hub.process.resident_bytes()?;
     let crowd = crowd(site.hub.address(), 20_000).await?;
+    let slow = slow_bodies(&site.hub, 300).await?;
     everybody_is_served(&mut site, "web").await?;
     let cost = site.hub.process.peak_bytes()?.saturating_sub(before);
     // 4,096 connections that said nothing whole, of some 20 KiB.
     ensure!(cost < 128 << 20, "{cost} bytes");
-    drop(crowd);
+    drop((crowd, slow));
     Ok(())
 }
 
