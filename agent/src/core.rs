@@ -51,6 +51,7 @@ mod pace;
 mod patrol;
 mod place;
 mod plan;
+mod ran;
 mod rebuild;
 mod remove;
 mod removing;
@@ -94,6 +95,8 @@ use notice::Notices;
 use objects::Objects;
 use patrol::Patrol;
 use place::Place;
+pub use ran::RAN_MAX;
+use ran::Ran;
 pub use remove::RemovalPolicy;
 use remove::{Cause, Removal};
 use report::Reports;
@@ -172,6 +175,8 @@ pub struct Loaded {
     pub decommission: Decommission,
     /// What [`Write::Unsent`] left.
     pub unsent: Vec<ObjectReport>,
+    /// What ran, of sources that are not assigned any more: those of [`Write::Ran`].
+    pub ran: Vec<(u64, Tombstone)>,
 }
 
 /// The agent's state. Bounded by what is placed at its target: no body is kept, and no status that was reported.
@@ -202,6 +207,7 @@ pub struct Core {
     copies: Copies,
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
+    ran: Ran,
     /// Objects that stand, as the journal knows them.
     recorded: usize,
     kinds: Kinds,
@@ -254,6 +260,7 @@ impl Core {
             passed,
             decommission,
             unsent,
+            ran,
         } = loaded;
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
@@ -276,6 +283,7 @@ impl Core {
             objects: Objects::default(),
             copies: Copies::default(),
             associates: Associates::default(),
+            ran: Ran::new(ran),
             removals: BTreeMap::new(),
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),

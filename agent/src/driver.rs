@@ -579,6 +579,8 @@ impl Driver {
             | Write::Decommission(_)
             | Write::Unsent(_)
             | Write::Sent { .. }
+            | Write::Ran { .. }
+            | Write::RanForgotten { .. }
             | Write::DropBodies(_) => None,
         });
         let newest = Arc::clone(&self.newest);

@@ -79,6 +79,8 @@ reasons!(
     BodyMissing,
     /// An earlier wave is not ready.
     WaitingForWave,
+    /// It runs once and was assigned before history was lost, and nobody knows whether it has run: a person releases it.
+    MayHaveRun,
     /// The agent keeps some namespaces only, and it is in none of them.
     OtherNamespace,
 

@@ -3,6 +3,7 @@
 mod approve;
 mod ca;
 mod history;
+mod release;
 mod status;
 mod table;
 mod targets;
@@ -138,6 +139,9 @@ enum Command {
         #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
         data_dir: PathBuf,
     },
+    /// Let run what is withheld from a cluster because it may have run before history was lost
+    #[command(after_help = release::EXAMPLE)]
+    Release(release::Arguments),
     /// Settle that clusters know of what this hub does not, as after it was set back or restored
     #[command(subcommand, after_help = history::EXAMPLE)]
     History(history::Command),
@@ -220,6 +224,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Targets(#[from] targets::Error),
     #[error(transparent)]
+    Release(#[from] release::Error),
+    #[error(transparent)]
     History(#[from] history::Error),
     #[error(transparent)]
     Backup(#[from] tideline_hub::backup::Error),
@@ -270,6 +276,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
                 data_dir.display()
             ))
         }
+        Command::Release(arguments) => print(&block_on(release::run(&arguments))??),
         Command::History(command) => print(&block_on(history::run(&command))??),
     }
 }

@@ -24,6 +24,7 @@ use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
 use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION};
 use crate::history;
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
+use crate::release::RELEASED_ANNOTATION;
 use crate::shared::Shared;
 use crate::spaces::{SourceEvent, SpaceResource, SpaceSource};
 
@@ -173,6 +174,7 @@ impl Ingest {
                 let id = word.split_whitespace().next()?.parse().ok()?;
                 Some((id, word.clone()))
             }),
+            released: annotations.get(RELEASED_ANNOTATION).cloned(),
             adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|uid| uid.parse().ok()),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();

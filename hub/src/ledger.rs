@@ -67,6 +67,7 @@ use crate::placement::{Assignment, Destination, GroupResource, PlacementId, Sour
 pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
 pub use broken::{Absence, Accepted, HistoryChange, Missing, Proof, Restored, Standing, Void};
 pub use claim::Body;
+pub use happened::DEPARTED_MAX;
 pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
 pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
@@ -108,8 +109,9 @@ pub struct Ledger {
     /// Variants that use each stored body.
     bodies: HashMap<tideline_common::Digest, BodyUse>,
     graves: BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>,
-    /// For as long as the source is assigned there.
     happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
+    /// What happened of sources that are not assigned any more, by when they left.
+    departed: BTreeSet<(Revision, ObjectKey, Uid)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     lacking: Lacking,
     log: Log,

@@ -25,6 +25,7 @@ mod listener;
 mod metrics;
 mod options;
 pub mod placement;
+pub mod release;
 mod run;
 mod service;
 mod shared;

@@ -387,6 +387,14 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
             format!("{} deletions wait for an approval: tideline-hub approve-deletions {name}", waiting.total());
         json!({"type": "DeletionsHeld", "status": "True", "reason": reason, "message": message})
     });
+    let may_have_run = waiting.filter(|waiting| waiting.may_have_run > 0).map(|waiting| {
+        let message = format!(
+            "{} objects run once and were assigned before history was lost; nobody knows whether they have run. To let them \
+             run: tideline-hub release {name} --reason MayHaveRun",
+            waiting.may_have_run
+        );
+        json!({"type": Reason::MayHaveRun, "status": "True", "reason": Reason::MayHaveRun, "message": message})
+    });
     if let Some(waiting) = waiting {
         status["heldDeletions"] = json!(waiting.total());
     }
@@ -403,8 +411,13 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     } else {
         decommissioned(engine, target, outline.record.decommission, freshness)
     };
-    status["conditions"] =
-        std::iter::once(ready).chain(decommissioned).chain(duplicate).chain(problems).chain(held).collect();
+    status["conditions"] = std::iter::once(ready)
+        .chain(decommissioned)
+        .chain(duplicate)
+        .chain(problems)
+        .chain(held)
+        .chain(may_have_run)
+        .collect();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }
 

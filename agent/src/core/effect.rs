@@ -179,6 +179,15 @@ pub enum Write {
     Sent {
         key: ObjectKey,
     },
+    /// This ran, and is not assigned any more.
+    Ran {
+        number: u64,
+        tombstone: Tombstone,
+    },
+    /// It is assigned again, or is one too many to be remembered.
+    RanForgotten {
+        number: u64,
+    },
     /// Bodies that nothing names any more.
     DropBodies(Vec<Digest>),
 }

@@ -81,6 +81,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::NotEmpty
         | Reason::FuseHeld
         | Reason::HistoryLost
+        | Reason::MayHaveRun
         | Reason::Copy => true,
         Reason::Settling
         | Reason::NotAllowed

@@ -147,7 +147,8 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
         None => match terminal {
             Some(Terminal::Finished) => Decision::Nothing(Settled::Terminal),
             Some(Terminal::CreatedOnce) if is_made_once(entry, policy) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::CreatedOnce | Terminal::Unknown) | None => absent(situation, policy),
+            Some(Terminal::MayHaveRun) => Decision::Withhold(Reason::MayHaveRun),
+            Some(Terminal::CreatedOnce | Terminal::Released | Terminal::Unknown) | None => absent(situation, policy),
         },
     };
     match (&decision, body) {

@@ -41,8 +41,8 @@ impl Core {
         for removal in self.lapsed_by(&change) {
             self.disk.write(Write::Removed(removal));
         }
-        for TerminalFact { key, source_uid, fact } in terminal {
-            self.note_terminal(key, source_uid.clone(), *fact);
+        for fact in terminal {
+            self.note_told(fact);
         }
         self.disk.then(Then::Switched(change));
     }
@@ -127,7 +127,7 @@ impl Core {
             self.forget_removal(&removal);
             self.dirty(&removal.key, now);
         }
-        let Change { accepted, put, remove, policies, tombstones, left_at, terminal: _, decommission } = change;
+        let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
         let epoch = accepted.set.version.epoch;
         self.policies.extend(policies);
         self.accepted = Some(accepted.set);
@@ -164,6 +164,11 @@ impl Core {
             self.enqueue(&key);
             self.dirty(&key, now);
         }
+        // What is released is not put anew.
+        for TerminalFact { key, .. } in terminal {
+            self.enqueue(&key);
+            self.dirty(&key, now);
+        }
         self.decommission(decommission);
         self.history_whole(now);
         if self.session.take_strays() {
@@ -188,6 +193,7 @@ impl Core {
             self.void_removal(&again);
         }
         self.approvals.strike_at(&key);
+        self.recall_run(&key, &again.source);
         self.kinds.refer(&key, &entry.version);
         self.kinds.speak(&key.kind, &entry.version);
         self.inputs.name(entry.input);
@@ -322,7 +328,10 @@ impl Core {
         if let Some(object) = self.objects.get_mut(key)
             && object.terminal.as_ref().is_some_and(|(source, _)| *source == tombstone.source)
         {
-            object.terminal = None;
+            self.remember_run(key);
+            if let Some(object) = self.objects.get_mut(key) {
+                object.terminal = None;
+            }
             self.disk.write(Write::Sent { key: key.clone() });
         }
         self.reports.removed(tombstone.clone(), now);
@@ -369,11 +378,16 @@ impl Core {
 
     /// Remembers what happened once, across restarts: the cluster may not show it any more by then.
     pub(super) fn note_terminal(&mut self, key: &ObjectKey, source: Uid, fact: Terminal) {
-        let object = self.objects.at(key);
         let terminal = Some((source, fact));
+        let object = self.objects.at(key);
         if fact == Terminal::Unknown || object.terminal == terminal {
             return;
         }
+        let another = object.terminal.as_ref().map(|(source, _)| source) != terminal.as_ref().map(|(source, _)| source);
+        if another {
+            self.remember_run(key);
+        }
+        let object = self.objects.at(key);
         object.terminal = terminal;
         if let Some((source_uid, fact)) = object.terminal.clone() {
             self.disk.write(Write::Unsent(Box::new(ObjectReport {
@@ -402,6 +416,8 @@ impl Core {
             }
             let Some(object) = self.objects.get(key) else { return };
             if object.terminal.is_some() {
+                drop(object);
+                self.remember_run(key);
                 self.disk.write(Write::Sent { key: key.clone() });
             }
             self.dequeue(key);

@@ -256,6 +256,8 @@ pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
 
 /// The hub knows for what, and says so.
 const TOO_OLD: &str = "this agent is too old to understand what is to be done with it: upgrade it";
+const MAY_HAVE_RUN: &str = "it was assigned before history was lost at the hub, and may have run by then; to let it run: \
+                            tideline-hub release TARGET --reason MayHaveRun";
 
 impl Core {
     pub(super) fn me(&self) -> Option<Me> {
@@ -521,12 +523,13 @@ impl Core {
                 self.retry(now, key, None);
             }
             (Decision::Withhold(reason), ..) => {
-                let message = if reason == Reason::OtherNamespace {
-                    format!("this agent keeps these namespaces only: {}", self.config.namespaces)
-                } else if reason == Reason::AgentTooOld {
-                    TOO_OLD.to_owned()
-                } else {
-                    String::new()
+                let message = match reason {
+                    Reason::OtherNamespace => {
+                        format!("this agent keeps these namespaces only: {}", self.config.namespaces)
+                    }
+                    Reason::AgentTooOld => TOO_OLD.to_owned(),
+                    Reason::MayHaveRun => MAY_HAVE_RUN.to_owned(),
+                    _ => String::new(),
                 };
                 self.conclude(now, key, Progress::Withheld, Some(reason), message);
                 self.enqueue_removals(key);

@@ -64,6 +64,8 @@ tables!(
     /// What the fuse let through within the hour.
     Passed = "passed",
     Unsent = "unsent",
+    /// What ran, of what is not assigned any more, by number.
+    Ran = "ran",
     /// The parts of a set that is being switched to.
     Staged = "staged",
     /// Which bodies there are, so that nothing needs to scan them.

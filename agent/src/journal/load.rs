@@ -65,9 +65,12 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     })?;
     engine.scan(Table::Passed, |key, value| {
         count(key, value);
-        let number =
-            <[u8; 8]>::try_from(key).map_err(|_| Error::Damaged("a deletion's key is no number".to_owned()))?;
-        loaded.passed.push((u64::from_be_bytes(number), record::read(Table::Passed, key, value)?));
+        loaded.passed.push((number(key)?, record::read(Table::Passed, key, value)?));
+        Ok(())
+    })?;
+    engine.scan(Table::Ran, |key, value| {
+        count(key, value);
+        loaded.ran.push((number(key)?, record::read(Table::Ran, key, value)?));
         Ok(())
     })?;
     engine.scan(Table::Unsent, |key, value| {
@@ -87,6 +90,12 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     let unnamed = load_policies(engine, &mut loaded)?;
     check_set(&loaded)?;
     Ok(Contents { loaded, unnamed, numbers: Numbers::new(next_body), live: read + bodies, read })
+}
+
+/// The key of what is numbered.
+fn number(key: &[u8]) -> Result<u64, Error> {
+    let bytes = <[u8; 8]>::try_from(key).map_err(|_| Error::Damaged("a key is no number".to_owned()))?;
+    Ok(u64::from_be_bytes(bytes))
 }
 
 fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, Error> {

@@ -59,6 +59,8 @@ pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Chang
         Write::Decommission(how) => out.push(put(Table::Meta, DECOMMISSION_KEY.to_vec(), how)),
         Write::Unsent(report) => out.push(put(Table::Unsent, object_key(&report.key), report)),
         Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),
+        Write::Ran { number, tombstone } => out.push(put(Table::Ran, number.to_be_bytes().to_vec(), tombstone)),
+        Write::RanForgotten { number } => out.push(take(Table::Ran, number.to_be_bytes().to_vec())),
         Write::DropBodies(inputs) => {
             for input in inputs {
                 bodies.drop(*input, out)?;

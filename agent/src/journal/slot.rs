@@ -278,6 +278,7 @@ impl Slot {
             | Table::Removing
             | Table::Passed
             | Table::Unsent
+            | Table::Ran
             | Table::Staged
             | Table::Bodies => bytes,
         };

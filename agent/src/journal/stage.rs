@@ -149,6 +149,8 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Sent { .. }
+        | Write::Ran { .. }
+        | Write::RanForgotten { .. }
         | Write::DropBodies(_) => false,
     }
 }

@@ -12,6 +12,8 @@
 //! hub's, as the answer to that very request (see [`crate::signature`]). Every request is taken once
 //! ([`crate::replay`]). Messages are JSON, compressed as their media type says.
 
+mod terminal;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +33,8 @@ use crate::policy::ApplyPolicy;
 use crate::reason::Reason;
 use crate::signature::{SigningKey, VerifyingKey};
 use crate::token::base64_bytes;
+
+pub use terminal::Terminal;
 
 /// A message as plain JSON.
 pub const MEDIA_TYPE: &str = "application/vnd.tideline.v1+json";
@@ -418,16 +422,6 @@ pub struct TerminalFact {
     pub key: ObjectKey,
     pub source_uid: Uid,
     pub fact: Terminal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Terminal {
-    /// A Job finished, well or not.
-    Finished,
-    /// A create-only object was created.
-    CreatedOnce,
-    #[serde(other)]
-    Unknown,
 }
 
 /// Asks for the rendered objects of entries. Any number may come back; the rest is asked for again.

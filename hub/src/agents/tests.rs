@@ -38,6 +38,7 @@ fn at_work() -> Shared {
         cluster: None,
         decommission: Decommission::No,
         accepted: None,
+        released: None,
         adopts: None,
     };
     let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };

@@ -48,6 +48,7 @@ impl Engine {
         }
         let decommission = record.decommission;
         let accepted = record.accepted.clone();
+        let released = record.released.clone();
         self.targets.seen(id, record);
         if decommission == Decommission::No && self.ledger.leaving_is_unexplained(id) {
             self.changes.push(Change::History(HistoryChange::Stays(id)));
@@ -56,6 +57,7 @@ impl Engine {
         if let Some((instance, word)) = accepted {
             self.step(now, link::Event::InstanceAccepted { target: id, instance, word });
         }
+        self.changes.extend(released.map(|word| Change::LetRun(id, word)));
         if decommission != Decommission::No {
             // What is held there may be all that it has: placement says nothing of it.
             self.changes.push(Change::Retire(id));

@@ -20,6 +20,8 @@ pub struct TargetRecord {
     pub decommission: Decommission,
     /// Which of several agents with its identity a person wants to hold it, and in what words that was said.
     pub accepted: Option<(InstanceId, String)>,
+    /// In which words a person lets run what may have run there before history was lost.
+    pub released: Option<String>,
     /// The deleted target whose agent it takes over.
     pub adopts: Option<TargetId>,
 }

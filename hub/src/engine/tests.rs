@@ -177,6 +177,7 @@ fn what_is_held_at_a_target_goes_with_it_out_of_service() {
         cluster: None,
         decommission: Decommission::Remove,
         accepted: None,
+        released: None,
         adopts: None,
     };
     hub.engine.target_seen(hub.now, in_service(false), Some(record));
@@ -224,6 +225,7 @@ fn agent(seed: u8) -> TargetRecord {
         cluster: None,
         decommission: Decommission::No,
         accepted: None,
+        released: None,
         adopts: None,
     }
 }

@@ -123,6 +123,9 @@ pub(super) struct Broken {
     accepted_restore: Option<String>,
     /// Targets whose leaving was said before the last accept, and was not taken back since.
     pub(super) leaving: BTreeSet<TargetId>,
+    /// In which words a person let run last what may have run at a target.
+    #[serde(default)]
+    released: BTreeMap<TargetId, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -265,7 +268,20 @@ impl Draft {
         self.change(ledger, |broken| {
             broken.leaving.remove(&target);
             broken.claims.remove(&target);
+            broken.released.remove(&target);
         });
+    }
+
+    /// Whether these words are heard for the first time: what may have run since is not meant by them.
+    pub(super) fn let_run(&mut self, ledger: &Ledger, target: TargetId, word: String) -> bool {
+        let known = self.broken.as_ref().unwrap_or(&ledger.broken).released.get(&target);
+        if known == Some(&word) {
+            return false;
+        }
+        self.change(ledger, |broken| {
+            broken.released.insert(target, word);
+        });
+        true
     }
 
     fn change(&mut self, ledger: &Ledger, change: impl FnOnce(&mut Broken)) {

@@ -212,6 +212,16 @@ impl Claim {
         self.targets_where(|form| form.entry.implied)
     }
 
+    pub(super) fn targets(&self) -> RoaringBitmap {
+        self.targets_where(|_| true)
+    }
+
+    /// Whether it does its work once and ends: to make it again when it is gone is to run it again.
+    pub(super) fn runs_once(&self) -> bool {
+        let kind = &self.key.kind;
+        kind.is("batch", "Job") || (kind.is("", "Pod") && self.forms.iter().any(|form| form.body.ends()))
+    }
+
     fn targets_where(&self, which: impl Fn(&Form) -> bool) -> RoaringBitmap {
         self.forms.iter().filter(|form| which(form)).fold(RoaringBitmap::new(), |all, form| all | &form.targets)
     }
@@ -282,6 +292,22 @@ impl Form {
 }
 
 impl Body {
+    /// Whether a Pod of this text ends by itself.
+    fn ends(&self) -> bool {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Spec {
+            restart_policy: String,
+        }
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Pod {
+            spec: Spec,
+        }
+        let pod: Pod = serde_json::from_str(&self.text).unwrap_or_default();
+        matches!(&*pod.spec.restart_policy, "Never" | "OnFailure")
+    }
+
     fn of(input: &Input) -> Self {
         Self { input: input.digest, sha256: Digest::of(input.text.as_bytes()), text: input.text.clone() }
     }

@@ -8,6 +8,7 @@ use super::batch::{Batch, Committed, StaleBatch};
 use super::broken;
 use super::claim::{Claim, ClaimId};
 use super::grave::Grave;
+use super::happened::Happened;
 use super::log::{Left, LogEntry};
 use super::slot::Difference;
 use super::{Ledger, Slot, Slots};
@@ -95,7 +96,9 @@ impl Ledger {
             self.lacking.set(index, &capabilities);
             affected.insert(index);
         }
+        let mut touched = Vec::new();
         for (key, claims, difference) in slots {
+            touched.extend(self.happened.contains_key(&key).then(|| key.clone()));
             self.put_slot(&key, claims, &difference, &mut affected);
             self.log_difference(revision, &key, difference, &graves);
         }
@@ -117,8 +120,12 @@ impl Ledger {
             put_or_remove(&mut self.graves, place, grave);
         }
         for (place, happened) in happened {
-            let happened = Some(happened).filter(|happened| !happened.is_empty());
-            put_or_remove(&mut self.happened, place, happened);
+            self.put_happened(place, happened);
+        }
+        for key in touched {
+            for (source, happened) in self.happened.get(&key).cloned().unwrap_or_default() {
+                self.put_happened((key.clone(), source), happened);
+            }
         }
         for (placement, chosen) in choices {
             if chosen.is_empty() {
@@ -143,6 +150,19 @@ impl Ledger {
             }
         }
         Ok(Committed { revision, affected, sources: changed, registered, forgotten, history: changed_history, voided })
+    }
+
+    /// Claims come first: they say whether a source is assigned still.
+    pub(super) fn put_happened(&mut self, (key, source): (ObjectKey, Uid), happened: Happened) {
+        if let Some(former) = self.happened.get(&key).and_then(|by_source| by_source.get(&source)) {
+            self.departed.remove(&(former.left, key.clone(), source.clone()));
+        }
+        let assigned = self.slots.claims(&key).iter().any(|claim| claim.id.source.uid == source);
+        if !assigned && !happened.is_empty() {
+            self.departed.insert((happened.left, key.clone(), source.clone()));
+        }
+        let happened = Some(happened).filter(|happened| !happened.is_empty());
+        put_or_remove(&mut self.happened, (key, source), happened);
     }
 
     pub(super) fn put_claim(&mut self, claim: Arc<Claim>) {

@@ -1,29 +1,44 @@
 use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
+use tideline_common::Revision;
 use tideline_common::wire::v1::Terminal;
 
 use super::TargetIndex;
 
+/// Sources that are assigned nowhere any more of which is remembered that they ran. A record of one takes some 300 bytes,
+/// and more the more targets it ran at. With more of them, those are forgotten that left first: should such a source be
+/// assigned again as the same object, it runs again.
+pub const DEPARTED_MAX: usize = 20_000;
+
 /// What happened once at targets, of one source at one destination, and must not happen there again: also where an agent
-/// has lost its memory of it, and this hub was started anew since it was told.
+/// has lost its memory of it, and this hub was started anew since it was told. That something ran outlives the assignment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Happened(BTreeMap<Terminal, RoaringBitmap>);
+pub(super) struct Happened {
+    facts: BTreeMap<Terminal, RoaringBitmap>,
+    /// When it left a target last.
+    pub(super) left: Revision,
+}
 
 impl Happened {
-    pub(super) fn new(facts: impl IntoIterator<Item = (Terminal, RoaringBitmap)>) -> Self {
-        let mut happened = Self(facts.into_iter().collect());
+    pub(super) fn new(facts: impl IntoIterator<Item = (Terminal, RoaringBitmap)>, left: Revision) -> Self {
+        let mut happened = Self { facts: facts.into_iter().collect(), left };
         happened.tidy();
         happened
     }
 
     /// By fact, over disjoint and non-empty sets of targets.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Terminal, &RoaringBitmap)> {
-        self.0.iter().map(|(fact, targets)| (*fact, targets))
+        self.facts.iter().map(|(fact, targets)| (*fact, targets))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.facts.is_empty()
+    }
+
+    /// Where that is so.
+    pub(super) fn of(&self, fact: Terminal) -> RoaringBitmap {
+        self.facts.get(&fact).cloned().unwrap_or_default()
     }
 
     pub(super) fn at(&self, target: TargetIndex) -> Option<Terminal> {
@@ -32,25 +47,40 @@ impl Happened {
 
     /// The last fact is the one that counts.
     pub(super) fn note(&mut self, target: TargetIndex, fact: Terminal) {
-        self.forget(&RoaringBitmap::from_iter([target]));
-        self.0.entry(fact).or_default().insert(target);
+        self.note_all(&RoaringBitmap::from_iter([target]), fact);
+    }
+
+    pub(super) fn note_all(&mut self, targets: &RoaringBitmap, fact: Terminal) {
+        self.forget(targets);
+        *self.facts.entry(fact).or_default() |= targets;
+        self.tidy();
     }
 
     pub(super) fn forget(&mut self, targets: &RoaringBitmap) {
-        for there in self.0.values_mut() {
+        for there in self.facts.values_mut() {
             *there -= targets;
         }
         self.tidy();
     }
 
-    pub(super) fn restrict(&mut self, to: &RoaringBitmap) {
-        for there in self.0.values_mut() {
-            *there &= to;
+    /// The source left these targets. What ran there has run; all else begins anew if it comes back.
+    pub(super) fn leave(&mut self, targets: &RoaringBitmap, at: Revision) {
+        let ran = self.of(Terminal::Finished);
+        self.forget(&(targets - &ran));
+        if !ran.is_disjoint(targets) {
+            self.left = at;
+        }
+    }
+
+    /// Keeps to what is known of `held`, and to what ran elsewhere at `known` targets.
+    pub(super) fn restrict(&mut self, held: &RoaringBitmap, known: &RoaringBitmap) {
+        for (fact, there) in &mut self.facts {
+            *there &= if *fact == Terminal::Finished { known } else { held };
         }
         self.tidy();
     }
 
     fn tidy(&mut self) {
-        self.0.retain(|_, targets| !targets.is_empty());
+        self.facts.retain(|_, targets| !targets.is_empty());
     }
 }

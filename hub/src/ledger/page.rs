@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tideline_common::wire::v1::{ObjectReport, Terminal, TerminalFact};
+use tideline_common::wire::v1::{ObjectReport, TerminalFact};
 use tideline_common::{
     ApplyPolicy, Capability, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Unassignment,
     Version,
@@ -96,7 +96,7 @@ impl<'a> TargetView<'a> {
         self.held(key).map(|(claim, _)| SourceView { claim })
     }
 
-    /// What happened once to what it has at `key`, and must not happen again.
+    /// What is known to have happened once to what it has at `key`, or may have happened.
     pub fn happened(&self, key: &ObjectKey) -> Option<TerminalFact> {
         let source = &self.held(key)?.0.id.source.uid;
         let fact = self.ledger.happened.get(key)?.get(source)?.at(self.index)?;
@@ -105,7 +105,7 @@ impl<'a> TargetView<'a> {
 
     /// What a report says happened once, if that is not known yet.
     pub fn news(&self, report: &ObjectReport) -> Option<TerminalFact> {
-        let fact = report.terminal.filter(|fact| *fact != Terminal::Unknown)?;
+        let fact = report.terminal.filter(|fact| fact.happened())?;
         let assigned = self.entry(&report.key).is_some_and(|entry| entry.source.uid == report.source_uid);
         let known = self.happened(&report.key).is_some_and(|known| known.fact == fact);
         let news = || TerminalFact { key: report.key.clone(), source_uid: report.source_uid.clone(), fact };

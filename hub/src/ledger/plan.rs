@@ -13,7 +13,7 @@ use super::grave::{self, Grave};
 use super::history::{Fresh, Occasion};
 use super::lacking::Lacking;
 use super::slot::{Difference, all_held, settle};
-use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
+use super::{BodyUse, DEPARTED_MAX, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
 impl Ledger {
@@ -136,6 +136,7 @@ impl<'a> Draft<'a> {
             Change::Confirm(target, accepted, tombstone) => self.confirm(target, accepted, tombstone),
             Change::Overtaken(target, accepted, tombstone) => self.overtaken(target, accepted, tombstone),
             Change::Happened(target, fact) => self.happened(target, fact),
+            Change::LetRun(target, word) => self.let_run(target, word),
             Change::Release(revision) => {
                 self.released.insert(revision);
             }
@@ -143,6 +144,7 @@ impl<'a> Draft<'a> {
             Change::Understands(target, capabilities) => self.understands(target, capabilities),
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
+                    self.doubt_what_ran();
                     for key in self.ledger.graves.keys() {
                         // Where something is assigned again, it says only that that counts as adopted.
                         let held = all_held(self.ledger.slots.claims(key));
@@ -208,6 +210,13 @@ impl<'a> Draft<'a> {
         self.forgotten.insert(target, index);
         self.broken.forget(self.ledger, target);
         self.valid.remove(index);
+        for (key, by_source) in &self.ledger.happened {
+            if by_source.values().any(|happened| happened.at(index).is_some()) {
+                for happened in staged(&mut self.happened, &self.ledger.happened, key).values_mut() {
+                    happened.forget(&RoaringBitmap::from_iter([index]));
+                }
+            }
+        }
         for (key, by_source) in &self.ledger.graves {
             if by_source.values().any(|grave| grave.at(index).is_some()) {
                 for grave in staged(&mut self.graves, &self.ledger.graves, key).values_mut() {
@@ -242,7 +251,7 @@ impl<'a> Draft<'a> {
     fn happened(&mut self, target: TargetId, TerminalFact { key, source_uid, fact }: TerminalFact) {
         let Some(index) = self.ledger.index_of(target) else { return };
         let held = holder(self.ledger.slots.claims(&key), index);
-        if fact != Terminal::Unknown && held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid) {
+        if fact.happened() && held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid) {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
             if happened.at(index) != Some(fact) {
@@ -427,7 +436,46 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Of sources that are not assigned where they were: should they be again, it may happen again.
+    /// A person accepted that history was lost. What was assigned by then and runs once may have run in the history that is
+    /// lost, and its agent may have lost the memory of it too.
+    fn doubt_what_ran(&mut self) {
+        for claim in self.ledger.claims.values().filter(|claim| claim.runs_once()) {
+            let there = staged(&mut self.happened, &self.ledger.happened, &claim.key);
+            let happened = there.entry(claim.id.source.uid.clone()).or_default();
+            let doubtful = claim.targets() - happened.of(Terminal::Finished);
+            happened.note_all(&doubtful, Terminal::MayHaveRun);
+            *self.news.entry(claim.key.clone()).or_default() |= doubtful;
+        }
+    }
+
+    /// A person says, in these words, that what may have run at a target is to run there.
+    fn let_run(&mut self, target: TargetId, word: String) {
+        let Some(index) = self.ledger.index_of(target) else { return };
+        if !self.broken.let_run(self.ledger, target, word) {
+            return;
+        }
+        let keys: BTreeSet<ObjectKey> = self.ledger.happened.keys().chain(self.happened.keys()).cloned().collect();
+        for key in keys {
+            let there = staged(&mut self.happened, &self.ledger.happened, &key);
+            for happened in there.values_mut().filter(|there| there.at(index) == Some(Terminal::MayHaveRun)) {
+                happened.note(index, Terminal::Released);
+                self.news.entry(key.clone()).or_default().insert(index);
+            }
+        }
+    }
+
+    /// Of more sources that are gone than are remembered, those that left first run again if they come back.
+    fn forget_the_departed(&mut self) {
+        let many = self.ledger.departed.len().saturating_sub(DEPARTED_MAX);
+        for (_, key, source) in self.ledger.departed.iter().take(many) {
+            let there = staged(&mut self.happened, &self.ledger.happened, key);
+            if let Some(happened) = there.get_mut(source).filter(|_| !self.slots.iter().any(|(slot, ..)| slot == key)) {
+                *happened = Happened::default();
+            }
+        }
+    }
+
+    /// Of sources that are not assigned where they were.
     fn forget_what_happened(&mut self, key: &ObjectKey, difference: &Difference) {
         if !self.ledger.happened.contains_key(key) && !self.happened.contains_key(key) {
             return;
@@ -435,12 +483,13 @@ impl<'a> Draft<'a> {
         let there = staged(&mut self.happened, &self.ledger.happened, key);
         for (source, targets) in difference.left.iter().chain(&difference.handed_over) {
             if let Some(happened) = there.get_mut(source) {
-                happened.forget(targets);
+                happened.leave(targets, self.next);
             }
         }
     }
 
-    fn into_batch(self) -> Batch {
+    fn into_batch(mut self) -> Batch {
+        self.forget_the_departed();
         let graves = changed(&self.ledger.graves, self.graves, |before, after| {
             // With its revision: what left again in the same way is a removal of its own, of which deltas tell.
             before.map_or(after.is_empty(), |before| before == after)

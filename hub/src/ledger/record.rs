@@ -150,6 +150,9 @@ struct HappenedRecord {
     source_uid: Uid,
     /// One bitmap each.
     facts: Vec<Terminal>,
+    /// When it left a target last.
+    #[serde(default)]
+    left: Revision,
 }
 
 pub(super) fn head(head: &Head) -> Write {
@@ -225,7 +228,7 @@ pub(super) fn happened(destination: &ObjectKey, source: &Uid, happened: &Happene
         return Write { key, value: None };
     }
     let facts = happened.iter().map(|(fact, _)| fact).collect();
-    let header = HappenedRecord { key: destination.clone(), source_uid: source.clone(), facts };
+    let header = HappenedRecord { key: destination.clone(), source_uid: source.clone(), facts, left: happened.left };
     put(key, frame(&header, happened.iter().map(|(_, targets)| targets)))
 }
 
@@ -435,10 +438,10 @@ impl Loading {
             }
             "happened" => {
                 let header = reader.piece()?;
-                let HappenedRecord { key, source_uid, facts } = reader.json(header)?;
+                let HappenedRecord { key, source_uid, facts, left } = reader.json(header)?;
                 let facts: Vec<_> =
                     facts.into_iter().map(|fact| Ok((fact, reader.next_bitmap()?))).collect::<Result<_, Error>>()?;
-                self.happened.push((key, source_uid, Happened::new(facts)));
+                self.happened.push((key, source_uid, Happened::new(facts, left)));
             }
             "choice" => {
                 let damaged = || reader.damaged("its key names no Placement");
@@ -602,15 +605,16 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Of what is assigned: the rest a crash has left.
+    /// Of what is assigned, and what ran: the rest a crash has left.
     fn restore_happened(&mut self, all: Vec<(ObjectKey, Uid, Happened)>) {
         for (key, source, mut happened) in all {
             let claims = self.slots.claims(&key).iter().filter(|claim| claim.id.source.uid == source);
-            happened.restrict(&claims.fold(RoaringBitmap::new(), |all, claim| all | &claim.held));
+            let held = claims.fold(RoaringBitmap::new(), |all, claim| all | &claim.held);
+            happened.restrict(&held, &self.registered);
             if happened.is_empty() {
                 self.garbage.push(self::happened(&key, &source, &happened).key);
             } else {
-                self.happened.entry(key).or_default().insert(source, happened);
+                self.put_happened((key, source), happened);
             }
         }
     }

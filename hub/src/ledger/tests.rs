@@ -11,7 +11,7 @@ use tideline_common::{
 };
 use uuid::Uuid;
 
-use super::happened::Happened;
+use super::happened::{DEPARTED_MAX, Happened};
 use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, HistoryChange, Ledger, PageData, Write};
 use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 
@@ -203,8 +203,10 @@ fn check_sound(ledger: &Ledger) {
         assert_eq!(view.too_old_for().0, view.entries().filter(too_old).count());
         for (key, by_source) in &ledger.happened {
             let held = view.source(key).map(|source| &source.id().uid);
-            let known = |(source, happened): (&Uid, &Happened)| happened.at(index).is_some() && Some(source) != held;
-            assert!(!by_source.iter().any(known), "what happened is known of what is assigned alone");
+            let known = |(source, happened): (&Uid, &Happened)| {
+                happened.at(index).is_some_and(|fact| fact != Terminal::Finished) && Some(source) != held
+            };
+            assert!(!by_source.iter().any(known), "of what is not assigned is known alone that it ran");
         }
         for tombstone in view.tombstones() {
             assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
@@ -257,7 +259,7 @@ fn a_change_touches_only_the_targets_it_concerns() {
 }
 
 #[test]
-fn what_happened_once_is_known_for_as_long_as_its_source_is_assigned() {
+fn what_was_created_once_is_known_while_it_is_assigned_and_what_ran_for_good() {
     let mut kept = Kept::with_targets(3);
     kept.change(vec![assign("a", "x", &[0, 1, 2]), assign("b", "x", &[2])]);
     let (key, version) = (config_map("x"), kept.version(0));
@@ -275,7 +277,7 @@ fn what_happened_once_is_known_for_as_long_as_its_source_is_assigned() {
     let again = [(1, "a-x", Terminal::Finished), (1, "b-x", Terminal::Finished), (0, "a-x", Terminal::Unknown)];
     assert_eq!(kept.writes(again.map(|(nth, source, fact)| told(nth, source, fact)).to_vec()), 0);
 
-    // Changed, it is the same source; unassigned, and another's, it is not.
+    // Changed, it is the same source; what was made is not made any more where it is not assigned, and what ran has run.
     let changed = assigned("a", "x", "a-x", "another body", &[0, 1, 2]);
     kept.change(vec![Change::Assign(Box::new(changed))]);
     assert_eq!(known(&kept), [created, finished, created]);
@@ -284,9 +286,36 @@ fn what_happened_once_is_known_for_as_long_as_its_source_is_assigned() {
     kept.change(vec![assign("a", "x", &[0, 1, 2])]);
     kept.restart();
     assert_eq!(known(&kept), [None, finished, None]);
+    kept.change(vec![remove("a", "x")]);
+    kept.restart();
+    check_sound(&kept.ledger);
+    kept.change(vec![remove("b", "x")]);
+    assert_eq!(known(&kept), [None, None, None]);
+    kept.change(vec![assign("a", "x", &[0, 1, 2])]);
+    assert_eq!(known(&kept), [None, finished, None], "it is the same that ran there");
+    assert!(kept.ledger.departed.is_empty());
     kept.change(vec![Change::Forget(target(1))]);
     kept.restart();
     assert!(kept.ledger.happened.is_empty());
+}
+
+#[test]
+fn of_more_sources_that_ran_than_are_remembered_those_that_left_first_are_forgotten() {
+    let mut kept = Kept::with_targets(1);
+    let names: Vec<String> = (0..DEPARTED_MAX + 2).map(|n| format!("j{n:05}")).collect();
+    let ran = |name: &String| happened(0, &config_map(name), &format!("a-{name}").parse().unwrap(), Terminal::Finished);
+    kept.change(names.iter().map(|name| assign("a", name, &[0])).collect());
+    kept.change(names.iter().map(ran).collect());
+    kept.change(vec![remove("a", "j00001")]);
+    kept.change(names.iter().filter(|name| **name != "j00001").map(|name| remove("a", name)).collect());
+    kept.restart();
+    assert_eq!(kept.ledger.departed.len(), names.len());
+    kept.change(vec![assign("a", "another", &[0])]);
+    for _ in 0..2 {
+        assert_eq!((kept.ledger.departed.len(), kept.ledger.happened.len()), (DEPARTED_MAX, DEPARTED_MAX));
+        assert!(!kept.ledger.happened.contains_key(&config_map("j00001")), "it left first");
+        kept.restart();
+    }
 }
 
 #[test]

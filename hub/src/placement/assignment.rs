@@ -156,6 +156,9 @@ pub enum Change {
     Overtaken(TargetId, Version, Tombstone),
     /// The target says that this happened there once, and must not happen again.
     Happened(TargetId, TerminalFact),
+    /// A person says, in these words, that what may have run at a target before history was lost is to run there. The same
+    /// words mean nothing a second time.
+    LetRun(TargetId, String),
     /// A person approved the unassignments that were held at this revision: they are done.
     Release(Revision),
     /// Somebody takes the target out of service. To be said with all changes until it is gone: what leaves it then was

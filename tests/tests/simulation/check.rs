@@ -1,12 +1,12 @@
 //! What must hold at rest.
 
 use tideline_common::rollup::Freshness;
-use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress};
+use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress, Terminal};
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, ObjectKey, Ownership, Reason,
 };
 
-use crate::cluster::is_deployment;
+use crate::cluster::{is_deployment, is_job};
 use crate::world::World;
 
 /// How an assigned object stands.
@@ -61,6 +61,7 @@ impl World {
             Reason::KindMissing => {
                 matches!(self.cluster.served(&key.kind), tideline_agent::core::Served::No)
             }
+            Reason::MayHaveRun => self.restored && is_job(&key.kind),
             Reason::NamespaceUnavailable => !self.cluster.has_namespace(&key.namespace),
             _ => false,
         }
@@ -96,7 +97,8 @@ impl World {
                 }
                 Standing::Otherwise(how) => {
                     // It was created, and what became of it since is the target's affair.
-                    let once = policy.mode == ApplyMode::CreateOnly && report.progress == Progress::Applied;
+                    let made = policy.mode == ApplyMode::CreateOnly || report.terminal == Some(Terminal::Finished);
+                    let once = made && report.progress == Progress::Applied;
                     let explained = report.reason.is_some_and(|reason| self.explains(key, reason));
                     let failed = report.progress != Progress::Applied;
                     assert!(once || (failed && explained), "{key} {how}, and the report is {report:?}");

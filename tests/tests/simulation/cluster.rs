@@ -1,11 +1,12 @@
 //! A cluster: as much of an API server, its controllers and its users as an agent can tell from one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
+use tideline_common::wire::v1::Terminal;
 use tideline_common::{Digest, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, TargetId, Uid};
 
 use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
@@ -33,6 +34,8 @@ pub(crate) struct Local {
     pub(crate) owner: Option<Uid>,
     /// It stands because an agent of ours created it.
     pub(crate) created: bool,
+    /// Of a Job: it ended.
+    pub(crate) finished: bool,
 }
 
 /// What watches are told.
@@ -61,6 +64,10 @@ pub(crate) struct Cluster {
     pub(crate) outage: Option<Reason>,
     pub(crate) news: Vec<News>,
     pub(crate) chores: Vec<Chore>,
+    /// Sources whose Jobs ended here.
+    pub(crate) finished: BTreeSet<Uid>,
+    /// Those that a person lets run again.
+    pub(crate) released: BTreeSet<Uid>,
     pub(crate) agents: Agents,
 }
 
@@ -109,6 +116,7 @@ impl Cluster {
                 if let Some(local) = self.objects.get(&entry.key) {
                     return OpResult::Exists(Box::new(local.observed(&entry.key)));
                 }
+                self.check_run(&entry.key, &entry.source.uid);
                 let local = Local {
                     input: Some(entry.input),
                     managed: Some(Digest::of(format!("post {}", entry.input).as_bytes())),
@@ -340,6 +348,29 @@ impl Cluster {
             status: 0,
             owner: None,
             created: false,
+            finished: false,
+        }
+    }
+
+    /// No Job runs twice, but where a person said so, and then once more.
+    fn check_run(&mut self, key: &ObjectKey, source: &Uid) {
+        let ran = is_job(&key.kind) && self.finished.contains(source);
+        assert!(!ran || self.released.remove(source), "{key} of {source} runs again");
+        self.finished.remove(source);
+    }
+
+    /// A Job ends.
+    pub(crate) fn finish(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get(key).filter(|local| !local.finished).cloned() {
+            self.finished.extend(local.owner.clone());
+            self.put(key, Local { finished: true, ..local });
+        }
+    }
+
+    /// What ended is collected, as by its time to live.
+    pub(crate) fn collect(&mut self, key: &ObjectKey) {
+        if self.objects.get(key).is_some_and(|local| local.finished) {
+            self.remove(key);
         }
     }
 
@@ -361,6 +392,10 @@ impl Cluster {
         }
         OpResult::Written { observed, conflicts: Vec::new() }
     }
+}
+
+pub(crate) fn is_job(kind: &GroupKind) -> bool {
+    kind.is("batch", "Job")
 }
 
 /// They have generations, a status, and Pods.
@@ -397,7 +432,7 @@ impl Local {
             },
             health_message: String::new(),
             observed_generation: has_generation.then_some(self.observed_generation),
-            terminal: None,
+            terminal: self.finished.then_some(Terminal::Finished),
             status,
             managed_elsewhere: self.declarative,
             others: None,

@@ -118,12 +118,19 @@ impl Hub {
     /// A person accepts all that is known to be missing.
     pub(crate) fn accept_history(&mut self) {
         self.accepts += 1;
+        self.told.accepted.clone_from(&self.disk.missing);
         let shown = self.ledger.missing().map(|missing| (missing.shown.point.segment, missing.shown.version)).collect();
         let leaving = (self.disk.decommission != Decommission::No).then(|| self.target());
         let approvals = self.disk.approvals.keys().map(|number| approval_name(*number)).collect();
         let restored = self.ledger.restored().map(|restored| restored.id.clone());
         let accepted = Accepted { shown, restored, leaving: leaving.into_iter().collect(), approvals };
         self.change([Change::History(HistoryChange::Accept(Box::new(accepted)))]);
+    }
+
+    /// A person lets run what may have run before history was lost.
+    pub(crate) fn let_run(&mut self) {
+        self.releases += 1;
+        self.change([Change::LetRun(self.target(), format!("release {}", self.releases))]);
     }
 
     /// The agent of the other target shows the hub's word of what it accepted last, and accepts what there is now.
@@ -134,6 +141,8 @@ impl Hub {
             assert!(word.is_by(&key().public()), "the word is another's");
             self.disk.heard.extend(self.history.lines.get(&word.point.id).into_iter().flatten());
             if let Standing::Broken { recorded: false } = self.ledger.standing(target, former) {
+                let shown_by = self.history.lines.get(&word.point.id).into_iter().flatten();
+                self.told.missing.extend(shown_by.filter(|commit| !self.disk.line.contains(commit)));
                 let proof = Proof::OwnWord;
                 self.change([Change::History(HistoryChange::Shown { target, shown, proof })]);
             }

@@ -36,11 +36,13 @@ pub(crate) struct Disk {
     records: BTreeMap<Vec<u8>, Vec<u8>>,
     holder: HolderRecord,
     /// The commits that led to what is here.
-    line: BTreeSet<CommitNumber>,
+    pub(crate) line: BTreeSet<CommitNumber>,
     /// The commits that other agents than ours showed.
     pub(crate) heard: BTreeSet<CommitNumber>,
     /// The SyncTarget that was made after the first, with its agent.
     pub(crate) heir: Option<TargetId>,
+    /// What of it is on record as missing here, and was not accepted.
+    pub(crate) missing: BTreeSet<CommitNumber>,
     /// By number: what a person approved, and until when.
     pub(crate) approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
 }
@@ -58,6 +60,16 @@ pub(crate) struct Writing {
     written: usize,
     holder: Option<(u64, Box<HolderRecord>)>,
     answers: Vec<Demand>,
+    told: Told,
+}
+
+/// What changes that are not written yet say of other histories.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// Commits that are shown to be missing.
+    pub(crate) missing: BTreeSet<CommitNumber>,
+    /// Those that a person accepts to be.
+    pub(crate) accepted: BTreeSet<CommitNumber>,
 }
 
 /// What the world must do for the hub.
@@ -87,6 +99,7 @@ pub(crate) struct Hub {
     /// Words of the agent were dropped, for they concerned nothing that it has.
     dropped: bool,
     changes: Vec<Change>,
+    pub(crate) told: Told,
     holder: Option<(u64, Box<HolderRecord>)>,
     /// Answers that acknowledge what is not written yet.
     answers: Vec<Demand>,
@@ -100,6 +113,8 @@ pub(crate) struct Hub {
     drawn: u128,
     pub(crate) writes: u64,
     pub(crate) accepts: u64,
+    /// How often somebody let run what may have run.
+    pub(crate) releases: u64,
     /// What counts and disturbs, in a run by plan.
     pub(crate) probe: Option<HubProbe>,
     /// It has come to its end, and only what was done before is still seen by others.
@@ -185,6 +200,7 @@ impl Hub {
             summary: Summary::default(),
             dropped: false,
             changes: Vec::new(),
+            told: Told::default(),
             holder: None,
             answers: Vec::new(),
             writing: None,
@@ -194,6 +210,7 @@ impl Hub {
             drawn: 0,
             writes: 0,
             accepts: 0,
+            releases: 0,
             probe: None,
             ending: false,
         };
@@ -255,6 +272,7 @@ impl Hub {
 
     pub(crate) fn start(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         self.up = true;
+        self.told = Told::default();
         self.window = ReplayWindow::default();
         self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
         if !std::mem::take(&mut self.rolled_back) {
@@ -350,6 +368,7 @@ impl Hub {
             return false;
         }
         let changes = std::mem::take(&mut self.changes);
+        let told = std::mem::take(&mut self.told);
         let fresh = self.fresh(now);
         let batch = Some(self.ledger.plan_within(fresh, changes, self.allowance)).filter(|batch| !batch.is_empty());
         let holder = self.holder.take();
@@ -357,7 +376,7 @@ impl Hub {
         if batch.is_none() && holder.is_none() && answers.is_empty() {
             return false;
         }
-        self.writing = Some(Writing { batch, written: 0, holder, answers });
+        self.writing = Some(Writing { batch, written: 0, holder, answers, told });
         true
     }
 
@@ -421,6 +440,8 @@ impl Hub {
             let Committed { affected, history, voided, .. } = committed;
             let target = self.target();
             self.history.follow(&self.ledger, target, &mut self.disk.line);
+            self.disk.missing.extend(&writing.told.missing);
+            self.disk.missing.retain(|commit| !writing.told.accepted.contains(commit));
             if let Some(probe) = &mut self.probe {
                 probe.commits.push(self.disk.records.clone());
             }
@@ -474,6 +495,8 @@ impl Hub {
             }
             link::Effect::Respond { id, answer } => {
                 if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
+                    let missing = &self.disk.missing;
+                    assert!(missing.is_empty(), "a set goes out, and the hub was shown that it lost {missing:?}");
                     self.ledger.handed(page.word.target);
                     self.history.answered(page.word, &self.disk.heard);
                 }

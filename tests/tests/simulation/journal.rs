@@ -28,6 +28,7 @@ pub(crate) struct Journal {
     pub(crate) applied: BTreeMap<ObjectKey, AppliedRecord>,
     pub(crate) removing: BTreeMap<Tombstone, RemovalPolicy>,
     passed: BTreeMap<u64, Tombstone>,
+    ran: BTreeMap<u64, Tombstone>,
     pub(crate) decommission: Decommission,
     pub(crate) unsent: BTreeMap<ObjectKey, ObjectReport>,
 }
@@ -82,6 +83,12 @@ impl Journal {
                 }
                 Write::Sent { key } => {
                     self.unsent.remove(&key);
+                }
+                Write::Ran { number, tombstone } => {
+                    self.ran.insert(number, tombstone);
+                }
+                Write::RanForgotten { number } => {
+                    self.ran.remove(&number);
                 }
                 Write::DropBodies(bodies) => bodies.iter().for_each(|input| drop(self.bodies.remove(input))),
             }
@@ -152,6 +159,7 @@ impl Journal {
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
             removing: self.removing.clone().into_iter().collect(),
             passed: self.passed.clone().into_iter().collect(),
+            ran: self.ran.clone().into_iter().collect(),
             decommission: self.decommission,
             unsent: self.unsent.values().cloned().collect(),
         }

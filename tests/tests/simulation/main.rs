@@ -15,6 +15,7 @@ mod handover;
 mod history;
 mod hub;
 mod ids;
+mod jobs;
 mod journal;
 mod plans;
 mod random;

@@ -134,6 +134,14 @@ fn what_is_unchanged_is_left_alone() {
                 (case.seen, case.record) = (None, None);
                 case.terminal = Some(Terminal::Finished);
             }),
+            ("a job that may have run", |case| {
+                (case.seen, case.record) = (None, None);
+                case.terminal = Some(Terminal::MayHaveRun);
+            }),
+            ("the same, released", |case| {
+                (case.seen, case.record) = (None, None);
+                case.terminal = Some(Terminal::Released);
+            }),
             ("to be written as another account", |case| {
                 case.entry.impersonate =
                     Some(Arc::new(Impersonation { namespace: "tideline".into(), name: "retail".into() }));
@@ -175,6 +183,8 @@ fn what_is_unchanged_is_left_alone() {
             create-only, and deleted                   Nothing(Terminal)
             a finished job, removed by its TTL         Nothing(Terminal)
             the same, and the journal lost             Nothing(Terminal)
+            a job that may have run                    Withhold(MayHaveRun)
+            the same, released                         Create
             to be written as another account           Note
             an implied namespace, never looked at      Nothing(Unchanged)
             an implied namespace, somebody else's      Nothing(Unchanged)

@@ -540,6 +540,8 @@ impl World {
                     journal.unsent.push(*report);
                 }
                 Write::Sent { key } => journal.unsent.retain(|other| other.key != key),
+                Write::Ran { number, tombstone } => journal.ran.push((number, tombstone)),
+                Write::RanForgotten { number } => journal.ran.retain(|(other, _)| *other != number),
                 Write::DropBodies(bodies) => bodies.iter().for_each(|body| {
                     journal.bodies.remove(body);
                 }),

@@ -218,3 +218,66 @@ fn a_run_on_a_copy_that_committed_nothing_leaves_nobody_behind() {
     hub.ledger.confirmed(target(1), given);
     assert_eq!(hub.version(1), given.version, "else it would be told of an older one");
 }
+
+fn run_once(kind: &GroupKind, name: &str, text: &str, targets: &[u32]) -> Change {
+    let mut assigned = assigned("a", name, &format!("a-{name}"), text, targets);
+    assigned.key.kind = kind.clone();
+    Change::Assign(Box::new(assigned))
+}
+
+#[test]
+fn what_runs_once_may_have_run_in_the_history_that_is_lost_until_a_person_releases_it() {
+    let (job, pod) = (GroupKind::new("batch", "Job"), GroupKind::new("", "Pod"));
+    let pod_text = |restart: &str| format!(r#"{{"kind":"Pod","spec":{{"restartPolicy":"{restart}"}}}}"#);
+    let mut hub = Kept::default();
+    hub.begin_run();
+    hub.change(vec![Change::Register(target(0)), Change::Register(target(1)), assign("a", "x", &[0, 1])]);
+    hub.change(vec![
+        run_once(&job, "ran", "{}", &[0, 1]),
+        run_once(&job, "new", "{}", &[0, 1]),
+        run_once(&pod, "ends", &pod_text("Never"), &[0]),
+        run_once(&pod, "serves", &pod_text("Always"), &[0]),
+    ]);
+    let key = |kind: &GroupKind, name: &str| ObjectKey { kind: kind.clone(), ..config_map(name) };
+    let ran = |nth| happened(nth, &key(&job, "ran"), &"a-ran".parse().unwrap(), Terminal::Finished);
+    hub.change(vec![ran(0)]);
+    let mut copy = Kept { ledger: hub.ledger.clone(), records: hub.records.clone() };
+    hub.change(vec![assign("a", "z", &[0])]);
+    copy.start();
+    copy.change(show(0, shown(&hub, 0), Proof::OwnWord));
+    let facts = |copy: &Kept, nth| {
+        let known = [(&job, "ran"), (&job, "new"), (&pod, "ends"), (&pod, "serves")];
+        let view = copy.ledger.target(target(nth)).unwrap();
+        known.map(|(kind, name)| view.happened(&key(kind, name)).map(|fact| fact.fact))
+    };
+    let (finished, doubted, released) =
+        (Some(Terminal::Finished), Some(Terminal::MayHaveRun), Some(Terminal::Released));
+    assert_eq!(facts(&copy, 0), [finished, None, None, None]);
+    copy.accept();
+    // What is assigned since is known to be new.
+    copy.change(vec![run_once(&job, "late", "{}", &[0])]);
+    for _ in 0..2 {
+        assert_eq!(facts(&copy, 0), [finished, doubted, doubted, None]);
+        assert_eq!(facts(&copy, 1), [doubted, doubted, None, None]);
+        assert_eq!(copy.ledger.target(target(0)).unwrap().happened(&key(&job, "late")), None);
+        check_sound(&copy.ledger);
+        copy.restart();
+    }
+    // The agent knows better, and says so.
+    copy.change(vec![ran(1)]);
+    let word = || Change::LetRun(target(0), "once".to_owned());
+    let before = copy.version(0);
+    copy.change(vec![word()]);
+    assert!(copy.version(0) > before, "the agent is told");
+    copy.restart();
+    assert_eq!(facts(&copy, 0), [finished, released, released, None]);
+    assert_eq!(facts(&copy, 1), [finished, doubted, None, None], "that is another's");
+    // History is lost once more: what was released may have run since, and the former words do not release it again.
+    let mut again = Kept { ledger: copy.ledger.clone(), records: copy.records.clone() };
+    copy.change(vec![assign("a", "y", &[0])]);
+    again.start();
+    again.change(show(0, shown(&copy, 0), Proof::OwnWord));
+    again.accept();
+    again.change(vec![word()]);
+    assert_eq!(facts(&again, 0), [finished, doubted, doubted, None]);
+}

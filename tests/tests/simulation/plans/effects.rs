@@ -168,8 +168,8 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::History(_) => AgentEffect::PersistHistory,
         Write::Standing(_) => AgentEffect::PersistStanding,
         Write::Decommission(_) => AgentEffect::PersistDecommission,
-        Write::Unsent(_) => AgentEffect::PersistUnsent,
-        Write::Sent { .. } => AgentEffect::PersistSent,
+        Write::Unsent(_) | Write::Ran { .. } => AgentEffect::PersistUnsent,
+        Write::Sent { .. } | Write::RanForgotten { .. } => AgentEffect::PersistSent,
         Write::DropBodies(_) => AgentEffect::PersistDropBodies,
     }
 }
@@ -213,6 +213,8 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Standing(_)
         | Write::Decommission(_)
         | Write::Unsent(_)
+        | Write::Ran { .. }
+        | Write::RanForgotten { .. }
         | Write::Sent { .. }
         | Write::DropBodies(_) => false,
     };

@@ -193,6 +193,60 @@ impl World {
         self.restoring_until = self.now + DELAYED.1;
     }
 
+    /// The hub's disk as it is, and what its spaces say.
+    pub(crate) fn back_up(&mut self) {
+        self.note(|| "the hub is backed up".to_owned());
+        self.backup = Some((self.hub.disk.clone(), self.workload.clone()));
+    }
+
+    /// Puts the backup in the hub's place, or `swap`s the two. False if there is none.
+    pub(crate) fn restore(&mut self, swap: bool) -> bool {
+        let Some((disk, workload)) = self.backup.take() else { return false };
+        self.note(|| format!("the hub is RESTORED, and what it had is {}", if swap { "kept" } else { "lost" }));
+        self.restored = true;
+        self.hub_crashes();
+        if swap {
+            self.backup = Some((self.hub.disk.clone(), self.workload.clone()));
+        }
+        self.hub.disk = disk;
+        self.workload.restore(workload);
+        self.hub.rolled_back = false;
+        self.hub.set_back();
+        true
+    }
+
+    /// The hub's machine is set back to the backup while it runs: nothing is started.
+    pub(crate) fn roll_back(&mut self) -> bool {
+        let Some((disk, workload)) = self.backup.take() else { return false };
+        self.note(|| "the hub's machine is SET BACK".to_owned());
+        self.restored = true;
+        self.hub_crashes();
+        self.hub.disk = disk;
+        self.workload.restore(workload);
+        self.hub.rolled_back = true;
+        self.hub.set_back();
+        true
+    }
+
+    /// The agent of the other target is heard, and takes what it is given.
+    pub(crate) fn hear_the_other(&mut self) {
+        if self.hub.up {
+            self.note(|| "the agent of the other target is heard".to_owned());
+            self.hub.hear_the_other();
+            self.hub_writes_if_needed();
+        }
+    }
+
+    /// A person lets run what may have run.
+    pub(crate) fn let_run(&mut self) {
+        self.note(|| "somebody RELEASES what may have run".to_owned());
+        let withheld = |report: &&Arc<ObjectReport>| report.reason == Some(Reason::MayHaveRun);
+        let reports = self.hub.summary.target(self.hub.target()).into_iter().flat_map(TargetReports::objects);
+        self.cluster.released = reports.filter(withheld).map(|report| report.source_uid.clone()).collect();
+        self.hub.let_run();
+        self.hub_writes_if_needed();
+    }
+
     /// A person accepts what the hub does not know of, until no agent shows more.
     pub(crate) fn accept_history(&mut self) {
         for _ in 0..ROUNDS_MAX {
@@ -205,7 +259,7 @@ impl World {
         panic!("the history stays broken, whatever is accepted: {:?}", self.hub.ledger.missing().collect::<Vec<_>>());
     }
 
-    fn accept_once(&mut self) {
+    pub(crate) fn accept_once(&mut self) {
         self.note(|| "somebody ACCEPTS the history".to_owned());
         self.hub.accept_history();
         self.hub_writes_if_needed();
@@ -216,9 +270,7 @@ impl World {
         if self.hub.is_broken() && self.random.chance(300) {
             self.accept_once();
         } else if self.hub.up && self.random.chance(300) {
-            self.note(|| "the agent of the other target is heard".to_owned());
-            self.hub.hear_the_other();
-            self.hub_writes_if_needed();
+            self.hear_the_other();
         }
     }
 

@@ -1,0 +1,113 @@
+//! What ran here, of sources that are not assigned any more: should the same be assigned again, it does not run again. What
+//! is assigned has that with its object.
+//!
+//! The hub remembers it too and says it with the entry. But it may have lost that, or never have heard of it.
+
+use std::collections::BTreeMap;
+
+use tideline_common::wire::v1::{Terminal, TerminalFact};
+use tideline_common::{ObjectKey, Ownership, Tombstone, Uid};
+
+use super::Core;
+use super::effect::Write;
+
+/// So many are remembered; each takes some 200 bytes, so 400 KiB. With more of them, what left first is forgotten first, here;
+/// the hub remembers more.
+pub const RAN_MAX: usize = 2_000;
+
+/// What ran, by place and source.
+#[derive(Debug, Default)]
+pub(super) struct Ran {
+    numbers: BTreeMap<Tombstone, u64>,
+    by_number: BTreeMap<u64, Tombstone>,
+}
+
+impl Ran {
+    pub(super) fn new(loaded: Vec<(u64, Tombstone)>) -> Self {
+        let numbers = loaded.iter().map(|(number, ran)| (ran.clone(), *number)).collect();
+        Self { numbers, by_number: loaded.into_iter().collect() }
+    }
+
+    /// Returns its number, if that is news.
+    fn put(&mut self, ran: &Tombstone) -> Option<u64> {
+        if self.numbers.contains_key(ran) {
+            return None;
+        }
+        let number = self.by_number.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.numbers.insert(ran.clone(), number);
+        self.by_number.insert(number, ran.clone());
+        Some(number)
+    }
+
+    fn take(&mut self, ran: &Tombstone) -> Option<u64> {
+        let number = self.numbers.remove(ran)?;
+        self.by_number.remove(&number);
+        Some(number)
+    }
+
+    /// What is too much.
+    fn take_first(&mut self) -> Option<u64> {
+        let first = self.by_number.values().next().filter(|_| self.by_number.len() > RAN_MAX)?.clone();
+        self.take(&first)
+    }
+}
+
+impl Core {
+    /// What is known of an object is about to be forgotten: that it ran is not.
+    pub(super) fn remember_run(&mut self, key: &ObjectKey) {
+        let fact = self.objects.get(key).and_then(|object| object.terminal.clone());
+        if let Some((source, Terminal::Finished)) = fact {
+            let tombstone = Tombstone { key: key.clone(), source };
+            if let Some(number) = self.ran.put(&tombstone) {
+                self.disk.write(Write::Ran { number, tombstone });
+            }
+            while let Some(number) = self.ran.take_first() {
+                self.disk.write(Write::RanForgotten { number });
+            }
+        }
+    }
+
+    /// A source is assigned that may have been here before.
+    pub(super) fn recall_run(&mut self, key: &ObjectKey, source: &Uid) {
+        let tombstone = Tombstone { key: key.clone(), source: source.clone() };
+        if let Some(number) = self.ran.take(&tombstone) {
+            self.note_terminal(key, source.clone(), Terminal::Finished);
+            self.disk.write(Write::RanForgotten { number });
+        }
+    }
+
+    /// The hub says what it knows of something that runs once.
+    pub(super) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
+        let known = self.objects.get(key).and_then(|object| object.terminal.clone());
+        let known = known.filter(|(source, _)| source == source_uid).map(|(_, fact)| fact);
+        let noted = match fact {
+            Terminal::Finished | Terminal::CreatedOnce | Terminal::Unknown => true,
+            Terminal::MayHaveRun => !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid),
+            Terminal::Released => known == Some(Terminal::MayHaveRun),
+        };
+        if noted {
+            self.note_terminal(key, source_uid.clone(), *fact);
+        }
+    }
+
+    /// Whether this source was here before: what it did since is in the journal, or stands in the cluster.
+    fn knows_of(&self, key: &ObjectKey, source: &Uid) -> bool {
+        if self.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
+            return true;
+        }
+        let doubted = |(whose, fact): &(Uid, Terminal)| whose == source && *fact == Terminal::MayHaveRun;
+        let object = self.objects.get(key);
+        let object = object.as_ref();
+        let assigned = self.desired.get(key).is_some_and(|entry| entry.source.uid == *source);
+        let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);
+        let stands = || {
+            let mark = object?.seen.as_ref()?.mark.as_deref()?;
+            Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
+        };
+        let withheld = object.and_then(|object| object.terminal.as_ref()).is_some_and(doubted);
+        recorded || stands().unwrap_or(false) || (assigned && !withheld)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Jobs run once, whatever is lost: at the agent its journal, at the hub what it was told since a backup.
+
+use std::collections::BTreeMap;
+
+use tideline_common::{ApplyPolicy, ObjectKey, Reason, SpaceName};
+use tideline_hub::summary::TargetReports;
+
+use crate::ids::key;
+use crate::random::Random;
+use crate::workload::Targets;
+use crate::world::World;
+use crate::{PLAIN, SETTLING, each_seed};
+
+/// Until all that follows from a change was done and told.
+const DONE: u64 = 60_000;
+const STEPS: u64 = 12;
+
+#[test]
+fn no_job_runs_twice_and_what_is_released_runs_once() {
+    each_seed(300, |_| PLAIN, jobs);
+}
+
+/// The shortest way there is: told, set back, and the journal lost.
+#[test]
+fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let job = place("migrate");
+            world.act(|spaces| spaces.create(&SpaceName::root(), &job, ApplyPolicy::default()));
+            world.pass(DONE);
+            world.back_up();
+            run(world, &job);
+            // Something that the backup does not know, so that the agent's floor is not of its history.
+            world.act(|spaces| spaces.create(&SpaceName::root(), &place("other"), ApplyPolicy::default()));
+            world.pass(DONE);
+            world.restore(false);
+            world.lose_data();
+            world.sleep(SETTLING);
+            world.accept_history();
+            assert_eq!(withheld(world), [(job.clone(), Reason::MayHaveRun)].into());
+            world.restart_hub();
+            world.restart_agent();
+            world.sleep(SETTLING);
+            assert_eq!(withheld(world).len(), 1, "a restart releases nothing");
+            world.let_run();
+            world.pass(3 * DONE);
+            assert_eq!(withheld(world), BTreeMap::new());
+            assert!(world.cluster.objects.contains_key(&job), "it was released, and does not run");
+            run(world, &job);
+            world.restart_hub();
+            world.lose_data();
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+fn place(name: &str) -> ObjectKey {
+    key("batch", "Job", "shop", name)
+}
+
+/// It ends, the hub hears of it, and it is collected.
+fn run(world: &mut World, job: &ObjectKey) {
+    world.touch(|cluster| cluster.finish(job));
+    world.pass(DONE);
+    world.touch(|cluster| cluster.collect(job));
+    world.pass(DONE);
+}
+
+fn withheld(world: &World) -> BTreeMap<ObjectKey, Reason> {
+    let reports = world.hub.summary.target(world.hub.target()).into_iter().flat_map(TargetReports::objects);
+    let withheld = reports.filter(|report| report.reason == Some(Reason::MayHaveRun));
+    withheld.map(|report| (report.key.clone(), Reason::MayHaveRun)).collect()
+}
+
+fn jobs(world: &mut World) {
+    let mut random = Random::new(world.draw());
+    let names = ["a", "b"].map(place);
+    for job in &names {
+        world.act(|spaces| spaces.create(&SpaceName::root(), job, ApplyPolicy::default()));
+    }
+    world.pass(DONE);
+    for _ in 0..STEPS {
+        let job = random.pick(&names).clone();
+        let here = |key: &ObjectKey| *key == job;
+        match random.below(12) {
+            0..=2 => run(world, &job),
+            3 => world.back_up(),
+            4 => drop(world.restore(random.below(2) == 0)),
+            5 => world.lose_data(),
+            6 => world.restart_agent(),
+            7 => world.restart_hub(),
+            8 => world.act(|spaces| spaces.move_to(here, Targets::There)),
+            9 => world.act(|spaces| spaces.move_to(here, Targets::Here)),
+            10 => world.act(|spaces| spaces.renew(here)),
+            _ => world.accept_history(),
+        }
+        world.pass(DONE);
+    }
+    world.accept_history();
+    world.sleep(SETTLING);
+    world.check_converged();
+    let waiting = withheld(world);
+    world.let_run();
+    world.sleep(SETTLING);
+    for job in waiting.keys() {
+        assert!(world.cluster.objects.contains_key(job), "{job} was released, and does not run");
+    }
+    assert_eq!(withheld(world), BTreeMap::new());
+    for job in &names {
+        run(world, job);
+    }
+    world.lose_data();
+    world.sleep(SETTLING);
+    world.check_converged();
+    world.check_at_rest(true);
+}
