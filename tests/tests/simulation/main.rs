@@ -19,6 +19,7 @@ mod jobs;
 mod journal;
 mod plans;
 mod random;
+mod traces;
 mod versions;
 mod wire;
 mod workload;

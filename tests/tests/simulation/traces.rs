@@ -1,0 +1,217 @@
+//! The shortest ways in which a hub that was set back does harm if one of the rules about histories is taken away, one of each
+//! rule. Each is gone with an agent that carries out at once what it is told, and with one whose API server refuses until the
+//! end, so that what it was told is under way when the hub is set back.
+//!
+//! The agent hears of nothing but when it is said; at the end it does, then a person accepts, and all is as it should be.
+
+use std::collections::BTreeMap;
+
+use tideline_common::{ApplyPolicy, ObjectKey, Prune, Reason, SpaceName};
+
+use crate::ids::key;
+use crate::workload::Targets;
+use crate::world::World;
+use crate::{PLAIN, SETTLING, each_seed};
+
+/// Until all that follows from a change was done and told.
+const DONE: u64 = 60_000;
+
+/// What somebody does, to one object and one Job at two targets, of which the first has an agent.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The object says something else.
+    Body,
+    /// It is to be let go of, or to be deleted, in turn.
+    Policy,
+    /// It is not assigned to the first any more, or is again.
+    Unassign,
+    Assign,
+    /// The same, of the second.
+    UnassignThere,
+    AssignThere,
+    /// It is deleted, and made again.
+    Recreate,
+    /// The agent is connected for a while.
+    Contact,
+    /// So is that of the second target.
+    ContactThere,
+    /// The hub's directory is copied.
+    Save,
+    /// The hub is started on the copy, and what it had is the copy from then on.
+    StartCopy,
+    /// The hub's machine is set back while it runs.
+    RollBack,
+    Restart,
+    LoseJournal,
+    /// A person approves all that waits.
+    Approve,
+    Accept,
+    JobEnds,
+    UnassignJob,
+    AssignJob,
+}
+
+use Step::{
+    Accept, Approve, Assign, AssignJob, AssignThere, Body, Contact, ContactThere, JobEnds, LoseJournal, Policy,
+    Recreate, Restart, RollBack, Save, StartCopy, Unassign, UnassignJob, UnassignThere,
+};
+
+/// By what would be missing.
+const TRACES: &[(&str, &[Step])] = &[
+    (
+        "segments: a copy is started for a while, then the right one",
+        &[Save, Body, Body, StartCopy, Body, Contact, StartCopy],
+    ),
+    ("segments: what a Job did is told to a copy", &[JobEnds, Save, Contact, LoseJournal, StartCopy, Policy, Policy]),
+    ("names of when it was made: nothing was lost", &[Body, Save, StartCopy, Contact, StartCopy]),
+    ("a segment before its first commit: nothing was lost", &[Body, Restart, Contact, Restart]),
+    ("ids of revisions: set back by one", &[Save, Body, Contact, StartCopy]),
+    (
+        "the floor's segment, with the journal lost",
+        &[Save, Body, Unassign, StartCopy, Policy, Contact, StartCopy, LoseJournal],
+    ),
+    (
+        "the floor's segment, and assigned again",
+        &[Save, Unassign, Assign, StartCopy, Policy, Contact, LoseJournal, StartCopy],
+    ),
+    ("the floor's segment, and an accept ends it", &[Save, Recreate, Contact, StartCopy, LoseJournal]),
+    (
+        "an accept covers what was shown, and no more, of a machine that is set back twice",
+        &[Unassign, Save, Assign, Contact, RollBack, Contact, Accept, Assign, Save, Recreate, Contact, RollBack],
+    ),
+    (
+        "an accept covers a lower epoch alone",
+        &[Save, Policy, Contact, Unassign, StartCopy, Contact, Accept, StartCopy, Contact, StartCopy],
+    ),
+    (
+        "an accept is of all that was made before it",
+        &[UnassignThere, ContactThere, Save, AssignThere, Contact, StartCopy],
+    ),
+    ("the branch of the break does not count", &[Save, StartCopy, Unassign, StartCopy, Policy, Contact, StartCopy]),
+    ("the number of the break does not count", &[Save, Body, Unassign, StartCopy, Body, Contact, StartCopy]),
+    (
+        "what is unexplained stays so",
+        &[Unassign, Save, Assign, Contact, StartCopy, Contact, Accept, Contact, LoseJournal],
+    ),
+    ("ids of revisions: back, and then ahead, without a start", &[Body, Save, Body, Contact, RollBack, Policy, Policy]),
+    (
+        "who knows more concerns all, and the other tells it",
+        &[Unassign, Save, Assign, ContactThere, StartCopy, ContactThere],
+    ),
+    ("no removal begins while history is broken", &[Save, Unassign, Contact, StartCopy, Body]),
+    ("what was asked for before does not go on", &[Save, Unassign, Contact, StartCopy, Policy, Unassign]),
+    ("what was approved before is void", &[Unassign, Contact, Approve, Save, Assign, Contact, StartCopy]),
+    ("a tombstone speaks for its place", &[Recreate, Policy, Unassign]),
+    ("the latest tombstone counts", &[Policy, Recreate, Contact, Unassign]),
+    ("let go of, and assigned again", &[Policy, Unassign, Assign]),
+    ("a Job that neither knows of waits", &[JobEnds, Save, Contact, LoseJournal, StartCopy]),
+    ("that a Job ran outlives its assignment", &[JobEnds, Contact, UnassignJob, Contact, AssignJob, LoseJournal]),
+    ("what a Job did is a revision", &[Save, JobEnds, Contact, StartCopy, LoseJournal]),
+];
+
+/// Whether the agent's API server does what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Works {
+    AtOnce,
+    AtTheEnd,
+}
+
+#[test]
+fn what_a_rule_is_for_does_not_happen() {
+    let mut failed = BTreeMap::new();
+    for (name, steps) in TRACES {
+        for works in [Works::AtOnce, Works::AtTheEnd] {
+            let gone = std::panic::catch_unwind(|| each_seed(4, |_| PLAIN, |world| go(world, steps, works)));
+            if let Err(panic) = gone {
+                failed.insert((name, format!("{works:?}")), crate::panic_text(&*panic));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+fn go(world: &mut World, steps: &[Step], works: Works) {
+    let (object, job) = (key("", "ConfigMap", "shop", "a"), key("batch", "Job", "shop", "j"));
+    world.act(|spaces| {
+        // The third has the agent look at its kind, whatever it remembers.
+        for key in [&object, &job, &key("", "ConfigMap", "shop", "b")] {
+            spaces.create(&SpaceName::root(), key, ApplyPolicy::default());
+            spaces.move_to(|known| known == key, Targets::Both);
+        }
+    });
+    world.pass(DONE);
+    world.hear_the_other();
+    world.pass(DONE);
+    world.set_link(false);
+    let mut going = Going { object, job, lets_go: false };
+    if works == Works::AtTheEnd {
+        world.set_outage(Some(Reason::Unavailable));
+    }
+    for step in steps {
+        world.note(|| format!("{step:?}"));
+        going.step(world, *step);
+        world.pass(1_000);
+    }
+    world.set_outage(None);
+    world.set_link(true);
+    world.sleep(SETTLING);
+    world.accept_history();
+    world.check_converged();
+    world.let_run();
+    world.sleep(SETTLING);
+    world.check_converged();
+    world.check_at_rest(true);
+}
+
+struct Going {
+    object: ObjectKey,
+    job: ObjectKey,
+    lets_go: bool,
+}
+
+impl Going {
+    fn step(&mut self, world: &mut World, step: Step) {
+        let (object, job) = (self.object.clone(), self.job.clone());
+        match step {
+            Body => world.act(|spaces| spaces.update(|key| *key == object)),
+            Policy => {
+                self.lets_go = !self.lets_go;
+                let prune = if self.lets_go { Prune::Orphan } else { Prune::Delete };
+                let policy = ApplyPolicy { prune, ..ApplyPolicy::default() };
+                world.act(|spaces| spaces.set_policy(|key| *key == object, policy));
+            }
+            Unassign => self.move_to(world, Targets::There),
+            UnassignThere => self.move_to(world, Targets::Here),
+            Assign | AssignThere => self.move_to(world, Targets::Both),
+            Recreate => world.act(|spaces| spaces.renew(|key| *key == object)),
+            Contact => {
+                world.set_link(true);
+                world.pass(DONE);
+                world.set_link(false);
+            }
+            ContactThere => {
+                world.hear_the_other();
+                world.pass(1_000);
+                world.hear_the_other();
+            }
+            Save => world.back_up(),
+            StartCopy => drop(world.restore(true)),
+            RollBack => drop(world.roll_back()),
+            Restart => world.restart_hub(),
+            LoseJournal => world.lose_data(),
+            Approve => drop(world.approve_held()),
+            Accept => world.accept_once(),
+            JobEnds => world.touch(|cluster| {
+                cluster.finish(&job);
+                cluster.collect(&job);
+            }),
+            UnassignJob => world.act(|spaces| spaces.move_to(|key| *key == job, Targets::There)),
+            AssignJob => world.act(|spaces| spaces.move_to(|key| *key == job, Targets::Both)),
+        }
+    }
+
+    fn move_to(&self, world: &mut World, targets: Targets) {
+        let object = self.object.clone();
+        world.act(|spaces| spaces.move_to(|key| *key == object, targets));
+    }
+}
