@@ -7,6 +7,7 @@ mod decommission;
 mod deployed;
 mod forbidden;
 mod harness;
+mod histories;
 mod hostile;
 mod identity;
 mod intent;
