@@ -7,6 +7,10 @@
 //!
 //! What decides over removals has no name: tombstones, prune policies, approvals in advance and implied namespaces are
 //! understood by every agent of version 1. A removal cannot be withheld, for absence from a set says it too.
+//!
+//! A [`Reason`] for which an entry is held or withheld is part of the set's digest, and an agent that does not know its name
+//! comes to another digest. So one that entries are given after the first release needs a capability, too; `AgentTooOld` is of
+//! version 1.
 
 use std::collections::BTreeSet;
 use std::fmt;
