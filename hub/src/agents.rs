@@ -238,7 +238,8 @@ fn request(operation: &'static str, error: kube::Error) -> Error {
 
 impl Agent {
     fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, shared: &Shared) -> Self {
-        let RememberedTarget { name, key, withdrawn, former: _, cluster, revoked: _, deleted, heir } = remembered;
+        let RememberedTarget { name, key, withdrawn, former: _, cluster, revoked: _, deleted, heir, ran: _ } =
+            remembered;
         let standing = match (heir, deleted) {
             (Some(_), _) => Standing::Adopted,
             (None, Some(_)) => Standing::Deleted,

@@ -116,6 +116,8 @@ pub struct Engine {
     memory: Memory,
     /// Who is deleting which SyncTarget.
     deleting: BTreeMap<TargetId, String>,
+    /// Whose facts were handed on in this run, and to whom.
+    inherited: BTreeSet<(TargetId, TargetId)>,
     pub(crate) sources: Sources,
     changes: Vec<Change>,
     holders: Vec<HolderWrite>,
@@ -159,6 +161,7 @@ impl Engine {
             bounds: Bounds::default(),
             memory: Memory::default(),
             deleting: BTreeMap::new(),
+            inherited: BTreeSet::new(),
             sources: Sources::default(),
             changes: Vec::new(),
             holders: Vec::new(),
@@ -272,6 +275,9 @@ impl Engine {
         self.waiting.insert(id, sender);
         if let Some(shown) = request.shown(target) {
             self.ledger.confirmed(target, shown);
+        }
+        if let link::Request::Session(request, _) = &request {
+            self.inherit_from(&request.formers, target);
         }
         let handover = match &request {
             link::Request::Session(request, _) => self.handover(target, request),

@@ -7,6 +7,7 @@ use tracing::{info, warn};
 
 use super::{Engine, HolderWrite, TargetRecord};
 use crate::link::core::HolderRecord;
+use crate::placement::Change;
 
 impl Engine {
     /// The inventory says that `heir` takes over the agent of `former`, whose key it has. Its sessions go on there.
@@ -17,7 +18,7 @@ impl Engine {
         };
         // The hub may have ended between what says that it was handed over and who holds it.
         if remembered.heir == Some(heir) && self.targets.holder(heir) != HolderRecord::default() {
-            return;
+            return self.inherit(former, heir);
         }
         let same = !remembered.is_revoked() && remembered.known_key().as_ref() == Some(&record.key);
         let elsewhere = self.targets.iter().any(|(it, outline)| it != heir && outline.record.key == record.key);
@@ -35,6 +36,29 @@ impl Engine {
         let record = self.targets.holder(former);
         self.targets.held(heir, record.clone());
         self.holders.push(HolderWrite { target: heir, version: 0, record: Box::new(record) });
+        self.inherit(former, heir);
+    }
+
+    /// The agent of `heir` opens a session, and says what it was before: its key says so too.
+    pub(super) fn inherit_from(&mut self, formers: &[TargetId], heir: TargetId) {
+        let Some(key) = self.targets.get(heir).map(|outline| outline.record.key.clone()) else { return };
+        for former in formers {
+            if self.memory.get(*former).is_some_and(|it| it.known_key().as_ref() == Some(&key)) {
+                self.inherit(*former, heir);
+            }
+        }
+    }
+
+    /// What ran at `former` does not run again at `heir`, though the agent may have lost its memory of it. Once in each run
+    /// of the hub, for the ledger may not have been told before the last one ended.
+    fn inherit(&mut self, former: TargetId, heir: TargetId) {
+        let Some(remembered) = self.memory.get(former).filter(|it| it.deleted.is_some() && !it.ran.is_empty()) else {
+            return;
+        };
+        let ran = remembered.ran.clone();
+        if self.inherited.insert((former, heir)) {
+            self.changes.push(Change::Inherit(heir, ran));
+        }
     }
 
     /// Where the agent that asks as `target`, by its verified key, belongs to another target: which one.

@@ -142,7 +142,8 @@ impl Engine {
             self.index.delete_target(index);
         }
         let by = self.deleting.remove(&target).or(deletion.by);
-        self.memory.deleted(target, Deletion { by, ..deletion });
+        let ran = self.ledger.target(target).into_iter().flat_map(|view| view.facts()).collect();
+        self.memory.deleted(target, Deletion { by, ..deletion }, ran);
         self.close(now, target);
         self.targets.gone(target);
         self.summary.forget(target);

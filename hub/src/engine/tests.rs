@@ -465,3 +465,40 @@ fn a_hub_that_ends_within_an_adoption_carries_the_holder_over_when_it_starts() {
     assert_eq!(hub.engine.targets.holder(heir()), holders[&target()]);
     assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()), "it goes on");
 }
+
+/// Whether it was adopted, or enrolled anew by its key: its agent may have lost its journal besides.
+#[test]
+fn what_ran_does_not_run_again_where_the_agent_goes_on_as_another_target() {
+    for adopted in [true, false] {
+        let mut hub = Hub::with(2);
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        hub.persist();
+        let report = json!({
+            "session": "1.0000000000000001", "seq": 0, "inSync": true,
+            "objects": [{
+                "group": "", "kind": "ConfigMap", "namespace": "shop", "name": "c1", "sourceUid": "u1",
+                "progress": "Applied", "health": "Ready", "terminal": "Finished",
+            }],
+        });
+        hub.engine.report(hub.now, target(), serde_json::from_value(report).unwrap());
+        hub.persist();
+        hub.engine.target_gone(hub.now, target(), Deletion::default());
+        hub.persist();
+        if adopted {
+            adopts(&mut hub, 1);
+        } else {
+            hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, Some(agent(1)));
+            hub.persist();
+            // Who says that it was another, and has another key, was not.
+            let _refused = handed(&mut hub, heir(), heir(), &[heir()]);
+            hub.persist();
+            assert_eq!(hub.engine.ledger.target(heir()).unwrap().facts().count(), 0);
+            let _opened = handed(&mut hub, heir(), heir(), &[target()]);
+            hub.persist();
+        }
+        let fact = TerminalFact { key: key(1), source_uid: "u1".parse().unwrap(), fact: Terminal::Finished };
+        let desk = Desk { ledger: &hub.engine.ledger, approvals: &hub.engine.approvals };
+        let page = desk.page(heir(), None, None, 10).unwrap();
+        assert_eq!((page.entries.len(), page.terminal), (2, vec![fact]), "adopted: {adopted}");
+    }
+}

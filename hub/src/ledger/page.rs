@@ -103,6 +103,16 @@ impl<'a> TargetView<'a> {
         Some(TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
     }
 
+    /// All that happened once there.
+    pub fn facts(&self) -> impl Iterator<Item = TerminalFact> + use<'a> {
+        let Self { ledger, index, .. } = *self;
+        let all = ledger.happened.iter().flat_map(|(key, there)| there.iter().map(move |it| (key, it)));
+        all.filter_map(move |(key, (source, happened))| {
+            let fact = happened.at(index)?;
+            Some(TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
+        })
+    }
+
     /// What a report says happened once, if that is not known yet.
     pub fn news(&self, report: &ObjectReport) -> Option<TerminalFact> {
         let fact = report.terminal.filter(|fact| fact.happened())?;

@@ -135,7 +135,8 @@ impl<'a> Draft<'a> {
             Change::Forget(target) => self.forget(target),
             Change::Confirm(target, accepted, tombstone) => self.confirm(target, accepted, tombstone),
             Change::Overtaken(target, accepted, tombstone) => self.overtaken(target, accepted, tombstone),
-            Change::Happened(target, fact) => self.happened(target, fact),
+            Change::Happened(target, fact) => self.happened(target, fact, false),
+            Change::Inherit(target, facts) => facts.into_iter().for_each(|fact| self.happened(target, fact, true)),
             Change::LetRun(target, word) => self.let_run(target, word),
             Change::Release(revision) => {
                 self.released.insert(revision);
@@ -247,11 +248,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Of what is assigned there; what is said of anything else comes late.
-    fn happened(&mut self, target: TargetId, TerminalFact { key, source_uid, fact }: TerminalFact) {
-        let Some(index) = self.ledger.index_of(target) else { return };
+    /// Of what is assigned there; what is said of anything else comes late. What is `inherited` was true before it was
+    /// assigned there, and nobody but the hub has it from the agent.
+    fn happened(&mut self, target: TargetId, fact: TerminalFact, inherited: bool) {
+        let Some(index) = self.ledger.index_of(target).or(self.registered.get(&target).copied()) else { return };
+        let TerminalFact { key, source_uid, fact } = fact;
         let held = holder(self.ledger.slots.claims(&key), index);
-        if fact.happened() && held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid) {
+        let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
+        let said = if inherited { assigned || fact == Terminal::Finished } else { assigned && fact.happened() };
+        if said && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
             if happened.at(index) != Some(fact) {

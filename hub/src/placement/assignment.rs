@@ -156,6 +156,8 @@ pub enum Change {
     Overtaken(TargetId, Version, Tombstone),
     /// The target says that this happened there once, and must not happen again.
     Happened(TargetId, TerminalFact),
+    /// The agent of the target was another's, at which this happened once.
+    Inherit(TargetId, Vec<TerminalFact>),
     /// A person says, in these words, that what may have run at a target before history was lost is to run there. The same
     /// words mean nothing a second time.
     LetRun(TargetId, String),

@@ -28,7 +28,7 @@ fn refusal(memory: &Memory) -> Option<String> {
 fn a_target_that_never_had_an_agent_is_not_remembered() {
     let mut memory = Memory::default();
     memory.shows(target(), "by-hand", None, None);
-    memory.deleted(target(), Deletion::default());
+    memory.deleted(target(), Deletion::default(), Vec::new());
     assert!(memory.get(target()).is_none() && memory.is_saved());
 }
 
@@ -96,7 +96,7 @@ fn keys_that_are_remembered_are_bounded() {
 fn a_deletion_says_by_whom_and_when_as_far_as_that_is_known() {
     let deleted = |deletion: Deletion| {
         let mut memory = memory();
-        memory.deleted(target(), deletion);
+        memory.deleted(target(), deletion, Vec::new());
         refusal(&memory).unwrap()
     };
     assert_eq!(deleted(Deletion::default()), "TargetGone: the SyncTarget store-1 was deleted");
@@ -113,7 +113,7 @@ fn only_what_changed_is_saved() {
     assert_eq!(memory.take_unsaved().len(), 1);
     memory.shows(target(), "store-1", Some(&key(1)), None);
     assert!(memory.is_saved(), "a heartbeat of the SyncTarget writes nothing");
-    memory.deleted(target(), Deletion::default());
-    memory.deleted(target(), Deletion { at: None, by: Some("nobody".to_owned()) });
+    memory.deleted(target(), Deletion::default(), Vec::new());
+    memory.deleted(target(), Deletion { at: None, by: Some("nobody".to_owned()) }, Vec::new());
     assert_eq!(memory.take_unsaved()[&target()].deleted, Some(Deletion::default()));
 }
