@@ -237,7 +237,7 @@ impl History {
         }
         match self.ids.get(&version.revision) {
             Some(known) if *known == id => Lineage::Same,
-            Some(_) => Lineage::Other { reaches: Some(Revision(version.revision.0 - 1)) },
+            Some(_) => Lineage::Other { reaches: Some(Revision(version.revision.0.saturating_sub(1))) },
             None => Lineage::SameSegment,
         }
     }
