@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tideline_common::{ApplyPolicy, Digest, ObjectKey, Origin, Prune, PruneAdopted, Reason, SpaceName, Takeover, Uid};
+use tideline_common::{ApplyPolicy, Digest, ObjectKey, Origin, Prune, Reason, SpaceName, Takeover, Uid};
 
 use crate::hub::in_advance;
 use crate::ids::{key, parse};
@@ -93,8 +93,6 @@ impl Change {
             ApplyPolicy { prune: Prune::Orphan, ..plain() },
             ApplyPolicy { prune: Prune::Orphan, ..plain() },
             ApplyPolicy { prune: Prune::Orphan, takeover: Takeover::Never, ..plain() },
-            ApplyPolicy { prune_adopted: PruneAdopted::AsCreated, ..plain() },
-            ApplyPolicy { prune_adopted: PruneAdopted::AsCreated, takeover: Takeover::Never, ..plain() },
             in_advance(),
         ];
         let policy = random.pick(&policies).clone();
