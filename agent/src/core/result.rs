@@ -215,8 +215,12 @@ impl Core {
                 object.unsee();
                 object.doubted = true;
             }
-            self.enqueue(key);
-            if !self.removals.contains_key(tombstone) {
+            // What failed waits for its retry: the entry would have it tried again at once.
+            let open = self.removals.contains_key(tombstone);
+            if !open || !matches!(result, OpResult::Failed { .. }) {
+                self.enqueue(key);
+            }
+            if !open {
                 return;
             }
         }
