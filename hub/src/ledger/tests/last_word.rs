@@ -295,12 +295,16 @@ impl Both {
                 let unreadable = self.plain.objects.values().any(|thing| thing.text == Text::Unreadable);
                 let settling = self.seldom.index.next_deadline().is_some();
                 self.doubtful |= !edits.is_empty() || unreadable || settling;
-                let mut edited = BTreeSet::new();
+                let (mut edited, mut changed) = (BTreeSet::new(), false);
                 for edit in edits {
                     // Of what is edited twice nobody knows what it was in between, and what labels targets had neither.
                     let thing = match edit {
-                        Edit::Placement(nth, _) => Some((0, *nth)),
-                        Edit::Object(nth, _) => Some((1, *nth)),
+                        Edit::Object(nth, thing) => {
+                            changed |= thing.is_some();
+                            Some((1, *nth))
+                        }
+                        // Nor what a Placement that is gone wanted of an object that came to it only then.
+                        Edit::Placement(nth, _) => (!changed).then_some((0, *nth)),
                         Edit::Target(..) => None,
                     };
                     if thing.is_some_and(|thing| edited.insert(thing)) {
