@@ -5,7 +5,7 @@ pub const LABEL_VALUE_BYTES_MAX: usize = 63;
 /// Bytes of a UID. Kubernetes writes UUIDs of 36; others may write up to this.
 pub const UID_BYTES_MAX: usize = 128;
 
-/// Objects that one target's desired set may hold (DESIGN §10), twice over for headroom.
+/// Objects that one target's desired set may hold, twice over for headroom.
 pub const DESIRED_OBJECTS_MAX: usize = 100_000;
 
 /// Entries in one page of a desired index. About 500 bytes each as JSON, 60 compressed: a page is under 1 MiB raw.

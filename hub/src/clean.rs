@@ -1,4 +1,4 @@
-//! What leaves a space: which objects never do, and what of the others stays behind (DESIGN §4).
+//! What leaves a space: which objects never do, and what of the others stays behind.
 
 mod never;
 mod render;

@@ -1,4 +1,4 @@
-//! How much one change may unassign before a person is asked (DESIGN §7).
+//! How much one change may unassign before a person is asked.
 //!
 //! Somebody relabels all targets, deletes a Location, or a namespace with everything in it: what the spaces say by then is
 //! what they say, and agents would begin to delete within seconds. What counts as one change is what comes within a

@@ -13,7 +13,7 @@ use super::effect::OpId;
 use super::event::OpResult;
 use super::jitter::Jitter;
 
-/// At first. Four fifths of it may be of one kind, and throughput of server-side applies peaks near 32 (DESIGN §6).
+/// At first. Four fifths of it may be of one kind, and throughput of server-side applies peaks near 32.
 const FIRST: usize = 40;
 /// At most: 64 of one kind. A fast API server gains little from more, and each holds a body in memory.
 const MAX: usize = 80;

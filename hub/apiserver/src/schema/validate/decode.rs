@@ -100,6 +100,6 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// Fields in one object: a 1.5 MiB object with five-byte fields, rounded down; scenario 70 asks
-/// that 100,000 keys be refused.
+/// Fields in one object: a 1.5 MiB object with five-byte fields, rounded down. 100,000 keys are
+/// refused.
 const FIELDS_MAX: usize = 50_000;
