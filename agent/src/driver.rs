@@ -18,7 +18,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
 use tideline_common::wire::v1::{Attested, ClusterFacts, RefusalKind, SessionAnswer};
-use tideline_common::{Digest, HubId, Monotonic, SessionName, TargetId, Uid};
+use tideline_common::{Digest, Monotonic, SessionName, TargetId, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -100,7 +100,6 @@ pub(crate) struct Driver {
     executor: Arc<Executor>,
     journal: Arc<Journal>,
     link: Arc<Link>,
-    hub: HubId,
     scope: Option<Scope>,
     identity: Arc<Keeper>,
     superseded: watch::Receiver<Option<String>>,
@@ -185,7 +184,6 @@ impl Driver {
         let pulse = pulse(client.clone()).boxed();
         let facts = facts_from_now(client.clone(), known.is_some()).boxed();
         let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
-        let hub = identity.pin().hub;
         let superseded = identity.superseded();
         let unready = (!accepted).then(|| health.gate("hub"));
         let away = journal.away().map(str::to_owned);
@@ -194,7 +192,6 @@ impl Driver {
             executor,
             journal,
             link,
-            hub,
             scope,
             identity,
             superseded,
@@ -331,7 +328,7 @@ impl Driver {
     }
 
     fn become_target(&mut self, target: TargetId) {
-        let scope = Scope { hub: self.hub, target, formers: self.identity.formers() };
+        let scope = self.identity.owner(target);
         self.scope = Some(scope);
         self.watches.become_target(scope);
     }

@@ -41,13 +41,20 @@ struct Speaker {
     target: Option<TargetId>,
 }
 
+/// The token that was given.
+struct Token {
+    id: Digest,
+    name: String,
+    key: Arc<SigningKey>,
+}
+
 /// A client of one hub.
 pub(crate) struct Link {
     reach: Reach,
     hub_key: VerifyingKey,
     speaker: Mutex<Speaker>,
     /// What signs the request to enrol.
-    token: Option<(String, Arc<SigningKey>)>,
+    token: Option<Token>,
     numbers: Mutex<RunNumbers>,
     random: SystemRandom,
 }
@@ -63,7 +70,7 @@ impl Link {
     ) -> Result<Self, Error> {
         let token = token.and_then(|token| {
             let seed = <[u8; 32]>::try_from(token.seed.as_slice()).ok()?;
-            Some((token.name.clone(), Arc::new(SigningKey::from_seed(seed))))
+            Some(Token { id: token.id(), name: token.name.clone(), key: Arc::new(SigningKey::from_seed(seed)) })
         });
         Ok(Self {
             reach: Reach::new(locator, given)?,
@@ -112,7 +119,7 @@ impl Link {
 
     /// Names the token that was given.
     pub(crate) fn token(&self) -> Option<Digest> {
-        self.token.as_ref().map(|(_, key)| token_name(key.public().as_bytes()))
+        self.token.as_ref().map(|token| token.id)
     }
 
     /// From now on this agent has this key and is this target.
@@ -148,7 +155,7 @@ impl Link {
     /// None for what cannot be signed: a request to enrol without a token, any other without being enrolled.
     fn signer(&self, kind: Kind) -> Option<(Arc<SigningKey>, String)> {
         match kind {
-            Kind::Enrol => self.token.as_ref().map(|(name, key)| (Arc::clone(key), name.clone())),
+            Kind::Enrol => self.token.as_ref().map(|token| (Arc::clone(&token.key), token.name.clone())),
             Kind::Session | Kind::Desired | Kind::Bodies | Kind::Reported => {
                 let Speaker { key, target } = self.speaker();
                 Some((key, target?.to_string()))
@@ -159,11 +166,6 @@ impl Link {
     fn numbers(&self) -> std::sync::MutexGuard<'_, RunNumbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Names a token among all, by its public key: tokens of one SyncTarget have one name.
-pub(crate) fn token_name(public_key: &[u8]) -> Digest {
-    Digest::of(public_key)
 }
 
 fn failed(message: String) -> LinkFailure {

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::addresses::Locator;
-use crate::cluster::{self, Answers, Kinds, Scope};
+use crate::cluster::{self, Answers, Kinds};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
@@ -311,7 +311,6 @@ impl Agent {
         let (journal, mut loaded) = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path))
             .await
             .map_err(|_| journal::Error::Closed)??;
-        recall(&mut loaded, &identity);
         let target = identity
             .enrolled()
             .or(loaded.enrolled.as_ref().map(|it| TargetName { target: it.target, name: it.name.clone() }))
@@ -349,7 +348,7 @@ impl Agent {
             namespaces: namespaces.clone(),
             capabilities: Capabilities::all(),
         };
-        loaded.token_spent = link.token().is_some() && link.token() == identity.token();
+        recall(&mut loaded, &identity, &link);
         let (newest, accepted) = watch::channel(loaded.accepted);
         let parts = Parts {
             client: client.clone(),
@@ -357,7 +356,7 @@ impl Agent {
             kinds: Arc::new(Kinds::new(client)),
             journal: Arc::new(journal),
             link: Arc::new(link),
-            scope: target.map(|target| Scope { hub, target, formers: identity.formers() }),
+            scope: target.map(|target| identity.owner(target)),
             namespaces,
             identity: Arc::clone(&identity),
             newest: Arc::new(newest),
@@ -420,11 +419,8 @@ async fn keep(
 ) -> Result<(), driver::Error> {
     while let Ended::JournalOpened(opened) = driver.run().await? {
         let (journal, mut loaded) = *opened;
-        recall(&mut loaded, &parts.identity);
-        loaded.token_spent = parts.link.token().is_some() && parts.link.token() == parts.identity.token();
-        let enrolled = parts.identity.enrolled();
-        let scope = |target| Scope { hub: config.hub, target, formers: parts.identity.formers() };
-        parts.scope = enrolled.map(|enrolled| scope(enrolled.target));
+        recall(&mut loaded, &parts.identity, &parts.link);
+        parts.scope = parts.identity.enrolled().map(|enrolled| parts.identity.owner(enrolled.target));
         parts.accepted = loaded.accepted.is_some();
         parts.journal = Arc::new(journal);
         driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), stop.clone());
@@ -433,7 +429,7 @@ async fn keep(
 }
 
 /// The identity outlives a journal that is damaged or away: what it says need not be asked of the hub again.
-fn recall(loaded: &mut Loaded, identity: &Keeper) {
+fn recall(loaded: &mut Loaded, identity: &Keeper, link: &Link) {
     if let Some(TargetName { target, name }) = identity.enrolled() {
         let enrolled = Enrolled { target, name };
         match &loaded.enrolled {
@@ -445,6 +441,7 @@ fn recall(loaded: &mut Loaded, identity: &Keeper) {
     (loaded.formers, loaded.inherited) = (identity.formers(), identity.inherited());
     (loaded.session, loaded.floor) = identity.standing();
     loaded.cluster = identity.cluster();
+    loaded.token_spent = link.token().is_some() && link.token() == identity.token();
 }
 
 /// What the machine is called, or the Pod: by that people tell one agent from another.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::Attested;
-use tideline_common::{Digest, EnrolmentToken, Formers, HubId, SessionName, Uid};
+use tideline_common::{Digest, EnrolmentToken, Formers, HubId, Owner, SessionName, TargetId, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, watch};
@@ -297,6 +297,11 @@ impl Keeper {
     /// The targets that it was before.
     pub(crate) fn formers(&self) -> Formers {
         self.contents().formers.iter().copied().collect()
+    }
+
+    /// Whose marks are its own as this target.
+    pub(crate) fn owner(&self, target: TargetId) -> Owner {
+        Owner { hub: self.pin().hub, target, formers: self.formers() }
     }
 
     /// The newest set that was accepted as one of them.
