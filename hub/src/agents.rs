@@ -23,9 +23,8 @@ use crate::enrol::{
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
 use crate::statuses;
-use crate::virtual_resources::GROUP;
+use crate::virtual_resources::{self, GROUP, VERSION};
 
-const VERSION: &str = "v1alpha1";
 const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
 /// On a SyncTarget that may be deleted though its agent is at work: its UID, so that no copy of the manifest says it too.
@@ -142,13 +141,12 @@ pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error
     let preconditions = Some(Preconditions { uid: target.uid(), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
     let deleted = Api::<SyncTarget>::all(root.clone()).delete(name, &params).await;
-    if deleted.is_err() && forced {
+    if deleted.is_err()
+        && forced
+        && let Ok(target) = find(root, name).await
+    {
         // Nothing more can be done where this fails too.
-        let still = find(root, name).await;
-        if let Ok(target) = still {
-            let _ =
-                annotate(root, &target, &json!({FORCE_ANNOTATION: null}), "take back that it is to be removed").await;
-        }
+        let _ = annotate(root, &target, &json!({FORCE_ANNOTATION: null}), "take back that it is to be removed").await;
     }
     deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
 }
@@ -286,30 +284,17 @@ pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
 
 impl VirtualResource for Resource {
     fn resource(&self) -> ResourceKind {
-        ResourceKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-            namespaced: false,
-        }
+        virtual_resources::kind(KIND, PLURAL, false)
     }
 
     fn columns(&self) -> Vec<Column> {
-        let columns = [
-            ("SyncTarget", ".name", "string"),
-            ("Standing", ".standing", "string"),
-            ("Fingerprint", ".fingerprint", "string"),
-            ("Cluster", ".cluster", "string"),
-            ("Last Contact", ".lastContact", "date"),
-        ];
-        let column = |(name, path, kind): (&str, &str, &str)| Column {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            kind: kind.to_owned(),
-            priority: 0,
-        };
-        columns.into_iter().map(column).collect()
+        virtual_resources::columns(&[
+            ("SyncTarget", ".name", "string", 0),
+            ("Standing", ".standing", "string", 0),
+            ("Fingerprint", ".fingerprint", "string", 0),
+            ("Cluster", ".cluster", "string", 0),
+            ("Last Contact", ".lastContact", "date", 0),
+        ])
     }
 
     fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {

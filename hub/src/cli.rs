@@ -188,6 +188,16 @@ struct Hub {
     kubeconfig: Option<PathBuf>,
 }
 
+/// What most commands are told besides.
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    hub: Hub,
+    /// How it is printed
+    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
     /// For people

@@ -276,11 +276,11 @@ impl Engine {
         if let Some(shown) = request.shown(target) {
             self.ledger.confirmed(target, shown);
         }
-        if let link::Request::Session(request, _) = &request {
-            self.inherit_from(&request.formers, target);
-        }
         let handover = match &request {
-            link::Request::Session(request, _) => self.handover(target, request),
+            link::Request::Session(request, _) => {
+                self.inherit_from(&request.formers, target);
+                self.handover(target, request)
+            }
             link::Request::Desired(_) | link::Request::Bodies(_) | link::Request::Reported(_) => None,
         };
         // Served or not: people compare it before they hand an agent over.

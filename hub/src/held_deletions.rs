@@ -15,9 +15,8 @@ use tideline_common::{Digest, GroupKind, ObjectKey, Reason, TargetId};
 use tokio::sync::watch;
 
 use crate::shared::Shared;
-use crate::virtual_resources::GROUP;
+use crate::virtual_resources::{self, GROUP, VERSION};
 
-const VERSION: &str = "v1alpha1";
 const KIND: &str = "HeldDeletion";
 const PLURAL: &str = "helddeletions";
 /// The SyncTarget's name, where a label can hold it.
@@ -119,30 +118,17 @@ impl Resource {
 
 impl VirtualResource for Resource {
     fn resource(&self) -> ResourceKind {
-        ResourceKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-            namespaced: false,
-        }
+        virtual_resources::kind(KIND, PLURAL, false)
     }
 
     fn columns(&self) -> Vec<Column> {
-        let columns = [
-            ("Target", ".target.name"),
-            ("Kind", ".object.kind"),
-            ("Namespace", ".object.namespace"),
-            ("Object", ".object.name"),
-            ("Reason", ".reason"),
-        ];
-        let column = |(name, path): (&str, &str)| Column {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            kind: "string".to_owned(),
-            priority: 0,
-        };
-        columns.into_iter().map(column).collect()
+        virtual_resources::columns(&[
+            ("Target", ".target.name", "string", 0),
+            ("Kind", ".object.kind", "string", 0),
+            ("Namespace", ".object.namespace", "string", 0),
+            ("Object", ".object.name", "string", 0),
+            ("Reason", ".reason", "string", 0),
+        ])
     }
 
     fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {

@@ -17,9 +17,8 @@ use tokio::sync::watch;
 use crate::engine::{Engine, KeptSource, renamed};
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
-use crate::virtual_resources::GROUP;
+use crate::virtual_resources::{self, GROUP, VERSION};
 
-const VERSION: &str = "v1alpha1";
 const KIND: &str = "HeldUnassignment";
 const PLURAL: &str = "heldunassignments";
 /// Targets that one object names; it counts them all.
@@ -143,31 +142,18 @@ impl Resource {
 
 impl VirtualResource for Resource {
     fn resource(&self) -> ResourceKind {
-        ResourceKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-            namespaced: false,
-        }
+        virtual_resources::kind(KIND, PLURAL, false)
     }
 
     fn columns(&self) -> Vec<Column> {
-        let columns = [
-            ("Revision", ".revision", "integer"),
-            ("Space", ".source.space", "string"),
-            ("Kind", ".source.kind", "string"),
-            ("Namespace", ".source.namespace", "string"),
-            ("Object", ".source.name", "string"),
-            ("Targets", ".targets.count", "integer"),
-        ];
-        let column = |(name, path, kind): (&str, &str, &str)| Column {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            kind: kind.to_owned(),
-            priority: 0,
-        };
-        columns.into_iter().map(column).collect()
+        virtual_resources::columns(&[
+            ("Revision", ".revision", "integer", 0),
+            ("Space", ".source.space", "string", 0),
+            ("Kind", ".source.kind", "string", 0),
+            ("Namespace", ".source.namespace", "string", 0),
+            ("Object", ".source.name", "string", 0),
+            ("Targets", ".targets.count", "integer", 0),
+        ])
     }
 
     fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {

@@ -17,9 +17,8 @@ use crate::engine::Engine;
 use crate::kubeconfig::RequestError;
 use crate::ledger::{Accepted, Missing, Restored};
 use crate::shared::Shared;
-use crate::virtual_resources::GROUP;
+use crate::virtual_resources::{self, GROUP, VERSION};
 
-const VERSION: &str = "v1alpha1";
 const KIND: &str = "HistoryBreak";
 const PLURAL: &str = "historybreaks";
 
@@ -181,31 +180,18 @@ pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
 
 impl VirtualResource for Resource {
     fn resource(&self) -> ResourceKind {
-        ResourceKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-            namespaced: false,
-        }
+        virtual_resources::kind(KIND, PLURAL, false)
     }
 
     fn columns(&self) -> Vec<Column> {
-        let columns = [
-            ("Cause", ".cause", "string"),
-            ("Target", ".target", "string"),
-            ("Epoch", ".epoch", "integer"),
-            ("Revision", ".revision", "integer"),
-            ("After", ".after", "integer"),
-            ("Made", ".made", "string"),
-        ];
-        let column = |(name, path, kind): (&str, &str, &str)| Column {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            kind: kind.to_owned(),
-            priority: 0,
-        };
-        columns.into_iter().map(column).collect()
+        virtual_resources::columns(&[
+            ("Cause", ".cause", "string", 0),
+            ("Target", ".target", "string", 0),
+            ("Epoch", ".epoch", "integer", 0),
+            ("Revision", ".revision", "integer", 0),
+            ("After", ".after", "integer", 0),
+            ("Made", ".made", "string", 0),
+        ])
     }
 
     fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {

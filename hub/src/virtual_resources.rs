@@ -19,7 +19,24 @@ use crate::summary::{Worst, waiting};
 
 /// The group of everything that is computed.
 pub const GROUP: &str = "summary.tideline.dev";
-const VERSION: &str = "v1alpha1";
+pub(crate) const VERSION: &str = "v1alpha1";
+
+/// A kind of this group.
+pub(crate) fn kind(kind: &str, plural: &str, namespaced: bool) -> ResourceKind {
+    let [group, version, kind, plural] = [GROUP, VERSION, kind, plural].map(str::to_owned);
+    ResourceKind { group, version, kind, plural, namespaced }
+}
+
+/// What `kubectl get` shows, each by its name, path, type and priority.
+pub(crate) fn columns(columns: &[(&str, &str, &str, i32)]) -> Vec<Column> {
+    let column = |&(name, path, kind, priority): &(&str, &str, &str, i32)| Column {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        kind: kind.to_owned(),
+        priority,
+    };
+    columns.iter().map(column).collect()
+}
 
 /// What one virtual resource shows.
 #[derive(Clone, Copy, Debug)]
@@ -61,13 +78,7 @@ impl VirtualResource for Resource {
             (View::Reports, Scope::Namespaced) => ("Report", "reports"),
             (View::Reports, Scope::Cluster) => ("ClusterReport", "clusterreports"),
         };
-        ResourceKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-            namespaced: self.scope == Scope::Namespaced,
-        }
+        self::kind(kind, plural, self.scope == Scope::Namespaced)
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -93,13 +104,7 @@ impl VirtualResource for Resource {
                 ("Waiting", ".waiting", "string", 1),
             ],
         };
-        let column = |&(name, path, kind, priority): &(&str, &str, &str, i32)| Column {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            kind: kind.to_owned(),
-            priority,
-        };
-        columns.iter().map(column).collect()
+        self::columns(columns)
     }
 
     fn list(&self, space: &str, namespace: Option<&str>) -> Vec<Value> {

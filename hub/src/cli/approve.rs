@@ -13,7 +13,7 @@ use tideline_hub::held_deletions::HeldDeletion;
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Hub, Output};
+use super::{Common, Output};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -37,10 +37,7 @@ pub(super) struct Arguments {
     #[arg(long, env = "TIDELINE_EXPIRES", value_name = "TIME", default_value = "24h", value_parser = duration)]
     expires: Duration,
     #[command(flatten)]
-    hub: Hub,
-    /// How it is printed
-    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-    output: Output,
+    common: Common,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +58,7 @@ pub(crate) enum Error {
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
 pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
-    let Arguments { target, list, yes, expires, hub, output } = arguments;
+    let Arguments { target, list, yes, expires, common: Common { hub, output } } = arguments;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     let held = approve::held(&root, target).await?;
     let approvable = held.approvable();

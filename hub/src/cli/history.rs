@@ -9,7 +9,7 @@ use tideline_hub::history::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Hub, Output, approve};
+use super::{Common, Hub, Output, approve};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -34,10 +34,7 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 pub(super) struct Show {
     #[command(flatten)]
-    hub: Hub,
-    /// How it is printed
-    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-    output: Output,
+    common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -68,11 +65,11 @@ pub(crate) enum Error {
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
 pub(super) async fn run(command: &Command) -> Result<String, Error> {
-    let (Command::Show(Show { hub, .. }) | Command::Accept(Accept { hub, .. })) = command;
+    let (Command::Show(Show { common: Common { hub, .. } }) | Command::Accept(Accept { hub, .. })) = command;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     let breaks = history::breaks(&root).await?;
     let Accept { hub: _, yes, output } = match command {
-        Command::Show(Show { output, .. }) => return Ok(print(*output, &breaks, None)),
+        Command::Show(Show { common: Common { output, .. } }) => return Ok(print(*output, &breaks, None)),
         Command::Accept(Accept { output, .. }) if breaks.is_empty() => return Ok(print(*output, &breaks, None)),
         Command::Accept(accept) => accept,
     };

@@ -6,7 +6,7 @@ use tideline_common::SpaceName;
 use tideline_hub::kubeconfig::{self, Access};
 use tideline_hub::release;
 
-use super::{Hub, Output};
+use super::{Common, Output};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -33,10 +33,7 @@ pub(super) struct Arguments {
     #[arg(long, env = "TIDELINE_REASON", value_enum)]
     reason: Withheld,
     #[command(flatten)]
-    hub: Hub,
-    /// How it is printed
-    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-    output: Output,
+    common: Common,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +45,9 @@ pub(crate) enum Error {
 }
 
 /// Does it, and returns what is to be printed.
-pub(super) async fn run(Arguments { target, reason, hub, output }: &Arguments) -> Result<String, Error> {
+pub(super) async fn run(
+    Arguments { target, reason, common: Common { hub, output } }: &Arguments,
+) -> Result<String, Error> {
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     match reason {
         Withheld::MayHaveRun => release::release(&root, target).await?,

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::json;
 use tideline_common::{InstanceId, SpaceName, TargetId};
 use tideline_hub::agents::{self, Agent, Standing};
@@ -10,7 +10,7 @@ use tideline_hub::duplicates::{self, Accepted};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Hub, Output, approve};
+use super::{Common, Output, approve};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -111,15 +111,6 @@ pub(super) enum Command {
         #[command(flatten)]
         common: Common,
     },
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Common {
-    #[command(flatten)]
-    hub: Hub,
-    /// How it is printed
-    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-    output: Output,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use tideline_hub::held_unassignments::{self, HeldSource, HeldUnassignment};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Hub, Output, approve};
+use super::{Common, Output, approve};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -32,10 +32,7 @@ pub(super) struct Arguments {
     #[arg(long, env = "TIDELINE_YES", conflicts_with = "list")]
     yes: bool,
     #[command(flatten)]
-    hub: Hub,
-    /// How it is printed
-    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-    output: Output,
+    common: Common,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +47,7 @@ pub(crate) enum Error {
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
 pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
-    let Arguments { revision, list, yes, hub, output } = arguments;
+    let Arguments { revision, list, yes, common: Common { hub, output } } = arguments;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     let mut held = held_unassignments::held(&root).await?;
     held.retain(|held| revision.is_none_or(|revision| held.revision == Revision(revision)));

@@ -1,12 +1,12 @@
 //! Hands a SyncTarget that was made again to the agent of the one that was deleted, and finds agents that name another target
 //! than this hub knows them as.
 
-use tideline_common::wire::v1::{Continuity, Handover, HubAddresses, PollSettings, SessionAnswer, SessionRequest};
-use tideline_common::{Capability, Epoch, FORMERS_MAX, SessionName, TargetId, upgrade};
+use tideline_common::wire::v1::{Handover, SessionAnswer, SessionRequest};
+use tideline_common::{Capability, FORMERS_MAX, TargetId, upgrade};
 use tracing::{info, warn};
 
 use super::{Engine, HolderWrite, TargetRecord};
-use crate::link::core::HolderRecord;
+use crate::link::core::{self as link, HolderRecord};
 use crate::placement::Change;
 
 impl Engine {
@@ -78,16 +78,7 @@ impl Engine {
             return None;
         }
         let handover = Handover { key: key.as_bytes().to_vec(), former: asked_as, target: heir, name };
-        Some(SessionAnswer {
-            session: SessionName::default(),
-            outdated: true,
-            epoch: Epoch::default(),
-            poll: PollSettings { wait_seconds: 0, stale_after_seconds: 0 },
-            addresses: HubAddresses::default(),
-            history: Continuity::default(),
-            cluster: None,
-            handover: Some(handover),
-        })
+        Some(link::handing_over(handover))
     }
 
     /// To whom the agent of a target was handed in the end; itself if to nobody.

@@ -185,9 +185,8 @@ fn what_is_held_at_a_target_goes_with_it_out_of_service() {
     assert_eq!((hub.removals(), hub.kept(), hub.engine.ledger.assigned()), (300, 0, 0));
 }
 
-#[test]
-fn a_target_is_told_what_it_said_happened_once() {
-    let mut hub = Hub::with(2);
+/// The target says that the first object has run.
+fn says_finished(hub: &mut Hub) {
     let report = json!({
         "session": "1.0000000000000001", "seq": 0, "inSync": true,
         "objects": [{
@@ -196,6 +195,12 @@ fn a_target_is_told_what_it_said_happened_once() {
         }],
     });
     hub.engine.report(hub.now, target(), serde_json::from_value(report).unwrap());
+}
+
+#[test]
+fn a_target_is_told_what_it_said_happened_once() {
+    let mut hub = Hub::with(2);
+    says_finished(&mut hub);
     hub.persist();
     let told = |engine: &Engine, since| {
         let desk = Desk { ledger: &engine.ledger, approvals: &engine.approvals };
@@ -473,14 +478,7 @@ fn what_ran_does_not_run_again_where_the_agent_goes_on_as_another_target() {
         let mut hub = Hub::with(2);
         hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
         hub.persist();
-        let report = json!({
-            "session": "1.0000000000000001", "seq": 0, "inSync": true,
-            "objects": [{
-                "group": "", "kind": "ConfigMap", "namespace": "shop", "name": "c1", "sourceUid": "u1",
-                "progress": "Applied", "health": "Ready", "terminal": "Finished",
-            }],
-        });
-        hub.engine.report(hub.now, target(), serde_json::from_value(report).unwrap());
+        says_finished(&mut hub);
         hub.persist();
         hub.engine.target_gone(hub.now, target(), Deletion::default());
         hub.persist();

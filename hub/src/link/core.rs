@@ -29,8 +29,8 @@ use tideline_common::{
 
 use crate::ledger::{Absence, Proof, Standing};
 pub use holder::{Record as HolderRecord, Seen};
-pub use sessions::Origin;
 use sessions::Sessions;
+pub use sessions::{Origin, handing_over};
 
 /// One target's desired set by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

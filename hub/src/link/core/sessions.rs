@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tideline_common::wire::v1::{HubAddresses, Instance, Refusal, RefusalKind, SessionAnswer, SessionRequest};
+use tideline_common::wire::v1::{
+    Continuity, Handover, HubAddresses, Instance, PollSettings, Refusal, RefusalKind, SessionAnswer, SessionRequest,
+};
 use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, TargetId};
 
 use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
@@ -23,6 +25,20 @@ pub struct Origin {
     pub id: SessionId,
     /// How it shows what it knows of.
     pub proof: Proof,
+}
+
+/// Says that nothing was opened: the agent is another target's.
+pub fn handing_over(handover: Handover) -> SessionAnswer {
+    SessionAnswer {
+        session: SessionName::default(),
+        outdated: true,
+        epoch: Epoch::default(),
+        poll: PollSettings { wait_seconds: 0, stale_after_seconds: 0 },
+        addresses: HubAddresses::default(),
+        history: Continuity::default(),
+        cluster: None,
+        handover: Some(handover),
+    }
 }
 
 /// The sessions of one target.

@@ -1,10 +1,8 @@
 //! From one SyncTarget to another, and from one key to another: what people do about it, and what the edges of both sides keep.
 
 use tideline_agent::core::{Answer, Enrolled, LinkFailure};
-use tideline_common::wire::v1::{
-    Continuity, Handover, HubAddresses, PollSettings, Refusal, RefusalKind, SessionAnswer,
-};
-use tideline_common::{Epoch, Formers, ObjectKey, SessionName, TargetId};
+use tideline_common::wire::v1::{Handover, Refusal, RefusalKind};
+use tideline_common::{Formers, ObjectKey, TargetId};
 use tideline_hub::link::core as link;
 use tideline_hub::placement::Change;
 
@@ -27,16 +25,7 @@ impl Hub {
             return Some(Err(refuse(RefusalKind::TargetGone)));
         }
         let (target, name) = (self.target(), "store".to_owned());
-        Some(Ok(link::Answer::Session(SessionAnswer {
-            session: SessionName::default(),
-            outdated: true,
-            epoch: Epoch::default(),
-            poll: PollSettings { wait_seconds: 0, stale_after_seconds: 0 },
-            addresses: HubAddresses::default(),
-            history: Continuity::default(),
-            cluster: None,
-            handover: Some(Handover { key: Vec::new(), former, target, name }),
-        })))
+        Some(Ok(link::Answer::Session(link::handing_over(Handover { key: Vec::new(), former, target, name }))))
     }
 }
 
