@@ -34,7 +34,7 @@ pub use crate::ports::free_port;
 pub use crate::process::{Finished, Process, run_to_end};
 pub use crate::relay::{Condition, Relay};
 pub use crate::requirement::{enclosing_function, met_or_skipped};
-pub use crate::scratch::Scratch;
+pub use crate::scratch::{Scratch, copy_directory};
 pub use crate::simulator::Simulator;
 pub use crate::tls_proxy::TlsProxy;
 pub use crate::wait::{eventually, eventually_ok};

@@ -1,5 +1,6 @@
 //! Temporary directories that do not outlive the test, however it ends.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -40,4 +41,22 @@ impl Drop for Scratch {
         // Told before the removal itself: if that fails there is nobody to tell.
         leash::directory_removed(self.directory.path());
     }
+}
+
+/// Copies a directory with all that is in it.
+///
+/// # Errors
+///
+/// When something cannot be read or written.
+pub fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &to.join(entry.file_name()))?;
+        } else {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
 }

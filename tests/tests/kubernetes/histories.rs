@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tideline_common::MARK_ANNOTATION;
-use tideline_tests::{Binaries, Scratch, eventually_ok, require_binaries, require_kubernetes};
+use tideline_tests::{Binaries, Scratch, copy_directory, eventually_ok, require_binaries, require_kubernetes};
 
 use crate::identity::SYNC_TARGET;
 use crate::objects::{CONFIG, SOON, apply, config, gone, shows, shows_cluster};
@@ -27,8 +27,8 @@ fn job() -> Value {
     })
 }
 
-/// The Job does its work, and its controller removes it after a second.
-async fn ends(site: &Site) -> Result<()> {
+/// The Job `once` does its work, and its controller removes it after a second.
+pub(crate) async fn ends(site: &Site) -> Result<()> {
     let pods = site.locals(POD);
     let pod = eventually_ok(SOON, "its Pod", async || {
         let list = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=once")).await?;
@@ -68,19 +68,6 @@ async fn says_lost(site: &Site, lost: bool) -> Result<()> {
     .await
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        } else {
-            fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
-}
-
 /// Runs a command of the hub's binary.
 fn tell(binaries: &Binaries, site: &Site, arguments: &[&str]) -> Result<()> {
     let mut command = std::process::Command::new(binaries.hub());
@@ -92,7 +79,7 @@ fn tell(binaries: &Binaries, site: &Site, arguments: &[&str]) -> Result<()> {
 /// Puts the copy in the place of the hub's directory.
 fn put_back(from: &Path, to: &Path) -> Result<()> {
     fs::remove_dir_all(to)?;
-    copy(from, to)
+    copy_directory(from, to)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,7 +89,7 @@ async fn a_hub_that_ran_on_an_older_copy_for_a_while_has_changed_nothing() -> Re
     place_all(&site).await?;
     site.hub.stop().await?;
     let (older, right) = (Scratch::new("older")?, Scratch::new("right")?);
-    copy(site.hub.data_dir(), older.path())?;
+    copy_directory(site.hub.data_dir(), older.path())?;
     site.resume_hub().await?;
     ends(&site).await?;
     apply(&site.space, of_app("web", config("web-2", "1"))).await?;
@@ -112,7 +99,7 @@ async fn a_hub_that_ran_on_an_older_copy_for_a_while_has_changed_nothing() -> Re
     site.reported("configmap.web-2", "Applied", None).await?;
     let before = uids(&site).await?;
     site.hub.stop().await?;
-    copy(site.hub.data_dir(), right.path())?;
+    copy_directory(site.hub.data_dir(), right.path())?;
 
     put_back(older.path(), site.hub.data_dir())?;
     site.resume_hub().await?;

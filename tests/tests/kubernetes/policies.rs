@@ -6,17 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
 use tideline_tests::kubernetes::{Audit, ClusterOptions};
-use tideline_tests::{Scratch, eventually, eventually_ok, require_kubernetes};
+use tideline_tests::{Scratch, eventually, require_kubernetes};
 use tokio::task::AbortHandle;
 
-use crate::objects::{
-    CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, gone, shows, shows_cluster,
-};
+use crate::histories::ends;
+use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, shows, shows_cluster};
 use crate::site::{CONFIG_MAPS, REPORT, Site, USER, namespace, placed, value};
 
 const DEPLOYMENTS: &[(&str, &str)] = &[("apps", "deployments")];
@@ -24,7 +23,6 @@ const SET: (&str, &str) = ("apps/v1", "StatefulSet");
 const SERVICE: (&str, &str) = ("v1", "Service");
 const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 const JOB: (&str, &str) = ("batch/v1", "Job");
-const POD: (&str, &str) = ("v1", "Pod");
 const SECRET: (&str, &str) = ("v1", "Secret");
 const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 
@@ -551,16 +549,7 @@ async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
         json!(local.uid().context("a UID")?)
     );
 
-    // It has done its work, and its controller removes it after a second.
-    let pods = site.locals(POD);
-    let pod = eventually_ok(SOON, "its Pod", async || {
-        let list = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=once")).await?;
-        list.items.first().map(ResourceExt::name_any).context("no Pod yet")
-    })
-    .await?;
-    let done = json!({"status": {"phase": "Succeeded"}});
-    pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(done)).await?;
-    gone(&site.local, JOB, "once").await?;
+    ends(&site).await?;
     // Neither another policy nor the agent's restart runs it again.
     site.place("once", &[("batch", "jobs")], json!({"prune": "Orphan"})).await?;
     site.pass_along("witness").await?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, from_value, json};
@@ -13,7 +13,7 @@ use tideline_hub::kubeconfig::Access;
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok};
 
-use crate::harness::NAMESPACE;
+use crate::harness::{NAMESPACE, place};
 
 /// A change on its way, and a frozen agent's first two pauses.
 const SOON: Duration = Duration::from_mins(5);
@@ -36,19 +36,7 @@ impl Site {
         let hub = Hub::start().await?;
         let cluster = EmbeddedCluster::start(scratch.path(), "store").await?;
         let agent = hub.agent("store", &[("tier", "shop")], cluster.kubeconfig(), None).await?;
-        let space = hub.client("default").await?;
-        let namespace: Namespace = from_value(json!({"metadata": {"name": NAMESPACE}}))?;
-        Api::<Namespace>::all(space.clone()).create(&PostParams::default(), &namespace).await?;
-        let placement: DynamicObject = from_value(json!({
-            "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "everywhere"},
-            "spec": {
-                "targets": [{"matchLabels": {"tier": "shop"}}],
-                "objects": [{
-                    "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
-                }],
-            },
-        }))?;
-        Api::<DynamicObject>::all_with(space, &kind("Placement")).create(&PostParams::default(), &placement).await?;
+        place(&hub.client("default").await?).await?;
         Ok((Self { hub, cluster, _scratch: scratch }, agent))
     }
 

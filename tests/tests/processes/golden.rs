@@ -12,12 +12,14 @@ use anyhow::{Context, Result, ensure};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{from_value, json};
 use tideline_tests::fleet::Hub;
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok};
+
+use crate::harness::place;
 
 const SOON: Duration = Duration::from_mins(1);
 /// The rest of a hub's directory is made at each start.
@@ -39,20 +41,8 @@ async fn record() -> Result<()> {
     let mut hub = Hub::start().await?;
     let cluster = EmbeddedCluster::start(scratch.path(), "store").await?;
     let mut agent = hub.agent("store", &[("tier", "shop")], cluster.kubeconfig(), None).await?;
-    let space = hub.client("default").await?;
-    let namespace = from_value(json!({"metadata": {"name": "shop"}}))?;
-    Api::<Namespace>::all(space.clone()).create(&PostParams::default(), &namespace).await?;
-    let placement = from_value(json!({
-        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "everywhere"},
-        "spec": {
-            "targets": [{"matchLabels": {"tier": "shop"}}],
-            "objects": [{
-                "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
-            }],
-        },
-    }))?;
-    dynamic(&space, "tideline.dev", "Placement").create(&PostParams::default(), &placement).await?;
-    let sources = Api::<ConfigMap>::namespaced(space, "shop");
+    place(&hub.client("default").await?).await?;
+    let sources = Api::<ConfigMap>::namespaced(hub.client("default").await?, "shop");
     for name in NAMES.into_iter().chain(["web-gone"]) {
         let object = from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}, "data": {"from": name}}))?;
         sources.create(&PostParams::default(), &object).await?;

@@ -25,6 +25,24 @@ pub(crate) const AT_ONCE: Duration = Duration::from_secs(20);
 /// What every namespaced object of these tests is in.
 pub(crate) const NAMESPACE: &str = "shop";
 
+/// Places every ConfigMap of one application on every cluster of one tier.
+pub(crate) async fn place(space: &Client) -> Result<()> {
+    let namespace: Namespace = from_value(json!({"metadata": {"name": NAMESPACE}}))?;
+    Api::<Namespace>::all(space.clone()).create(&PostParams::default(), &namespace).await?;
+    let placement: DynamicObject = from_value(json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "everywhere"},
+        "spec": {
+            "targets": [{"matchLabels": {"tier": "shop"}}],
+            "objects": [{
+                "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
+            }],
+        },
+    }))?;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tideline.dev", "v1alpha1", "Placement"));
+    Api::<DynamicObject>::all_with(space.clone(), &kind).create(&PostParams::default(), &placement).await?;
+    Ok(())
+}
+
 /// A command without the environment of whoever runs the tests, which these binaries take options from.
 pub(crate) fn command(binary: PathBuf, args: &[&str]) -> Command {
     let mut command = Command::new(binary);

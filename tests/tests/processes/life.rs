@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
-use tideline_tests::{EmbeddedCluster, Relay, Scratch, eventually_ok, require_binaries};
+use tideline_tests::{EmbeddedCluster, Relay, Scratch, copy_directory, eventually_ok, require_binaries};
 
 use crate::harness::{Agent, Hub, NAMESPACE, SOON, Site, get};
 
@@ -166,14 +166,14 @@ async fn a_hub_that_was_set_back_has_nothing_deleted_until_a_person_says_so() ->
     site.hub.process.terminate()?;
     assert_eq!(site.hub.process.wait(END).await?.code(), Some(0));
     let backup = Scratch::new("backup")?;
-    copy(&site.hub.data_dir(), backup.path())?;
+    copy_directory(&site.hub.data_dir(), backup.path())?;
     site.hub.resume().await?;
     site.hub.makes_all(&many("later")).await?;
     count(24).await?;
 
     site.hub.process.kill()?;
     fs::remove_dir_all(site.hub.data_dir())?;
-    copy(backup.path(), &site.hub.data_dir())?;
+    copy_directory(backup.path(), &site.hub.data_dir())?;
     site.hub.resume().await?;
     // The agent shows what this hub does not know of, and keeps all of it until a person accepts that it is lost.
     eventually_ok(SOON, "the break to be shown", async || {
@@ -213,20 +213,6 @@ async fn a_hub_that_was_set_back_has_nothing_deleted_until_a_person_says_so() ->
     ensure!(approved.status.success(), "{approved:?}");
     count(13).await?;
     ensure!(names().await?.iter().all(|name| name.starts_with("kept")));
-    Ok(())
-}
-
-/// A directory with what is in it.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        } else {
-            fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
     Ok(())
 }
 

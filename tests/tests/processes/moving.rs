@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use serde_json::{from_value, json};
@@ -18,7 +18,7 @@ use tideline_hub::token::{self, TokenRequest};
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::{EmbeddedCluster, Scratch, TlsProxy, eventually_ok, free_port};
 
-use crate::harness::NAMESPACE;
+use crate::harness::{NAMESPACE, place};
 
 /// A change on its way to all of them, and an agent's longest pause between two tries, twice.
 const SOON: Duration = Duration::from_mins(2);
@@ -54,23 +54,6 @@ async fn make(hub: &Hub, name: &str) -> Result<()> {
     Api::<ConfigMap>::namespaced(hub.client("default").await?, NAMESPACE)
         .create(&PostParams::default(), &object)
         .await?;
-    Ok(())
-}
-
-async fn place(hub: &Hub) -> Result<()> {
-    let space = hub.client("default").await?;
-    let namespace: Namespace = from_value(json!({"metadata": {"name": NAMESPACE}}))?;
-    Api::<Namespace>::all(space.clone()).create(&PostParams::default(), &namespace).await?;
-    let placement: DynamicObject = from_value(json!({
-        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "everywhere"},
-        "spec": {
-            "targets": [{"matchLabels": {"tier": "shop"}}],
-            "objects": [{
-                "apiGroup": "", "resources": ["configmaps"], "objectSelectors": [{"matchLabels": {"app": "web"}}],
-            }],
-        },
-    }))?;
-    Api::<DynamicObject>::all_with(space, &kind("Placement")).create(&PostParams::default(), &placement).await?;
     Ok(())
 }
 
@@ -111,7 +94,7 @@ async fn agents_follow_a_hub_to_another_port_name_and_authority_and_keep_what_th
     let (old, new) = (hub.address().port(), free_port()?);
     hub.public_url = vec![url("127.0.0.1", old)?];
     hub.resume().await?;
-    place(&hub).await?;
+    place(&hub.client("default").await?).await?;
     make(&hub, "before").await?;
     let names: Vec<String> = (0..AGENTS).map(|number| format!("store-{number}")).collect();
     let members = try_join_all(names.iter().map(|name| join(&hub, &scratch, name))).await?;
@@ -179,7 +162,7 @@ async fn agents_follow_a_hub_to_another_port_name_and_authority_and_keep_what_th
 async fn a_proxy_with_a_private_authority_serves_agents_and_administrators() -> Result<()> {
     let scratch = Scratch::new("proxied")?;
     let mut hub = Hub::start().await?;
-    place(&hub).await?;
+    place(&hub.client("default").await?).await?;
     make(&hub, "before").await?;
     let mut member = join(&hub, &scratch, "store").await?;
     let had = member.has("before").await?;
@@ -214,7 +197,7 @@ async fn a_proxy_with_a_private_authority_serves_agents_and_administrators() -> 
 async fn no_missing_damaged_or_foreign_token_stops_an_enrolled_agent() -> Result<()> {
     let scratch = Scratch::new("tokens")?;
     let hub = Hub::start().await?;
-    place(&hub).await?;
+    place(&hub.client("default").await?).await?;
     make(&hub, "before").await?;
     let mut member = join(&hub, &scratch, "store").await?;
     let had = member.has("before").await?;
