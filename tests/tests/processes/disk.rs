@@ -124,6 +124,8 @@ async fn an_agent_whose_disk_fills_up_says_so_and_goes_on_when_there_is_room() -
     };
     agent.resume()?;
     agent.is_ready().await?;
+    // So it has a session of this hub, which it writes before its first use.
+    hub.delivers("again", &cluster).await?;
     disk.fill(1 << 20)?;
     let mended = async {
         agent.says("kB left").await?;

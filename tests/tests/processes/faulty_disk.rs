@@ -102,6 +102,13 @@ async fn stopped(binaries: &Binaries, place: impl FnOnce(PathBuf) -> PathBuf) ->
     Ok((site, disk))
 }
 
+/// Starts the agent again, with the disk at work until it has a session of this hub, which it writes before its first use.
+async fn goes_on(site: &mut Site) -> Result<()> {
+    site.agent.resume()?;
+    site.agent.is_ready().await?;
+    site.delivers("again").await
+}
+
 /// All of it is in the journal: without the hub the agent brings back what is deleted while it is away.
 async fn remembers(site: &mut Site, names: &[&str]) -> Result<()> {
     site.agent.process.kill()?;
@@ -119,8 +126,7 @@ async fn remembers(site: &mut Site, names: &[&str]) -> Result<()> {
 
 async fn goes_on_after(fault: Fault, binaries: &Binaries) -> Result<()> {
     let (mut site, disk) = stopped(binaries, |data_dir| data_dir).await?;
-    site.agent.resume()?;
-    site.agent.is_ready().await?;
+    goes_on(&mut site).await?;
     disk.begin(fault)?;
     let Site { hub, cluster, agent, .. } = &mut site;
     let mended = async {
@@ -205,8 +211,7 @@ impl Hanging {
 
     async fn once_ready(binaries: &Binaries) -> Result<Self> {
         let (mut site, disk) = stopped(binaries, |data_dir| data_dir).await?;
-        site.agent.resume()?;
-        site.agent.is_ready().await?;
+        goes_on(&mut site).await?;
         disk.begin(Fault::WritesHang)?;
         site.hub.makes("later").await?;
         Ok(Self { site, disk })
