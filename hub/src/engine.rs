@@ -457,8 +457,7 @@ impl Engine {
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
-        let news = report.objects.iter().filter_map(|object| view.news(object));
-        self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
+        self.changes.extend(view.news(&report).map(|fact| Change::Happened(target, fact)));
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {
             self.dirty.targets.insert(target);

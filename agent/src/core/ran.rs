@@ -1,7 +1,8 @@
 //! What ran here, of sources that are not assigned any more: should the same be assigned again, it does not run again. What
 //! is assigned has that with its object.
 //!
-//! The hub remembers it too and says it with the entry. But it may have lost that, or never have heard of it.
+//! The hub remembers it too and says it with the entry: it is told with the end of the removal, for it may not have heard of it
+//! before. But it may have lost that.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,13 @@ impl Ran {
         let number = self.numbers.remove(ran)?;
         self.by_number.remove(&number);
         Some(number)
+    }
+
+    /// That it ran, as the hub is told with the end of its removal.
+    pub(super) fn fact(&self, ran: &Tombstone) -> Option<TerminalFact> {
+        let Tombstone { key, source } = ran.clone();
+        let known = self.numbers.contains_key(ran);
+        known.then_some(TerminalFact { key, source_uid: source, fact: Terminal::Finished })
     }
 
     /// What is too much.

@@ -11,7 +11,7 @@ use tideline_common::limits::{
 };
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest,
-    TargetCondition,
+    TargetCondition, TerminalFact,
 };
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
@@ -231,6 +231,7 @@ impl Core {
             objects: page.objects,
             associated: page.associated,
             removed: page.removed,
+            terminal: page.terminal,
             overtaken: page.overtaken,
             decommission,
             goodbye: self.reports.parted,
@@ -373,12 +374,14 @@ impl Core {
     fn report_page(&mut self) -> Page {
         let mut page = Page::default();
         while page.removed.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REMOVALS_BYTES_MAX
             && let Some(tombstone) = self.reports.removed.pop_first()
         {
-            page.bytes += REMOVED_BYTES;
+            page.bytes += if self.ran.fact(&tombstone).is_some() { 2 * REMOVED_BYTES } else { REMOVED_BYTES };
             page.removed.push(tombstone);
         }
         while page.removed.len() + page.overtaken.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REMOVALS_BYTES_MAX
             && let Some(tombstone) = self.reports.overtaken.pop_first()
         {
             page.bytes += REMOVED_BYTES;
@@ -396,6 +399,7 @@ impl Core {
         {
             self.add_associated(key, &mut page);
         }
+        page.terminal = page.removed.iter().filter_map(|tombstone| self.ran.fact(tombstone)).collect();
         page
     }
 
@@ -566,9 +570,11 @@ impl Core {
     }
 }
 
-/// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields.
+/// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields. As many
+/// again say that it ran.
 const REMOVED_BYTES: usize = 512;
-const _: () = assert!(REPORT_PAGE_OBJECTS_MAX * REMOVED_BYTES < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX);
+/// With the last of them there is room for a status still.
+const REMOVALS_BYTES_MAX: usize = REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - 2 * REMOVED_BYTES;
 
 #[derive(Debug, Default)]
 struct Page {
@@ -577,6 +583,7 @@ struct Page {
     associated: Vec<AssociatedReport>,
     associated_told: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
+    terminal: Vec<TerminalFact>,
     overtaken: Vec<Tombstone>,
     bytes: usize,
 }

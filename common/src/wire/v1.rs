@@ -34,7 +34,7 @@ use crate::reason::Reason;
 use crate::signature::{SigningKey, VerifyingKey};
 use crate::token::base64_bytes;
 
-pub use terminal::Terminal;
+pub use terminal::{Terminal, TerminalFact};
 
 /// A message as plain JSON.
 pub const MEDIA_TYPE: &str = "application/vnd.tideline.v1+json";
@@ -414,16 +414,6 @@ pub struct DesiredPage {
     pub absence_unexplained: bool,
 }
 
-/// Something that happened once and must not happen again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TerminalFact {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub source_uid: Uid,
-    pub fact: Terminal,
-}
-
 /// Asks for the rendered objects of entries. Any number may come back; the rest is asked for again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -495,6 +485,9 @@ pub struct ReportedRequest {
     /// Removals done: the local object is gone, or is no longer ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<Tombstone>,
+    /// Of `removed`: what ran before it went. The hub may not have heard of it while it was assigned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminal: Vec<TerminalFact>,
     /// Removals that came to nothing, for their places were assigned again: what stands there counts as adopted where it was
     /// to be let go of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -59,6 +59,7 @@ fn at_work() -> Shared {
         objects: Vec::new(),
         associated: Vec::new(),
         removed: Vec::new(),
+        terminal: Vec::new(),
         overtaken: Vec::new(),
         decommission: None,
         goodbye: false,

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tideline_common::wire::v1::{ObjectReport, TerminalFact};
+use tideline_common::wire::v1::{ReportedRequest, Terminal, TerminalFact};
 use tideline_common::{
     ApplyPolicy, Capability, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Unassignment,
     Version,
@@ -113,13 +113,22 @@ impl<'a> TargetView<'a> {
         })
     }
 
-    /// What a report says happened once, if that is not known yet.
-    pub fn news(&self, report: &ObjectReport) -> Option<TerminalFact> {
-        let fact = report.terminal.filter(|fact| fact.happened())?;
-        let assigned = self.entry(&report.key).is_some_and(|entry| entry.source.uid == report.source_uid);
-        let known = self.happened(&report.key).is_some_and(|known| known.fact == fact);
-        let news = || TerminalFact { key: report.key.clone(), source_uid: report.source_uid.clone(), fact };
-        (assigned && !known).then(news)
+    /// What a report says happened once, where that is not known yet.
+    pub fn news(&self, report: &ReportedRequest) -> impl Iterator<Item = TerminalFact> {
+        let standing = report.objects.iter().filter_map(|report| {
+            let fact = report.terminal?;
+            Some(TerminalFact { key: report.key.clone(), source_uid: report.source_uid.clone(), fact })
+        });
+        let news = |TerminalFact { key, source_uid, fact }: &TerminalFact| {
+            let concerns = match self.concern(key, source_uid) {
+                Concern::Assigned => fact.happened(),
+                Concern::Leaving => *fact == Terminal::Finished,
+                Concern::Nothing => false,
+            };
+            let known = self.ledger.happened.get(key).and_then(|by_source| by_source.get(source_uid)?.at(self.index));
+            concerns && known != Some(*fact)
+        };
+        standing.chain(report.terminal.iter().cloned()).filter(news)
     }
 
     /// The body that the set names at `key`, if that is still `input`, and is told.

@@ -248,19 +248,23 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Of what is assigned there; what is said of anything else comes late. What is `inherited` was true before it was
-    /// assigned there, and nobody but the hub has it from the agent.
+    /// Of what is assigned there, and of what is to be removed there that it ran; what is said of anything else comes late.
+    /// What is `inherited` was true before it was assigned there, and nobody but the hub has it from the agent.
     fn happened(&mut self, target: TargetId, fact: TerminalFact, inherited: bool) {
         let Some(index) = self.ledger.index_of(target).or(self.registered.get(&target).copied()) else { return };
         let TerminalFact { key, source_uid, fact } = fact;
         let held = holder(self.ledger.slots.claims(&key), index);
         let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
-        let said = if inherited { assigned || fact == Terminal::Finished } else { assigned && fact.happened() };
+        let grave = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source_uid));
+        let left = grave.and_then(|grave| grave.at(index)).map(|(_, at)| at);
+        let ran = fact == Terminal::Finished && (inherited || left.is_some());
+        let said = ran || (assigned && (inherited || fact.happened()));
         if said && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
             if happened.at(index) != Some(fact) {
                 happened.note(index, fact);
+                happened.left = happened.left.max(left.unwrap_or_default());
                 self.news.entry(key).or_default().insert(index);
             }
         }

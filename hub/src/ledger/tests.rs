@@ -300,6 +300,30 @@ fn what_was_created_once_is_known_while_it_is_assigned_and_what_ran_for_good() {
 }
 
 #[test]
+fn what_ran_is_known_though_nobody_said_so_before_it_left() {
+    let mut kept = Kept::with_targets(2);
+    kept.change(vec![assign("a", "x", &[0, 1])]);
+    kept.change(vec![remove("a", "x")]);
+    let (key, source, left) = (config_map("x"), "a-x".parse::<Uid>().unwrap(), kept.version(0));
+    let told = |fact| happened(0, &key, &source, fact);
+    assert_eq!(kept.writes(vec![told(Terminal::CreatedOnce)]), 0, "it is to be made again");
+    // As a report says it, and confirms the removal.
+    let tombstone = Tombstone { key: key.clone(), source: source.clone() };
+    kept.change(vec![told(Terminal::Finished), Change::Confirm(target(0), left, tombstone)]);
+    assert!(kept.version(0) > left, "it is in the history of both sides");
+    let departed = [(left.revision, key.clone(), source.clone())].into();
+    for _ in 0..2 {
+        assert_eq!(kept.ledger.departed, departed);
+        check_sound(&kept.ledger);
+        kept.restart();
+    }
+    assert_eq!(kept.writes(vec![told(Terminal::Finished)]), 0, "it is known, and has left for good");
+    kept.change(vec![assign("a", "x", &[0, 1])]);
+    let known = |nth| kept.ledger.target(target(nth)).unwrap().happened(&key).map(|fact| fact.fact);
+    assert_eq!((known(0), known(1)), (Some(Terminal::Finished), None));
+}
+
+#[test]
 fn of_more_sources_that_ran_than_are_remembered_those_that_left_first_are_forgotten() {
     let mut kept = Kept::with_targets(1);
     let names: Vec<String> = (0..DEPARTED_MAX + 2).map(|n| format!("j{n:05}")).collect();
@@ -404,7 +428,7 @@ enum Op {
     Confirm {
         target: u32,
     },
-    /// Something happened once to all that the target has.
+    /// Something happened once to all that the target has, or is to remove.
     Happen {
         target: u32,
         fact: Terminal,
@@ -446,8 +470,11 @@ impl Op {
                 tombstones.map(|gone| Change::Confirm(target(*nth), at, gone.tombstone)).collect()
             }
             Self::Happen { target: nth, fact } => {
-                let entries = ledger.target(target(*nth)).into_iter().flat_map(|view| view.entries());
-                entries.map(|entry| happened(*nth, &entry.key, &entry.source.uid, *fact)).collect()
+                let views = || ledger.target(target(*nth)).into_iter();
+                let entries = views().flat_map(|view| view.entries()).map(|it| (it.key.clone(), it.source.uid.clone()));
+                let leaving = views().flat_map(|view| view.tombstones()).map(|it| it.tombstone);
+                let all = entries.chain(leaving.map(|Tombstone { key, source }| (key, source)));
+                all.map(|(key, source)| happened(*nth, &key, &source, *fact)).collect()
             }
             Self::Understands { target: nth, lacks } => vec![understands(*nth, lacks)],
             Self::Restart => Vec::new(),

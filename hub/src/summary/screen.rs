@@ -85,11 +85,13 @@ pub fn screen(scope: &impl Scope, known: Option<&TargetReports>, report: Reporte
     screen.words(&mut report.objects);
     screen.words(&mut report.associated);
     screen.words(&mut report.removed);
+    screen.words(&mut report.terminal);
     screen.words(&mut report.overtaken);
     screen.conditions(&mut report.conditions);
     report.objects.retain_mut(|object| screen.object(object));
     report.associated.retain(|made| screen.associated(made));
     report.removed.retain(|removal| screen.removal(&removal.key, &removal.source));
+    report.terminal.retain(|fact| scope.concern(&fact.key, &fact.source_uid) != Concern::Nothing);
     report.overtaken.retain(|removal| screen.removal(&removal.key, &removal.source));
     let Screen { dropped, unfounded, breaches, .. } = screen;
     Screened { report, dropped, unfounded, breaches }

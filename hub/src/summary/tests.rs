@@ -48,6 +48,7 @@ fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedReque
         objects,
         associated: Vec::new(),
         removed,
+        terminal: Vec::new(),
         overtaken: Vec::new(),
         decommission: None,
         goodbye: false,

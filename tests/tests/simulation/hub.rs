@@ -518,8 +518,7 @@ impl Hub {
                     screen(&view, self.summary.target(target), *report);
                 assert!(breaches.is_empty(), "an agent that keeps to the protocol is in breach: {breaches:?}");
                 self.dropped |= dropped > 0;
-                let news = report.objects.iter().filter_map(|object| view.news(object));
-                self.changes.extend(news.map(|fact| Change::Happened(target, fact)));
+                self.changes.extend(view.news(&report).map(|fact| Change::Happened(target, fact)));
                 let taken = self.summary.take(target, report);
                 *confirms |= taken.confirms();
                 self.changes.extend(taken.confirmations(target));

@@ -58,6 +58,37 @@ fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
     );
 }
 
+/// It ends, and is removed, while the agent is away from the hub, which had unassigned it before.
+#[test]
+fn what_the_hub_hears_of_a_job_with_its_removal_outlives_the_journal() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let job = place("migrate");
+            for key in [&job, &place("other")] {
+                world.act(|spaces| spaces.create(&SpaceName::root(), key, ApplyPolicy::default()));
+            }
+            world.pass(DONE);
+            world.set_outage(Some(Reason::Unavailable));
+            world.act(|spaces| spaces.move_to(|key| *key == job, Targets::There));
+            world.pass(DONE);
+            world.set_link(false);
+            world.touch(|cluster| cluster.finish(&job));
+            world.set_outage(None);
+            world.pass(3 * DONE);
+            assert!(!world.cluster.objects.contains_key(&job), "it is removed without the hub");
+            world.set_link(true);
+            world.pass(3 * DONE);
+            world.act(|spaces| spaces.move_to(|key| *key == job, Targets::Here));
+            world.lose_data();
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
 fn place(name: &str) -> ObjectKey {
     key("batch", "Job", "shop", name)
 }

@@ -106,6 +106,7 @@ const TRACES: &[(&str, &[Step])] = &[
     ("let go of, and assigned again", &[Policy, Unassign, Assign]),
     ("a Job that neither knows of waits", &[JobEnds, Save, Contact, LoseJournal, StartCopy]),
     ("that a Job ran outlives its assignment", &[JobEnds, Contact, UnassignJob, Contact, AssignJob, LoseJournal]),
+    ("so does what it did when the hub did not hear it", &[JobEnds, UnassignJob, Contact, AssignJob, LoseJournal]),
     ("what a Job did is a revision", &[Save, JobEnds, Contact, StartCopy, LoseJournal]),
 ];
 

@@ -1,5 +1,18 @@
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Uid;
+use crate::object::ObjectKey;
+
+/// Something that happened once and must not happen again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalFact {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    pub source_uid: Uid,
+    pub fact: Terminal,
+}
+
 /// What is known to have happened once, of one source at one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Terminal {

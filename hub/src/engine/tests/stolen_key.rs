@@ -36,6 +36,7 @@ impl Hub {
             objects,
             associated: Vec::new(),
             removed: Vec::new(),
+            terminal: Vec::new(),
             overtaken: Vec::new(),
             decommission: None,
             goodbye: false,

@@ -209,6 +209,7 @@ impl Script {
             objects: Vec::new(),
             associated: Vec::new(),
             removed: Vec::new(),
+            terminal: Vec::new(),
             overtaken: Vec::new(),
             decommission: None,
             goodbye: false,

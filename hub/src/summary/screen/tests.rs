@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use tideline_common::associated::Made;
 use tideline_common::health::Health;
+use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{AssociatedKind, GroupKind, SessionName, TargetId, Tombstone};
 
 use super::super::Summary;
@@ -70,6 +71,7 @@ fn saying(objects: Vec<ObjectReport>) -> ReportedRequest {
         objects,
         associated: Vec::new(),
         removed: Vec::new(),
+        terminal: Vec::new(),
         overtaken: Vec::new(),
         decommission: None,
         goodbye: false,
@@ -154,9 +156,16 @@ fn removals_are_confirmed_of_what_is_leaving_or_was_told() {
     summary.take(target(), saying(vec![word("held", "h", Progress::DeletionHeld)]));
     let removed = [("leaving", "l"), ("held", "h"), ("invented", "i")];
     let removed = removed.map(|(name, source)| Tombstone { key: key(name), source: uid(source) });
-    let report = ReportedRequest { removed: removed.to_vec(), ..saying(Vec::new()) };
+    let ran = |Tombstone { key, source }: &Tombstone| TerminalFact {
+        key: key.clone(),
+        source_uid: source.clone(),
+        fact: Terminal::Finished,
+    };
+    let terminal: Vec<_> = removed.iter().map(ran).collect();
+    let report = ReportedRequest { removed: removed.to_vec(), terminal: terminal.clone(), ..saying(Vec::new()) };
     let found = screen(&Two, summary.target(target()), report);
     assert_eq!(found.report.removed, removed[..2]);
+    assert_eq!(found.report.terminal, terminal[..1], "of what is leaving");
     assert_eq!((found.dropped, found.unfounded), (0, 1));
 }
 
