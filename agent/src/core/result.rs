@@ -342,3 +342,6 @@ struct Write {
     /// What was left as somebody made it.
     local: Arc<[LocalField]>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! Whatever the API server answers, and however often the same: nothing is asked of it again and again at once.
+
+use std::time::Duration;
+
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Instance};
+use tideline_common::{Capabilities, DesiredSet, Digest, EntryState, Prune, PrunePolicy, Recreate, Takeover, Version};
+
+use super::super::effect::{Effect, Enrolled, FreezeReason, Op, Timer};
+use super::super::event::{Event, Served};
+use super::super::plan::mark_of;
+use super::super::remove::RemovalPolicy;
+use super::super::standing::Word;
+use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
+use super::super::{Config, FuseLimits, Loaded};
+use super::*;
+
+/// Operations on one object that may follow one another without a wait: a look, what it leads to, that what is there is
+/// another by now, and the same again.
+const AT_ONCE_MAX: usize = 10;
+/// How long it is watched, and how many operations are too many by then: of waits that double there are ten.
+const WATCHED: Duration = Duration::from_mins(10);
+const IN_ALL_MAX: usize = 100;
+
+/// What the API server says to all operations of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    Done,
+    Failed(Reason),
+}
+
+/// What is known of the one object when the agent starts.
+#[derive(Clone, Debug)]
+struct Known {
+    /// By source, and the UID of the object that it is of.
+    record: Option<(u64, &'static str)>,
+    /// What stands there is marked for this source, and was perhaps changed since.
+    seen: Option<(Option<u64>, bool)>,
+    assigned: Option<(EntryState, ApplyPolicy)>,
+    removal: Option<(u64, Prune)>,
+}
+
+/// One kind each: creations, applications, marks, deletions, what is let go of, reads, comparisons.
+type Answers = [Says; 7];
+
+struct Server {
+    core: Core,
+    now: Monotonic,
+    answers: Answers,
+    there: Observed,
+    version: u64,
+    waiting: Vec<(OpId, Op)>,
+    timer: Option<Monotonic>,
+    asked: Vec<String>,
+}
+
+fn place() -> ObjectKey {
+    key("", "ConfigMap", "c")
+}
+
+fn observed(source: Option<u64>, changed: bool) -> Observed {
+    let mark =
+        source.map(|source| mark_of(me(), &entry(&place(), source, 1), &ApplyPolicy::default(), Origin::Created));
+    Observed {
+        key: place(),
+        uid: uid("u1"),
+        resource_version: "5".into(),
+        generation: 0,
+        managed: Some(Digest::of(if changed { b"changed" } else { b"managed" })),
+        labelled: mark.is_some(),
+        mark: mark.map(Arc::new),
+        deleting: false,
+        health: Health::Ready,
+        health_message: String::new(),
+        observed_generation: None,
+        terminal: None,
+        status: None,
+        managed_elsewhere: false,
+        others: None,
+    }
+}
+
+impl Server {
+    fn new(known: &Known, answers: Answers) -> Self {
+        let entries: Vec<Arc<Entry>> = known
+            .assigned
+            .iter()
+            .map(|(state, policy)| Arc::new(Entry { state: *state, policy: policy.digest(), ..entry(&place(), 1, 2) }))
+            .collect();
+        let set: DesiredSet = entries.iter().cloned().collect();
+        let default = ApplyPolicy::default();
+        let policies = known.assigned.iter().map(|(_, policy)| policy).chain([&default]);
+        let record = known.record.map(|(source, of)| {
+            let seen = Seen::from(&Observed { uid: uid(of), ..observed(Some(source), false) });
+            (place(), record_of(&entry(&place(), source, 1), &seen, Origin::Created, true))
+        });
+        let removing = known.removal.map(|(source, prune)| {
+            let policy = RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST });
+            (Tombstone { key: place(), source: uid(&format!("s{source}")) }, policy)
+        });
+        let loaded = Loaded {
+            enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
+            accepted: Some(attested(Accepted { version: Version::default(), digest: set.digest() })),
+            bodies: entries.iter().map(|entry| entry.input).collect(),
+            policies: policies.map(|policy| (policy.digest(), Arc::new(policy.clone()))).collect(),
+            entries,
+            applied: record.into_iter().collect(),
+            removing: removing.into_iter().collect(),
+            ..Loaded::default()
+        };
+        let config = Config {
+            hub: hub_id(),
+            facts: ClusterFacts::default(),
+            answered: true,
+            instance: Instance::default(),
+            enrolment: None,
+            seed: 1,
+            fuse: FuseLimits::default(),
+            patrol: Duration::from_hours(1),
+            namespaces: crate::Namespaces::All,
+            capabilities: Capabilities::all(),
+        };
+        let (source, changed) = known.seen.unwrap_or((Some(1), false));
+        let mut server = Self {
+            core: Core::new(config, loaded),
+            now: Monotonic::START,
+            answers,
+            there: observed(source, changed),
+            version: 5,
+            waiting: Vec::new(),
+            timer: None,
+            asked: Vec::new(),
+        };
+        let kind = place().kind;
+        server.step(Event::Started);
+        server.step(Event::Kind { kind: kind.clone(), served: Served::Yes { namespaced: true, status: false } });
+        let objects = known.seen.map(|_| server.there.clone()).into_iter().collect();
+        server.step(Event::Listed { kind, objects });
+        server
+    }
+
+    fn step(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.step(self.now, event, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Execute { id, op } => self.waiting.push((id, op)),
+                Effect::Persist { id, .. } => self.step(Event::Persisted { id, result: Ok(()) }),
+                Effect::SetTimer { timer: Timer::Retry, at } => self.timer = Some(at),
+                _ => {}
+            }
+        }
+    }
+
+    /// All that follows without a wait.
+    fn answer_all(&mut self) -> usize {
+        let mut count = 0;
+        while count <= AT_ONCE_MAX
+            && let Some((id, op)) = self.waiting.pop()
+        {
+            let result = self.answer(&op);
+            self.asked.push(format!("{} s: {}", self.now.since(Monotonic::START).as_secs(), name(&op)));
+            self.step(Event::Executed { id, result });
+            count += 1;
+        }
+        count
+    }
+
+    fn answer(&mut self, op: &Op) -> OpResult {
+        self.version += 1;
+        let there = Observed { resource_version: self.version.to_string().into(), ..self.there.clone() };
+        let written = |observed| OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() };
+        let [create, apply, mark_anew, delete, orphan, get, compare] = self.answers;
+        let (says, done) = match op {
+            Op::Create { mark, .. } => (
+                create,
+                written(Observed { mark: Some(Arc::clone(mark)), uid: uid("u9"), labelled: true, ..there.clone() }),
+            ),
+            Op::Apply { mark, uid, .. } => (
+                apply,
+                written(Observed { mark: Some(Arc::clone(mark)), uid: uid.clone(), labelled: true, ..there.clone() }),
+            ),
+            Op::ReMark { mark, uid, .. } => (
+                mark_anew,
+                written(Observed { mark: Some(Arc::clone(mark)), uid: uid.clone(), labelled: true, ..there.clone() }),
+            ),
+            Op::Delete { .. } => (delete, OpResult::Gone),
+            Op::Orphan { .. } => (orphan, written(Observed { mark: None, labelled: false, ..there.clone() })),
+            Op::Inspect { .. } => (get, OpResult::Emptiness { foreign: 0, example: None, ours: 0 }),
+            Op::Get { .. } => (get, written(there.clone())),
+            Op::Compare { .. } => {
+                let (differences, local, at) = (Vec::new(), Arc::default(), "2026-01-01T00:00:00Z".into());
+                let observed = Box::new(there.clone());
+                (compare, OpResult::Compared { observed, differences, total: 1, local, at })
+            }
+        };
+        match says {
+            Says::Done => done,
+            Says::Failed(reason) => OpResult::Failed { reason, message: "no".to_owned(), retry_after: None },
+        }
+    }
+
+    /// What was asked; as an error, if that was too often.
+    fn watch(mut self) -> Result<Vec<String>, String> {
+        let end = self.now + WATCHED;
+        loop {
+            let at_once = self.answer_all();
+            if at_once > AT_ONCE_MAX || self.asked.len() > IN_ALL_MAX {
+                return Err(self.asked.join("\n"));
+            }
+            match self.timer.take() {
+                Some(at) if at < end => self.now = self.now.max(at),
+                Some(_) | None => return Ok(self.asked),
+            }
+            self.step(Event::Timer(Timer::Retry));
+        }
+    }
+}
+
+fn name(op: &Op) -> &'static str {
+    match op {
+        Op::Create { .. } => "Create",
+        Op::Apply { .. } => "Apply",
+        Op::ReMark { .. } => "ReMark",
+        Op::Delete { .. } => "Delete",
+        Op::Orphan { .. } => "Orphan",
+        Op::Inspect { .. } => "Inspect",
+        Op::Get { .. } => "Get",
+        Op::Compare { .. } => "Compare",
+    }
+}
+
+/// Let go of, and assigned again before that was done: it may not be taken over, so it is let go of now.
+#[test]
+fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
+    let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
+    for reason in [Reason::Unavailable, Reason::Forbidden] {
+        for (state, record) in [
+            (EntryState::Apply, None),
+            (EntryState::Apply, Some((2, "u1"))),
+            (EntryState::Withheld(Reason::AgentTooOld), None),
+            (EntryState::Withheld(Reason::AgentTooOld), Some((2, "u1"))),
+        ] {
+            let known = Known {
+                record,
+                seen: Some((Some(2), false)),
+                assigned: Some((state, never.clone())),
+                removal: Some((2, Prune::Orphan)),
+            };
+            let mut answers = [Says::Done; 7];
+            answers[4] = Says::Failed(reason);
+            let asked = Server::new(&known, answers).watch().unwrap_or_else(|asked| panic!("{asked}"));
+            assert!(asked.iter().any(|asked| asked.ends_with("Orphan")), "{asked:?}");
+        }
+    }
+}
+
+/// As an agent that is shut out keeps what it has: an application was under way by then, and says that a field cannot change.
+#[test]
+fn what_cannot_be_changed_is_not_replaced_once_the_agent_was_shut_out() {
+    let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+    let known = Known {
+        record: Some((1, "u1")),
+        seen: Some((Some(1), false)),
+        assigned: Some((EntryState::Apply, recreates)),
+        removal: None,
+    };
+    let words = [None, Some(Word::UnknownTarget), Some(Word::Frozen(FreezeReason::TargetGone("deleted".to_owned())))];
+    for word in words {
+        let mut server = Server::new(&known, [Says::Done; 7]);
+        let (id, op) = server.waiting.pop().expect("it has another input");
+        assert_eq!(name(&op), "Apply");
+        let shut_out = word.is_some();
+        if let Some(word) = word {
+            server.core.lose_standing(server.now, word, &mut Vec::new());
+        }
+        let result = OpResult::Failed { reason: Reason::Immutable, message: "no".to_owned(), retry_after: None };
+        server.step(Event::Executed { id, result });
+        let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
+        assert_eq!(begun.is_empty(), shut_out, "{begun:?}");
+    }
+}
