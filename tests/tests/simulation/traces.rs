@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use tideline_common::wire::v1::Continuity;
 use tideline_common::{ApplyPolicy, ObjectKey, Prune, Reason, SpaceName};
 
 use crate::ids::key;
@@ -215,4 +216,34 @@ impl Going {
         let object = self.object.clone();
         world.act(|spaces| spaces.move_to(|key| *key == object, targets));
     }
+}
+
+/// The agent was told of a removal, and the API server refuses it until after the agent was told that the hub lost history.
+#[test]
+fn a_removal_that_is_due_while_history_is_broken_waits() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let object = key("", "ConfigMap", "shop", "a");
+            world.act(|spaces| spaces.create(&SpaceName::root(), &object, ApplyPolicy::default()));
+            world.pass(DONE);
+            world.back_up();
+            world.set_outage(Some(Reason::Unavailable));
+            world.act(|spaces| spaces.move_to(|key| *key == object, Targets::There));
+            world.pass(DONE);
+            world.restore(false);
+            world.pass(5 * DONE);
+            assert_eq!(world.journal().history, Continuity::Broken);
+            world.set_outage(None);
+            world.sleep(SETTLING);
+            world.restart_agent();
+            world.sleep(SETTLING);
+            assert_eq!(world.journal().history, Continuity::Broken);
+            assert!(world.cluster.objects.contains_key(&object), "it is removed");
+            world.accept_history();
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
 }
