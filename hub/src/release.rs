@@ -21,15 +21,18 @@ pub enum Error {
     Request { operation: &'static str, source: RequestError },
 }
 
-/// Says that what may have run at a target is to run there. `root` is a client of the root space.
-pub async fn release(root: &Client, target: &str) -> Result<(), Error> {
+/// Says that what may have run at a target is to run there. `root` is a client of the root space. Returns whether anything
+/// waits for it, as far as the hub has heard.
+pub async fn release(root: &Client, target: &str) -> Result<bool, Error> {
     let failed = |operation| move |error: kube::Error| Error::Request { operation, source: error.into() };
     let api = Api::<SyncTarget>::all(root.clone());
     let found = api.get_opt(target).await.map_err(failed("look for the SyncTarget"))?;
-    found.ok_or_else(|| Error::NoTarget(target.to_owned()))?;
+    let found = found.ok_or_else(|| Error::NoTarget(target.to_owned()))?;
+    let conditions = found.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let waits = conditions.iter().any(|condition| condition.type_ == Reason::MayHaveRun.as_str());
     let word = format!("{} {}", Reason::MayHaveRun, Timestamp::now());
     let patch = json!({"metadata": {"annotations": {RELEASED_ANNOTATION: word}}});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
     api.patch(target, &params, &Patch::Merge(&patch)).await.map_err(failed("write the SyncTarget"))?;
-    Ok(())
+    Ok(waits)
 }

@@ -49,11 +49,16 @@ pub(super) async fn run(
     Arguments { target, reason, common: Common { hub, output } }: &Arguments,
 ) -> Result<String, Error> {
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
-    match reason {
+    let waits = match reason {
         Withheld::MayHaveRun => release::release(&root, target).await?,
-    }
+    };
     Ok(match output {
-        Output::Text => format!("Released: what may have run at {target} runs there now, once.\n"),
-        Output::Json => super::pretty(&json!({"released": target})),
+        Output::Text if waits => format!("Released: what may have run at {target} runs there now, once.\n"),
+        Output::Text => {
+            format!(
+                "Nothing is known to be withheld from {target} for that reason. What is and is not shown yet runs there now.\n"
+            )
+        }
+        Output::Json => super::pretty(&json!({"released": target, "waited": waits})),
     })
 }

@@ -69,11 +69,11 @@ async fn says_lost(site: &Site, lost: bool) -> Result<()> {
 }
 
 /// Runs a command of the hub's binary.
-fn tell(binaries: &Binaries, site: &Site, arguments: &[&str]) -> Result<()> {
+fn tell(binaries: &Binaries, site: &Site, arguments: &[&str]) -> Result<String> {
     let mut command = std::process::Command::new(binaries.hub());
     let done = command.args(arguments).env("TIDELINE_KUBECONFIG", site.hub.kubeconfig()).output()?;
     ensure!(done.status.success(), "{arguments:?}: {done:?}");
-    Ok(())
+    Ok(String::from_utf8(done.stdout)?)
 }
 
 /// Puts the copy in the place of the hub's directory.
@@ -170,7 +170,9 @@ async fn a_restored_hub_deletes_nothing_and_runs_no_job_again_that_nobody_releas
     assert_eq!(after, before, "nothing is deleted that nobody approved");
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "the Job runs again");
 
-    tell(&binaries, &site, &["release", "east", "--reason", "MayHaveRun"])?;
+    let release = ["release", "east", "--reason", "MayHaveRun"];
+    let said = tell(&binaries, &site, &release)?;
+    ensure!(said.contains("runs there now"), "{said}");
     shows(&site.local, JOB, "once", "the Job, released", |_| true).await?;
     ends(&site).await?;
     site.hub.stop().await?;
@@ -179,5 +181,7 @@ async fn a_restored_hub_deletes_nothing_and_runs_no_job_again_that_nobody_releas
     site.agent.resume_elsewhere()?;
     site.pass_along("elsewhere").await?;
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it was released for once");
+    let said = tell(&binaries, &site, &release)?;
+    ensure!(said.contains("Nothing is known to be withheld"), "{said}");
     site.reported("job.batch.once", "Applied", None).await
 }
