@@ -101,9 +101,7 @@ async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -
 }
 
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
-    if let Some(batch) = &work.batch {
-        write_batch(store, batch).await?;
-    }
+    // First, for it says what ran at a target that is gone: with the batch that forgets the target nobody knows it any more.
     let remembered: Vec<_> = work.remembered.iter().collect();
     for records in remembered.chunks(MAX_COMMIT_OPS) {
         let put = |(target, record): &(&TargetId, &RememberedTarget)| {
@@ -111,6 +109,9 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
             Op::Put(format!("{TARGET_PREFIX}{target}").into(), value.into())
         };
         commit(store, records.iter().map(put).collect()).await?;
+    }
+    if let Some(batch) = &work.batch {
+        write_batch(store, batch).await?;
     }
     // A later record of the same target is the only one that counts, and a commit names a key once.
     let holders: BTreeMap<_, _> = work.holders.iter().map(|write| (write.target, &*write.record)).collect();

@@ -19,7 +19,8 @@ Example:
 A hub that was set back, restored or started on a copy of its directory does not know of sets that its clusters have. They
 keep what stands and remove nothing. If the newer store is at hand, stop this hub and start it on that. If it is lost, accept:
 what this hub holds goes out to all clusters. What it does not assign stays there until its deletion is approved, and so does
-what was to be removed before; approvals given before are void.";
+what was to be removed before; approvals given before are void. Jobs that are assigned now, and that their cluster does not know,
+wait for a release; what is placed there only after this runs, also if it ran there in the history that is lost.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -142,7 +142,7 @@ impl Engine {
             self.index.delete_target(index);
         }
         let by = self.deleting.remove(&target).or(deletion.by);
-        let ran = self.ledger.target(target).into_iter().flat_map(|view| view.facts()).collect();
+        let ran = self.ledger.target(target).map(|view| view.facts()).unwrap_or_default();
         self.memory.deleted(target, Deletion { by, ..deletion }, ran);
         self.close(now, target);
         self.targets.gone(target);

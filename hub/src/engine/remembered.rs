@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tideline_common::signature::VerifyingKey;
-use tideline_common::wire::v1::{Refusal, RefusalKind, Terminal, TerminalFact};
+use tideline_common::wire::v1::{Refusal, RefusalKind, TerminalFact};
 use tideline_common::{TargetId, Uid};
 
 /// Revoked keys that are remembered of one target, at 50 bytes each. Only a person revokes one.
@@ -248,12 +248,11 @@ impl Memory {
         self.revoked.contains(&text(key))
     }
 
-    /// Its SyncTarget is there no more, at which all this had happened once.
+    /// Its SyncTarget is there no more, at which all this had happened once; of too much, what comes first is remembered.
     pub(super) fn deleted(&mut self, target: TargetId, deletion: Deletion, mut ran: Vec<TerminalFact>) {
         if let Some(remembered) = self.known.get_mut(&target)
             && remembered.deleted.is_none()
         {
-            ran.sort_by_key(|it| it.fact != Terminal::Finished);
             ran.truncate(RAN_MAX);
             remembered.ran = ran;
             remembered.deleted = Some(deletion);

@@ -490,7 +490,7 @@ fn what_ran_does_not_run_again_where_the_agent_goes_on_as_another_target() {
             // Who says that it was another, and has another key, was not.
             let _refused = handed(&mut hub, heir(), heir(), &[heir()]);
             hub.persist();
-            assert_eq!(hub.engine.ledger.target(heir()).unwrap().facts().count(), 0);
+            assert_eq!(hub.engine.ledger.target(heir()).unwrap().facts().len(), 0);
             let _opened = handed(&mut hub, heir(), heir(), &[target()]);
             hub.persist();
         }

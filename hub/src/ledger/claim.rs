@@ -3,8 +3,8 @@ use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Capability, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision, SourceRef,
-    WithheldEntry, needs, withheld,
+    ApplyMode, ApplyPolicy, ApproveDeletions, Capability, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision,
+    SourceRef, WithheldEntry, needs, withheld,
 };
 
 use super::TargetIndex;
@@ -220,6 +220,11 @@ impl Claim {
     pub(super) fn runs_once(&self) -> bool {
         let kind = &self.key.kind;
         kind.is("batch", "Job") || (kind.is("", "Pod") && self.forms.iter().any(|form| form.body.ends()))
+    }
+
+    /// Where it is created and then left alone.
+    pub(super) fn made_once(&self) -> RoaringBitmap {
+        self.targets_where(|form| form.policy.mode == ApplyMode::CreateOnly)
     }
 
     fn targets_where(&self, which: impl Fn(&Form) -> bool) -> RoaringBitmap {

@@ -102,9 +102,10 @@ impl Ledger {
             self.put_slot(&key, claims, &difference, &mut affected);
             self.log_difference(revision, &key, difference, &graves);
         }
+        let told = news.values().fold(RoaringBitmap::new(), |all, targets| all | targets);
+        self.each(&told, |_| ());
+        affected |= told;
         for (key, targets) in news {
-            self.each(&targets, |_| ());
-            affected |= &targets;
             self.log.push(LogEntry { revision, key, left: None, targets });
         }
         for &(id, index) in &forgotten {

@@ -12,7 +12,8 @@ use super::TargetIndex;
 pub const DEPARTED_MAX: usize = 20_000;
 
 /// What happened once at targets, of one source at one destination, and must not happen there again: also where an agent
-/// has lost its memory of it, and this hub was started anew since it was told. That something ran outlives the assignment.
+/// has lost its memory of it, and this hub was started anew since it was told. That something ran, or may have, outlives the
+/// assignment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Happened {
     facts: BTreeMap<Terminal, RoaringBitmap>,
@@ -45,6 +46,21 @@ impl Happened {
         self.iter().find(|(_, targets)| targets.contains(target)).map(|(fact, _)| fact)
     }
 
+    /// A target's agent says so, or what is known of another target is `inherited` by this one. Whether that is news: what
+    /// finished has finished, whatever is heard later, and what is known here is newer than what is inherited.
+    pub(super) fn hear(&mut self, target: TargetIndex, fact: Terminal, inherited: bool) -> bool {
+        let is_news = match self.at(target) {
+            Some(Terminal::Finished) => false,
+            Some(known) if known == fact => false,
+            Some(_) => !inherited || fact == Terminal::Finished,
+            None => true,
+        };
+        if is_news {
+            self.note(target, fact);
+        }
+        is_news
+    }
+
     /// The last fact is the one that counts.
     pub(super) fn note(&mut self, target: TargetIndex, fact: Terminal) {
         self.note_all(&RoaringBitmap::from_iter([target]), fact);
@@ -63,24 +79,34 @@ impl Happened {
         self.tidy();
     }
 
-    /// The source left these targets. What ran there has run; all else begins anew if it comes back.
+    /// The source left these targets. What ran there has run, and what may have run still may; all else begins anew if it
+    /// comes back.
     pub(super) fn leave(&mut self, targets: &RoaringBitmap, at: Revision) {
-        let ran = self.of(Terminal::Finished);
-        self.forget(&(targets - &ran));
-        if !ran.is_disjoint(targets) {
+        let stays = self.iter().filter(|(fact, _)| outlives_assignment(*fact));
+        let stays = stays.fold(RoaringBitmap::new(), |all, (_, targets)| all | targets);
+        self.forget(&(targets - &stays));
+        if !stays.is_disjoint(targets) {
             self.left = at;
         }
     }
 
-    /// Keeps to what is known of `held`, and to what ran elsewhere at `known` targets.
+    /// Keeps to what is known of `held`, and to what outlives the assignment at `known` targets.
     pub(super) fn restrict(&mut self, held: &RoaringBitmap, known: &RoaringBitmap) {
         for (fact, there) in &mut self.facts {
-            *there &= if *fact == Terminal::Finished { known } else { held };
+            *there &= if outlives_assignment(*fact) { known } else { held };
         }
         self.tidy();
     }
 
     fn tidy(&mut self) {
         self.facts.retain(|_, targets| !targets.is_empty());
+    }
+}
+
+/// Whether it stays known where its source is not assigned any more.
+pub(super) fn outlives_assignment(fact: Terminal) -> bool {
+    match fact {
+        Terminal::Finished | Terminal::MayHaveRun => true,
+        Terminal::CreatedOnce | Terminal::Released | Terminal::Unknown => false,
     }
 }

@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use tideline_common::{
 
 use super::claim::{Body, Claim, Form};
 use super::commit::TargetState;
+use super::happened::outlives_assignment;
 use super::log::Left;
 use super::{Ledger, SourceView, TargetIndex};
 use crate::summary::{Concern, Scope};
@@ -103,14 +105,20 @@ impl<'a> TargetView<'a> {
         Some(TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
     }
 
-    /// All that happened once there.
-    pub fn facts(&self) -> impl Iterator<Item = TerminalFact> + use<'a> {
-        let Self { ledger, index, .. } = *self;
-        let all = ledger.happened.iter().flat_map(|(key, there)| there.iter().map(move |it| (key, it)));
-        all.filter_map(move |(key, (source, happened))| {
-            let fact = happened.at(index)?;
-            Some(TerminalFact { key: key.clone(), source_uid: source.clone(), fact })
-        })
+    /// All that happened once there, as it counts: first what is known for longer than the assignment, of what is assigned
+    /// before what left, the last to leave first.
+    pub fn facts(&self) -> Vec<TerminalFact> {
+        let all = self.ledger.happened.iter().flat_map(|(key, there)| there.iter().map(move |it| (key, it)));
+        let mut ranked: Vec<_> = all
+            .filter_map(|(key, (source, happened))| {
+                let fact = happened.at(self.index)?;
+                let assigned = self.held(key).is_some_and(|(claim, _)| claim.id.source.uid == *source);
+                let rank = (!outlives_assignment(fact), !assigned, Reverse(happened.left));
+                Some((rank, TerminalFact { key: key.clone(), source_uid: source.clone(), fact }))
+            })
+            .collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, fact)| fact).collect()
     }
 
     /// What a report says happened once, where that is not known yet.

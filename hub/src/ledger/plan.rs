@@ -249,7 +249,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Of what is assigned there, and of what is to be removed there that it ran; what is said of anything else comes late.
-    /// What is `inherited` was true before it was assigned there, and nobody but the hub has it from the agent.
+    /// What is `inherited` was true before anything was assigned there, and nobody but the hub has it from the agent.
     fn happened(&mut self, target: TargetId, fact: TerminalFact, inherited: bool) {
         let Some(index) = self.ledger.index_of(target).or(self.registered.get(&target).copied()) else { return };
         let TerminalFact { key, source_uid, fact } = fact;
@@ -257,13 +257,12 @@ impl<'a> Draft<'a> {
         let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
         let grave = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source_uid));
         let left = grave.and_then(|grave| grave.at(index)).map(|(_, at)| at);
-        let ran = fact == Terminal::Finished && (inherited || left.is_some());
-        let said = ran || (assigned && (inherited || fact.happened()));
+        let ran = fact == Terminal::Finished && left.is_some();
+        let said = inherited || ran || (assigned && fact.happened());
         if said && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
-            if happened.at(index) != Some(fact) {
-                happened.note(index, fact);
+            if happened.hear(index, fact, inherited) {
                 happened.left = happened.left.max(left.unwrap_or_default());
                 self.news.entry(key).or_default().insert(index);
             }
@@ -451,7 +450,8 @@ impl<'a> Draft<'a> {
         for claim in self.ledger.claims.values().filter(|claim| claim.runs_once()) {
             let there = staged(&mut self.happened, &self.ledger.happened, &claim.key);
             let happened = there.entry(claim.id.source.uid.clone()).or_default();
-            let doubtful = claim.targets() - happened.of(Terminal::Finished);
+            let mut doubtful = claim.targets() - happened.of(Terminal::Finished);
+            doubtful -= claim.made_once() & happened.of(Terminal::CreatedOnce);
             happened.note_all(&doubtful, Terminal::MayHaveRun);
             *self.news.entry(claim.key.clone()).or_default() |= doubtful;
         }
@@ -463,10 +463,13 @@ impl<'a> Draft<'a> {
         if !self.broken.let_run(self.ledger, target, word) {
             return;
         }
-        let keys: BTreeSet<ObjectKey> = self.ledger.happened.keys().chain(self.happened.keys()).cloned().collect();
+        let doubted = |happened: &Happened| happened.at(index) == Some(Terminal::MayHaveRun);
+        let all = self.ledger.happened.iter().chain(&self.happened);
+        let keys: BTreeSet<_> =
+            all.filter(|(_, there)| there.values().any(doubted)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
-            for happened in there.values_mut().filter(|there| there.at(index) == Some(Terminal::MayHaveRun)) {
+            for happened in there.values_mut().filter(|happened| doubted(happened)) {
                 happened.note(index, Terminal::Released);
                 self.news.entry(key.clone()).or_default().insert(index);
             }
@@ -476,9 +479,10 @@ impl<'a> Draft<'a> {
     /// Of more sources that are gone than are remembered, those that left first run again if they come back.
     fn forget_the_departed(&mut self) {
         let many = self.ledger.departed.len().saturating_sub(DEPARTED_MAX);
+        let back: BTreeSet<_> = self.slots.iter().filter(|_| many > 0).map(|(slot, ..)| slot).collect();
         for (_, key, source) in self.ledger.departed.iter().take(many) {
             let there = staged(&mut self.happened, &self.ledger.happened, key);
-            if let Some(happened) = there.get_mut(source).filter(|_| !self.slots.iter().any(|(slot, ..)| slot == key)) {
+            if let Some(happened) = there.get_mut(source).filter(|_| !back.contains(key)) {
                 *happened = Happened::default();
             }
         }
@@ -622,15 +626,13 @@ fn entry<'u>(uses: &'u mut BTreeMap<Digest, BodyUse>, ledger: &Ledger, body: &Bo
 fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<Write>> {
     // First: whatever is written in part under a revision, that has its id.
     let (mut writes, mut deletions) = record::history(&batch.history);
-    for write in record::broken(&batch.broken) {
-        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
-    }
     for body in new_bodies {
         writes.extend(record::body(body));
     }
     let graves = batch.graves.iter().map(|((key, source), grave)| record::grave(key, source, grave));
     let happened = batch.happened.iter().map(|((key, source), happened)| record::happened(key, source, happened));
-    for write in graves.chain(happened) {
+    // That something was accepted or released comes after what follows from it: until then it is done again.
+    for write in graves.chain(happened).chain(record::broken(&batch.broken)) {
         if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     for &(id, index) in &batch.registered {

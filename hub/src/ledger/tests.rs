@@ -11,7 +11,7 @@ use tideline_common::{
 };
 use uuid::Uuid;
 
-use super::happened::{DEPARTED_MAX, Happened};
+use super::happened::{DEPARTED_MAX, Happened, outlives_assignment};
 use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, HistoryChange, Ledger, PageData, Write};
 use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 
@@ -204,9 +204,9 @@ fn check_sound(ledger: &Ledger) {
         for (key, by_source) in &ledger.happened {
             let held = view.source(key).map(|source| &source.id().uid);
             let known = |(source, happened): (&Uid, &Happened)| {
-                happened.at(index).is_some_and(|fact| fact != Terminal::Finished) && Some(source) != held
+                happened.at(index).is_some_and(|fact| !outlives_assignment(fact)) && Some(source) != held
             };
-            assert!(!by_source.iter().any(known), "of what is not assigned is known alone that it ran");
+            assert!(!by_source.iter().any(known), "of what is not assigned is known alone that it ran, or may have");
         }
         for tombstone in view.tombstones() {
             assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
@@ -274,7 +274,13 @@ fn what_was_created_once_is_known_while_it_is_assigned_and_what_ran_for_good() {
     kept.restart();
     assert_eq!(known(&kept), [created, finished, created]);
     assert!(kept.version(0) > version, "it is in the history of both sides");
-    let again = [(1, "a-x", Terminal::Finished), (1, "b-x", Terminal::Finished), (0, "a-x", Terminal::Unknown)];
+    let again = [
+        (1, "a-x", Terminal::Finished),
+        // What finished has finished, whatever comes late.
+        (1, "a-x", Terminal::CreatedOnce),
+        (1, "b-x", Terminal::Finished),
+        (0, "a-x", Terminal::Unknown),
+    ];
     assert_eq!(kept.writes(again.map(|(nth, source, fact)| told(nth, source, fact)).to_vec()), 0);
 
     // Changed, it is the same source; what was made is not made any more where it is not assigned, and what ran has run.
@@ -321,6 +327,52 @@ fn what_ran_is_known_though_nobody_said_so_before_it_left() {
     kept.change(vec![assign("a", "x", &[0, 1])]);
     let known = |nth| kept.ledger.target(target(nth)).unwrap().happened(&key).map(|fact| fact.fact);
     assert_eq!((known(0), known(1)), (Some(Terminal::Finished), None));
+}
+
+#[test]
+fn what_is_inherited_says_nothing_new_of_what_is_known_however_often_it_is_said() {
+    let mut kept = Kept::with_targets(1);
+    let names = ["finished", "finished later", "not assigned", "new"];
+    let inherited = |fact, names: &[&str]| {
+        let fact = |name: &&str| TerminalFact {
+            key: config_map(name),
+            source_uid: format!("a-{name}").parse().unwrap(),
+            fact,
+        };
+        vec![Change::Inherit(target(0), names.iter().map(fact).collect())]
+    };
+    kept.change(names.iter().filter(|name| **name != "not assigned").map(|name| assign("a", name, &[0])).collect());
+    kept.change(inherited(Terminal::MayHaveRun, &names));
+    kept.change(vec![
+        happened(0, &config_map("finished"), &"a-finished".parse().unwrap(), Terminal::Finished),
+        Change::LetRun(target(0), "once".to_owned()),
+        assign("a", "not assigned", &[0]),
+    ]);
+    kept.change(inherited(Terminal::Finished, &["finished later"]));
+    for _ in 0..2 {
+        kept.change(inherited(Terminal::MayHaveRun, &names));
+        let view = kept.ledger.target(target(0)).unwrap();
+        let facts: Vec<_> = names.iter().map(|name| view.happened(&config_map(name)).unwrap().fact).collect();
+        let released = Terminal::Released;
+        assert_eq!(facts, [Terminal::Finished, Terminal::Finished, released, released]);
+        check_sound(&kept.ledger);
+        kept.restart();
+    }
+}
+
+#[test]
+fn what_counts_most_of_what_happened_comes_first() {
+    let mut kept = Kept::with_targets(1);
+    let names = ["left first", "left last", "made", "runs"];
+    kept.change(names.iter().map(|name| assign("a", name, &[0])).collect());
+    let all = names.map(|name| (name, if name == "made" { Terminal::CreatedOnce } else { Terminal::Finished }));
+    let told = |(name, fact)| happened(0, &config_map(name), &format!("a-{name}").parse().unwrap(), fact);
+    kept.change(all.map(told).to_vec());
+    kept.change(vec![remove("a", "left first")]);
+    kept.change(vec![remove("a", "left last")]);
+    let facts = kept.ledger.target(target(0)).unwrap().facts();
+    let names: Vec<_> = facts.iter().map(|fact| &*fact.key.name).collect();
+    assert_eq!(names, ["runs", "left last", "left first", "made"]);
 }
 
 #[test]

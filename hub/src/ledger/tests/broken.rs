@@ -33,6 +33,12 @@ fn show(nth: u32, shown: Shown, proof: Proof) -> Vec<Change> {
     change(HistoryChange::Shown { target: target(nth), shown, proof })
 }
 
+fn acceptance(shown: Vec<(SegmentId, Version)>) -> Vec<Change> {
+    let approvals = ["approval".parse().unwrap()].into();
+    let accepted = Accepted { shown, restored: None, leaving: [target(1)].into(), approvals };
+    change(HistoryChange::Accept(Box::new(accepted)))
+}
+
 impl Kept {
     /// A person accepts all that is known to be missing.
     fn accept(&mut self) -> Committed {
@@ -41,9 +47,7 @@ impl Kept {
     }
 
     fn accept_only(&mut self, shown: Vec<(SegmentId, Version)>) -> Committed {
-        let approvals = ["approval".parse().unwrap()].into();
-        let accepted = Accepted { shown, restored: None, leaving: [target(1)].into(), approvals };
-        self.change(change(HistoryChange::Accept(Box::new(accepted))))
+        self.change(acceptance(shown))
     }
 
     fn standing(&self, nth: u32, shown: Shown) -> Standing {
@@ -263,6 +267,11 @@ fn what_runs_once_may_have_run_in_the_history_that_is_lost_until_a_person_releas
         check_sound(&copy.ledger);
         copy.restart();
     }
+    // Away and back is no word that it has not run.
+    copy.change(vec![run_once(&job, "new", "{}", &[1]), run_once(&pod, "ends", &pod_text("Never"), &[])]);
+    copy.restart();
+    copy.change(vec![run_once(&job, "new", "{}", &[0, 1]), run_once(&pod, "ends", &pod_text("Never"), &[0])]);
+    assert_eq!(facts(&copy, 0), [finished, doubted, doubted, None]);
     // The agent knows better, and says so.
     copy.change(vec![ran(1)]);
     let word = || Change::LetRun(target(0), "once".to_owned());
@@ -280,4 +289,31 @@ fn what_runs_once_may_have_run_in_the_history_that_is_lost_until_a_person_releas
     again.accept();
     again.change(vec![word()]);
     assert_eq!(facts(&again, 0), [finished, doubted, doubted, None]);
+}
+
+#[test]
+fn what_may_have_run_is_doubted_also_after_a_crash_in_the_middle_of_the_acceptance() {
+    const JOBS: usize = 250;
+    let job = GroupKind::new("batch", "Job");
+    let mut hub = Kept::default();
+    hub.begin_run();
+    hub.change(vec![Change::Register(target(0)), Change::Register(target(1))]);
+    hub.change((0..JOBS).map(|nth| run_once(&job, &format!("j{nth:03}"), "{}", &[0])).collect());
+    let mut copy = Kept { ledger: hub.ledger.clone(), records: hub.records.clone() };
+    hub.change(vec![assign("a", "z", &[0])]);
+    copy.start();
+    let lost = shown(&hub, 0);
+    copy.change(show(0, lost, Proof::OwnWord));
+    let accept = || acceptance(vec![(lost.point.segment, lost.version)]);
+    let batch = copy.ledger.plan(fresh(), accept());
+    assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
+    for written in 0..=batch.chunks().len() {
+        let mut crashed = Kept { ledger: Ledger::default(), records: copy.records.clone() };
+        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
+        crashed.restart();
+        crashed.change(accept());
+        let doubted = crashed.ledger.target(target(0)).unwrap().facts();
+        assert_eq!(doubted.len(), JOBS, "after {written} chunks");
+        assert!(doubted.iter().all(|fact| fact.fact == Terminal::MayHaveRun));
+    }
 }
