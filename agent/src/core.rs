@@ -66,8 +66,8 @@ mod switch;
 mod work;
 
 pub use effect::{
-    AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers, Op, OpId,
-    PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
+    AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers, Marked, Op,
+    OpId, PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
 };
 pub use event::{
     Answer, Associate, Condition, Details, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField,

@@ -605,9 +605,11 @@ impl Driver {
             | Op::Compare { entry, .. } => {
                 info_span!("operation", key = %entry.key, trace = entry.trace_id())
             }
-            Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => {
-                info_span!("operation", %key)
-            }
+            Op::ReTarget { key, .. }
+            | Op::Delete { key, .. }
+            | Op::Orphan { key, .. }
+            | Op::Inspect { key, .. }
+            | Op::Get { key, .. } => info_span!("operation", %key),
         };
         self.spawn(
             async move {

@@ -194,6 +194,7 @@ impl Metrics {
             Op::Create { .. } => "create",
             Op::Apply { .. } => "apply",
             Op::ReMark { .. } => "re-mark",
+            Op::ReTarget { .. } => "re-target",
             Op::Delete { .. } => "delete",
             Op::Orphan { .. } => "orphan",
             Op::Inspect { .. } => "inspect",

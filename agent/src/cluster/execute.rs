@@ -9,6 +9,7 @@
 //! | Apply, with replicas | LIST, PATCH (apply) | shared by all of a namespace: which workloads an autoscaler holds |
 //! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
 //! | ReMark | GET, PATCH | label and annotation alone, if the object is still of the version that was read |
+//! | ReTarget | GET, PATCH | the same, if it is as it was seen |
 //! | Delete | DELETE | with the UID as precondition |
 //! | Compare | GET | of what drifted and is to be reported only |
 //! | Orphan | GET, PATCH | mark and managedFields entries go, data stays |
@@ -35,7 +36,7 @@ use super::failure::{Failure, Refused};
 use super::object::Object;
 use super::request::{Call, Want, call};
 use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
-use crate::core::{ApplyTakeover, FieldConflict, LocalField, Observed, Op, OpResult};
+use crate::core::{ApplyTakeover, FieldConflict, LocalField, Marked, Observed, Op, OpResult};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -114,6 +115,10 @@ impl Executor {
                 self.apply(&scope, entry, policy, mark, uid, *takeover, local).await
             }
             Op::ReMark { entry, mark, uid } => self.re_mark(&scope, entry, mark, uid).await,
+            Op::ReTarget { key, version, seen, mark, impersonate } => {
+                let target = self.target_at_any(key, version, impersonate.as_deref()).await;
+                self.re_target(&scope, target, seen, mark).await
+            }
             Op::Delete { key, version, uid, impersonate } => {
                 self.delete(key, version, uid, impersonate.as_deref()).await
             }
@@ -260,10 +265,6 @@ impl Executor {
         // No account needs a right to the namespaces that are only implied.
         let account = entry.impersonate.as_deref().filter(|_| !entry.implied);
         let target = self.target(&entry.key, &entry.version, account).await?;
-        let metadata = json!({
-            "labels": {MARK_LABEL: mark.target.to_string()},
-            "annotations": {MARK_ANNOTATION: mark.encode()},
-        });
         for _ in 0..REWRITE_ROUNDS_MAX {
             let live = target.read().await?.filter(|live| live.is(uid)).ok_or(Stopped::Precondition)?;
             let there = target.fold(scope, live.clone())?;
@@ -271,13 +272,37 @@ impl Executor {
                 // Written before, by an agent that ended before it was told, or seen in an older list only.
                 return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
             }
-            match target.rewrite(&live.metadata, live.managed().to_vec(), metadata.clone()).await {
+            match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
                 Ok(marked) => return target.written(scope, marked, Vec::new()),
                 Err(Stopped::Outdated) => {}
                 Err(Stopped::Refused(refused)) if entry.implied && refused.failure().reason == Reason::Forbidden => {
                     // It stays there whatever its mark says.
                     return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
                 }
+                Err(stopped) => return Err(stopped),
+            }
+        }
+        Err(Stopped::Outdated)
+    }
+
+    async fn re_target(
+        &self,
+        scope: &Scope,
+        target: Result<Target<'_>, Stopped>,
+        seen: &Marked,
+        mark: &Mark,
+    ) -> Result<OpResult, Stopped> {
+        let target = target?;
+        for _ in 0..REWRITE_ROUNDS_MAX {
+            let live = target.read().await?.filter(|live| live.is(&seen.uid)).ok_or(Stopped::Precondition)?;
+            let there = target.fold(scope, live.clone())?;
+            let same = (there.generation, there.managed) == (seen.generation, seen.managed) && !there.deleting;
+            if !same || there.mark.as_ref() != Some(&seen.mark) {
+                return Err(Stopped::Precondition);
+            }
+            match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
+                Ok(marked) => return target.written(scope, marked, Vec::new()),
+                Err(Stopped::Outdated) => {}
                 Err(stopped) => return Err(stopped),
             }
         }
@@ -538,6 +563,14 @@ impl Target<'_> {
         }
         Stopped::Refused(refused)
     }
+}
+
+/// The metadata that says so.
+fn marked_with(mark: &Mark) -> Value {
+    json!({
+        "labels": {MARK_LABEL: mark.target.to_string()},
+        "annotations": {MARK_ANNOTATION: mark.encode()},
+    })
 }
 
 fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Failure> {

@@ -288,6 +288,14 @@ pub enum Op {
     },
     /// Writes this mark onto the object with this UID, and nothing else of it.
     ReMark { entry: Arc<Entry>, mark: Arc<Mark>, uid: Uid },
+    /// Writes this mark onto an object, and nothing else of it, if it is still as it was seen.
+    ReTarget {
+        key: ObjectKey,
+        version: Arc<str>,
+        seen: Box<Marked>,
+        mark: Arc<Mark>,
+        impersonate: Option<Arc<Impersonation>>,
+    },
     /// Deletes the object with this UID, in the background.
     Delete { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Strips mark and managedFields entries from the object with this UID and leaves the data.
@@ -298,6 +306,15 @@ pub enum Op {
     Get { key: ObjectKey, version: Arc<str> },
     /// Reads the object with this UID and says in which fields it is not as it was applied; changes nothing.
     Compare { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid },
+}
+
+/// An object as it was seen, but for what its controllers say of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marked {
+    pub uid: Uid,
+    pub mark: Arc<Mark>,
+    pub generation: i64,
+    pub managed: Option<Digest>,
 }
 
 /// Which former field managers' entries are folded into ours before applying.

@@ -39,6 +39,7 @@ impl Core {
                 let write = Write { origin, posted: true, local: Arc::default() };
                 self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
             }
+            Doing::ReTarget(seen) => self.mark_written(now, &key, &seen, result),
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
             Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),

@@ -214,6 +214,11 @@ pub(super) fn target_id() -> TargetId {
     "22222222-2222-4222-8222-222222222222".parse().unwrap()
 }
 
+/// A target that the agent comes to be.
+pub(super) fn heir(number: u128) -> TargetId {
+    TargetId::from_uuid(uuid::Uuid::from_u128(77 + number))
+}
+
 pub(super) fn uid(text: &str) -> Uid {
     text.parse().unwrap()
 }

@@ -41,6 +41,8 @@ pub(super) struct Work {
     ready: BTreeMap<i32, BTreeSet<Name>>,
     pub(super) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
     reads: BTreeSet<ObjectKey>,
+    /// Marks that may name a former target, where nothing is applied.
+    pub(super) marks: BTreeSet<ObjectKey>,
     pub(super) retries: BTreeSet<(Monotonic, ObjectKey)>,
     pub(super) removal_retries: BTreeSet<(Monotonic, Tombstone)>,
     /// How many entries of each wave were not tried since they changed.
@@ -89,6 +91,8 @@ pub(super) enum Doing {
         uid: Uid,
         origin: Origin,
     },
+    /// Its mark is to name the target that this agent is now; it stood there so.
+    ReTarget(Box<Seen>),
     /// Deleted, to be created again.
     Replace,
     Remove {
@@ -115,9 +119,12 @@ impl Doing {
     pub(super) fn does(&self) -> Does {
         match self {
             Self::Look { .. } | Self::Read | Self::Compare | Self::Verify { .. } => Does::Read,
-            Self::Create { .. } | Self::Apply { .. } | Self::ReMark { .. } | Self::Replace | Self::Remove { .. } => {
-                Does::Write
-            }
+            Self::Create { .. }
+            | Self::Apply { .. }
+            | Self::ReMark { .. }
+            | Self::ReTarget(_)
+            | Self::Replace
+            | Self::Remove { .. } => Does::Write,
         }
     }
 }
@@ -275,6 +282,7 @@ impl Core {
         }
         self.take_up(key);
         self.enqueue_removals(key);
+        self.enqueue_mark(key);
     }
 
     /// Takes an object out of queue and retries.
@@ -348,6 +356,8 @@ impl Core {
                 self.begin_read(now, &key, out);
             } else if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
+            } else if let Some(key) = self.next_mark(now) {
+                self.begin_mark(now, &key, out);
             } else if self.may_remove()
                 && let Some(tombstone) = self.next_removal(now)
             {
@@ -356,7 +366,7 @@ impl Core {
                 return;
             }
         }
-        if !self.work.ready.is_empty() || !self.work.removals.is_empty() {
+        if !self.work.ready.is_empty() || !self.work.removals.is_empty() || !self.work.marks.is_empty() {
             self.work.slots.pace.is_full();
         }
     }

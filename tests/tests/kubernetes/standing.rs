@@ -8,12 +8,13 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
+use tideline_common::Mark;
 use tideline_hub::agents;
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 
 use crate::identity::{SYNC_TARGET, freezes};
-use crate::objects::{CONFIG, SOON, api_cluster, apply, config, shows, shows_cluster};
-use crate::site::{CONFIG_MAPS, Site, mark_of, of_app};
+use crate::objects::{CONFIG, SOON, api, api_cluster, apply, config, shows, shows_cluster};
+use crate::site::{CONFIG_MAPS, Site, mark_of, of_app, value};
 
 /// A frozen agent asks after one to two minutes; then come a session and a look at everything.
 const ASKED_AGAIN: Duration = Duration::from_mins(3);
@@ -79,6 +80,10 @@ async fn a_sync_target_deleted_by_mistake_is_made_again_and_adopted_and_every_ob
     freezes(&site.agent).await?;
     // Nothing is put right meanwhile.
     site.edit(CONFIG, "web-0", json!({"data": {"value": "edited"}})).await?;
+    // Nothing will say to the next one that this was unassigned.
+    let sources = api(&site.space, CONFIG.0, CONFIG.1, Some("shop"));
+    sources.delete("web-2", &DeleteParams::default()).await?;
+    let kept = site.local(CONFIG, "web-2").await?;
 
     let again = json!({
         "apiVersion": SYNC_TARGET.0, "kind": SYNC_TARGET.1,
@@ -94,9 +99,13 @@ async fn a_sync_target_deleted_by_mistake_is_made_again_and_adopted_and_every_ob
     re_marked(&site).await?;
     shows(&site.local, CONFIG, "web-0", "the edit to be put right", |it| it["data"]["value"] == "1").await?;
     assert_eq!(uids(&site).await?, before);
-    for name in NAMES {
+    for name in &NAMES[..2] {
         site.reported(&format!("configmap.{name}"), "Applied", None).await?;
     }
+    let held = site.local(CONFIG, "web-2").await?;
+    assert_eq!(Mark { target: mark_of(&kept)?.target, ..mark_of(&held)? }, mark_of(&kept)?);
+    ensure!(held.labels()["tideline.dev/agent"] == target_uid(&site).await?, "{held:?}");
+    assert_eq!(value(&held), value(&kept));
     // It is watched as what it is now: nothing waits for the patrol.
     site.delete_local(CONFIG, "web-1").await?;
     shows(&site.local, CONFIG, "web-1", "what was deleted to be there again", |_| true).await?;

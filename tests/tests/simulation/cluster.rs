@@ -168,6 +168,12 @@ impl Cluster {
                 let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, created, ..local.clone() };
                 self.put(&entry.key, marked)
             }
+            Op::ReTarget { key, seen, mark, .. } => match self.objects.get(key) {
+                Some(local) if local.uid == seen.uid && local.mark.as_ref() == Some(&seen.mark) => {
+                    self.put(key, Local { mark: Some(Arc::clone(mark)), ..local.clone() })
+                }
+                Some(_) | None => OpResult::PreconditionFailed,
+            },
             Op::Delete { key, uid, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
                 Some(local) if local.uid != *uid => OpResult::PreconditionFailed,

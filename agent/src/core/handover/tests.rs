@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tideline_common::wire::v1::RefusalKind;
-use tideline_common::{ObjectKey, TargetId};
+use tideline_common::{DriftPolicy, EntryState, HubId, Mark, ObjectKey, Reason, TargetId};
 use uuid::Uuid;
 
 use super::super::FuseLimits;
@@ -9,7 +9,7 @@ use super::super::tests::world::World;
 use super::super::tests::{key, target_id};
 
 fn heir() -> TargetId {
-    TargetId::from_uuid(Uuid::from_u128(77))
+    super::super::tests::heir(0)
 }
 
 /// An agent that keeps three objects; its SyncTarget was deleted, and is there again.
@@ -64,6 +64,7 @@ fn nothing_follows_from_absence_in_the_new_targets_first_set() {
     world.hub.begin_epoch(1);
     world.quiesce();
     assert!(world.cluster.objects.contains_key(&lacking), "nobody said that it is to go");
+    assert_eq!(targets(&world), [heir(); 3], "what is in no set is marked anew, too");
     world.hub.put(&lacking, 1, 2);
     world.quiesce();
     world.check_converged();
@@ -108,6 +109,108 @@ fn removals_under_way_end_with_the_target_that_they_were_of() {
     world.quiesce();
     assert_eq!(world.removals(), 0);
     assert!(world.cluster.objects.contains_key(&held));
+    assert_eq!(targets(&world), [heir()]);
+}
+
+/// Two marks that nothing is applied under, in either state.
+fn adopted_while(seed: u64, state: EntryState, drift: DriftPolicy) -> (World, [ObjectKey; 3]) {
+    let mut world = World::new(seed);
+    world.hub.policy.drift = drift;
+    let keys = ["a", "b", "c"].map(|name| key("", "ConfigMap", name));
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    for key in &keys[..2] {
+        world.hub.set_state(key, state);
+    }
+    world.quiesce();
+    world.shut_out(RefusalKind::TargetGone);
+    world.run_for(Duration::from_mins(2));
+    assert_eq!(targets(&world), [target_id(); 3], "seed {seed}: a frozen agent writes nothing");
+    world.hub.begin_epoch(1);
+    world.hub.refuses = None;
+    world.hub.hands_to = Some(heir());
+    (world, keys)
+}
+
+#[test]
+fn what_is_held_or_withheld_gets_the_new_targets_mark_and_nothing_else() {
+    for state in [EntryState::Hold(Reason::Conflict), EntryState::Withheld(Reason::AgentTooOld)] {
+        for seed in 0..20 {
+            let (mut world, keys) = adopted_while(seed, state, DriftPolicy::Correct);
+            let stood = keys.clone().map(|key| world.cluster.objects[&key].clone());
+            for _ in 0..seed % 4 {
+                world.run_with_faults(4);
+                world.crash();
+            }
+            world.quiesce();
+            for (key, before) in keys.iter().zip(&stood) {
+                let now = &world.cluster.objects[key];
+                assert_eq!((&now.uid, now.input), (&before.uid, before.input), "seed {seed}, {state:?}: {key}");
+                let (now, before) = (now.mark.as_ref().unwrap(), before.mark.as_ref().unwrap());
+                assert_eq!(**now, Mark { target: heir(), ..(**before).clone() }, "seed {seed}, {state:?}: {key}");
+            }
+            world.check_at_rest();
+        }
+    }
+}
+
+/// The mark is in another entry of managedFields then; that is not taken for somebody else's change.
+#[test]
+fn what_was_marked_anew_while_it_was_held_has_not_drifted_when_it_is_released() {
+    let (mut world, keys) = adopted_while(1, EntryState::Hold(Reason::Conflict), DriftPolicy::Report);
+    world.quiesce();
+    for key in &keys {
+        world.hub.set_state(key, EntryState::Apply);
+    }
+    world.quiesce();
+    world.check_reported();
+    for key in &keys {
+        let (_, _, report) = &world.hub.reports[key];
+        assert_eq!(report.reason, None, "{key}: {report:?}");
+    }
+    assert_eq!(world.cluster.looks, 0, "nothing gave a reason to look at them");
+    // What was changed by somebody else before is still told.
+    let (mut world, keys) = adopted_while(2, EntryState::Hold(Reason::Conflict), DriftPolicy::Report);
+    world.cluster.edit(&keys[0]);
+    world.quiesce();
+    world.hub.set_state(&keys[0], EntryState::Apply);
+    world.quiesce();
+    let (_, _, report) = &world.hub.reports[&keys[0]];
+    assert_eq!(report.reason, Some(Reason::Drifted), "{report:?}");
+    assert_eq!(targets(&world), [heir(); 3]);
+}
+
+/// What stands there is somebody else's copy, or marked by another hub.
+#[test]
+fn no_mark_is_written_over_that_is_not_the_agents_own() {
+    let (mut world, keys) = adopted_while(3, EntryState::Hold(Reason::Conflict), DriftPolicy::Correct);
+    let strange = |world: &mut World, key: &ObjectKey, mark: &dyn Fn(Mark) -> Mark| {
+        let local = world.cluster.objects.get_mut(key).unwrap();
+        let marked = mark((**local.mark.as_ref().unwrap()).clone());
+        local.mark = Some(marked.into());
+        world.cluster.list(&key.kind);
+    };
+    strange(&mut world, &keys[0], &|mark| Mark { hub: HubId::from_uuid(Uuid::nil()), ..mark });
+    strange(&mut world, &keys[1], &|mark| Mark { local: key("", "ConfigMap", "elsewhere"), ..mark });
+    world.quiesce();
+    assert_eq!(targets(&world), [target_id(), target_id(), heir()]);
+}
+
+#[test]
+fn a_mark_that_may_not_be_written_is_tried_again_ever_less_often() {
+    let (mut world, keys) = adopted_while(4, EntryState::Hold(Reason::Conflict), DriftPolicy::Correct);
+    world.cluster.unwritable.extend(keys[..2].iter().cloned());
+    world.quiesce();
+    let before = world.ops;
+    world.quiesce();
+    let tries = world.ops - before;
+    assert!((2..40).contains(&tries), "{tries} in half an hour, for two");
+    world.cluster.unwritable.clear();
+    world.quiesce();
+    assert_eq!(targets(&world), [heir(); 3]);
 }
 
 /// The hub knows the target no more; whoever runs it gives the agent a token.
@@ -146,7 +249,7 @@ enum Way {
 impl Way {
     /// The target that it is in the end.
     fn goes(self, world: &mut World, steps: u64) -> TargetId {
-        let (own, next) = (target_id(), TargetId::from_uuid(Uuid::from_u128(78)));
+        let (own, next) = (target_id(), super::super::tests::heir(1));
         let half = |world: &mut World| (0..steps / 2).for_each(|_| world.advance());
         let adopted = |world: &mut World, heir| {
             world.hub.refuses = None;

@@ -12,8 +12,9 @@ use super::super::{
     Difference, Event, FieldConflict, LocalField, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId,
     Values,
 };
-use super::{target_id, uid};
+use super::{heir, target_id, uid};
 
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Local {
     pub(in crate::core) uid: Uid,
@@ -23,6 +24,8 @@ pub(in crate::core) struct Local {
     pub(in crate::core) input: Option<Digest>,
     /// Somebody else manages them, whatever they hold.
     taken: bool,
+    /// The mark was written by itself since, so that our fields are in two entries.
+    apart: bool,
     pub(in crate::core) mark: Option<Arc<Mark>>,
     /// Made by the agent and not by somebody else.
     pub(in crate::core) ours: bool,
@@ -42,9 +45,11 @@ pub(in crate::core) struct Cluster {
     pub(in crate::core) feed: VecDeque<Event>,
     /// The watches say nothing, and do not know it.
     pub(in crate::core) deaf: bool,
-    looks: u64,
+    pub(in crate::core) looks: u64,
     /// Kinds that cannot be listed.
     pub(in crate::core) unlistable: BTreeSet<GroupKind>,
+    /// Whose metadata may not be written.
+    pub(in crate::core) unwritable: BTreeSet<ObjectKey>,
     /// What is created is not ready.
     pub(in crate::core) slow: bool,
     /// What is not finalized while it is in here; of the others one in five is, after a moment.
@@ -111,10 +116,12 @@ impl Cluster {
                     local.mark = Some(Arc::clone(mark));
                     return self.put(&entry.key, local);
                 }
-                if local.input != Some(entry.input) || local.taken || local.mark.as_deref() != Some(mark) {
+                if local.input != Some(entry.input) || local.taken || local.apart || local.mark.as_deref() != Some(mark)
+                {
                     local.generation += i64::from(local.input != Some(entry.input));
                     local.input = Some(entry.input);
                     local.taken = false;
+                    local.apart = false;
                     local.mark = Some(Arc::clone(mark));
                     self.put(&entry.key, local.clone());
                     local.version = self.versions;
@@ -124,13 +131,23 @@ impl Cluster {
             Op::ReMark { entry, mark, uid } => match self.objects.get(&entry.key) {
                 Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
                 Some(local) if local.mark.as_ref() != Some(mark) => {
-                    let local = Local { mark: Some(Arc::clone(mark)), ..local.clone() };
+                    let local = Local { mark: Some(Arc::clone(mark)), apart: true, ..local.clone() };
                     self.put(&entry.key, local)
                 }
                 Some(local) => {
                     OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() }
                 }
                 None => OpResult::PreconditionFailed,
+            },
+            Op::ReTarget { key, .. } if self.unwritable.contains(key) => {
+                OpResult::Failed { reason: Reason::Forbidden, message: "no".to_owned(), retry_after: None }
+            }
+            Op::ReTarget { key, seen, mark, .. } => match self.objects.get(key) {
+                Some(local) if local.uid == seen.uid && local.mark.as_ref() == Some(&seen.mark) => {
+                    let local = Local { mark: Some(Arc::clone(mark)), apart: true, ..local.clone() };
+                    self.put(key, local)
+                }
+                Some(_) | None => OpResult::PreconditionFailed,
             },
             Op::Delete { key, uid, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
@@ -312,6 +329,7 @@ impl Cluster {
             generation: 1,
             input,
             taken: false,
+            apart: false,
             mark: None,
             ours: false,
             deleting: false,
@@ -357,7 +375,8 @@ impl Local {
 
     /// The label names the target that the mark does.
     fn is_labelled(&self) -> bool {
-        self.mark.as_ref().is_some_and(|mark| mark.target == target_id())
+        let ours = [target_id(), heir(0), heir(1)];
+        self.mark.as_ref().is_some_and(|mark| ours.contains(&mark.target))
     }
 
     fn observed(&self, key: &ObjectKey) -> Observed {
@@ -368,6 +387,7 @@ impl Local {
             resource_version: self.version.to_string().into(),
             generation: if has_generation { self.generation } else { 0 },
             managed: match self.input {
+                Some(input) if !self.taken && self.apart => Some(Digest::of(&[input.as_bytes(), &[1][..]].concat())),
                 Some(input) if !self.taken => Some(Digest::of(input.as_bytes())),
                 Some(_) | None => self.ours.then(|| Digest::of(b"edited")),
             },

@@ -9,8 +9,8 @@ use tideline_common::wire::v1::{
     ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Epoch, ObjectKey, PrunePolicy, Revision, SessionName, TargetId,
-    Tombstone, Uid, Version,
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Entry, EntryState, Epoch, ObjectKey, PrunePolicy, Revision,
+    SessionName, TargetId, Tombstone, Uid, Version,
 };
 
 use super::super::{Answer, LinkFailure, Request};
@@ -84,6 +84,14 @@ impl Hub {
         // What was to be let go of is remembered.
         self.tombstones.retain(|tombstone, (_, policy)| tombstone.key != *key || policy.lets_go());
         self.desired.insert(Arc::clone(&entry));
+        self.changed.insert(key.clone(), self.revision);
+    }
+
+    /// What is assigned there is held, or withheld, or neither any more.
+    pub(in crate::core) fn set_state(&mut self, key: &ObjectKey, state: EntryState) {
+        self.revision += 1;
+        let entry = Entry { state, ..(**self.desired.get(key).expect("it is assigned")).clone() };
+        self.desired.insert(Arc::new(entry));
         self.changed.insert(key.clone(), self.revision);
     }
 

@@ -214,7 +214,7 @@ impl Probe {
             Op::Apply { .. } => writes.applied += 1,
             Op::Delete { .. } => writes.deleted += 1,
             Op::Orphan { .. } => writes.orphaned += 1,
-            Op::ReMark { .. } | Op::Inspect { .. } | Op::Get { .. } | Op::Compare { .. } => {}
+            Op::ReMark { .. } | Op::ReTarget { .. } | Op::Inspect { .. } | Op::Get { .. } | Op::Compare { .. } => {}
         }
     }
 
@@ -242,7 +242,11 @@ pub(crate) fn place_of(op: &Op) -> &ObjectKey {
         Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::ReMark { entry, .. } | Op::Compare { entry, .. } => {
             &entry.key
         }
-        Op::Delete { key, .. } | Op::Orphan { key, .. } | Op::Inspect { key, .. } | Op::Get { key, .. } => key,
+        Op::ReTarget { key, .. }
+        | Op::Delete { key, .. }
+        | Op::Orphan { key, .. }
+        | Op::Inspect { key, .. }
+        | Op::Get { key, .. } => key,
     }
 }
 
