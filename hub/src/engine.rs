@@ -14,6 +14,7 @@ mod approved;
 mod bounds;
 mod history;
 mod inventory;
+mod lineage;
 mod outline;
 mod remembered;
 mod sources;
@@ -44,6 +45,7 @@ use crate::placement::{Change, Index, SourceId};
 use crate::summary::{Screened, Summary, TargetReports, screen};
 use remembered::Memory;
 
+pub use lineage::{Belongs, Lineage, belongs};
 pub use outline::{ReportLine, SourceOutline, renamed};
 pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};

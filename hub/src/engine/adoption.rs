@@ -1,10 +1,12 @@
 //! Hands a SyncTarget that was made again to the agent of the one that was deleted, and finds agents that name another target
 //! than this hub knows them as.
 
-use tideline_common::wire::v1::{Handover, SessionAnswer, SessionRequest};
-use tideline_common::{Capability, FORMERS_MAX, TargetId, upgrade};
+use tideline_common::signature::VerifyingKey;
+use tideline_common::wire::v1::{SessionAnswer, SessionRequest};
+use tideline_common::{Capability, TargetId, upgrade};
 use tracing::{info, warn};
 
+use super::lineage::{Belongs, Lineage, belongs};
 use super::{Engine, HolderWrite, TargetRecord};
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::Change;
@@ -61,35 +63,30 @@ impl Engine {
         }
     }
 
-    /// Where the agent that asks as `target`, by its verified key, belongs to another target: which one.
+    /// What is answered to the agent that asks as `target`, by its verified key, where it belongs to another.
     pub(super) fn handover(&self, target: TargetId, request: &SessionRequest) -> Option<SessionAnswer> {
-        let asked_as = request.asked_as.unwrap_or(target);
-        let key = self.key_of(target)?;
-        let lives = |it: TargetId| self.targets.get(it).is_some_and(|outline| outline.record.key == key);
-        if asked_as == target && lives(target) {
-            return None;
-        }
-        let found = std::iter::once(target).chain(request.formers.iter().rev().copied());
-        let heir = found.filter_map(|it| self.last_heir(it)).find(|it| lives(*it))?;
-        let name = self.targets.get(heir)?.record.name.clone();
-        if !request.capabilities.has(Capability::Handover) {
-            // It would take the answer for a session, so it is told what it was told before: that it is shut out.
-            warn!(sync_target = name, "cannot take over its former agent: {}", upgrade(&[Capability::Handover]));
-            return None;
-        }
-        let handover = Handover { key: key.as_bytes().to_vec(), former: asked_as, target: heir, name };
-        Some(link::handing_over(handover))
-    }
-
-    /// To whom the agent of a target was handed in the end; itself if to nobody.
-    fn last_heir(&self, target: TargetId) -> Option<TargetId> {
-        let mut at = target;
-        for _ in 0..=FORMERS_MAX {
-            match self.memory.get(at).and_then(|remembered| remembered.heir) {
-                Some(heir) => at = heir,
-                None => return Some(at),
+        match belongs(self, target, request) {
+            Belongs::Here => None,
+            Belongs::Elsewhere(handover) => Some(link::handing_over(handover)),
+            Belongs::TooOld { heir: _, name } => {
+                warn!(sync_target = name, "cannot take over its former agent: {}", upgrade(&[Capability::Handover]));
+                None
             }
         }
-        None
+    }
+}
+
+impl Lineage for Engine {
+    fn key(&self, target: TargetId) -> Option<VerifyingKey> {
+        self.key_of(target)
+    }
+
+    fn name(&self, target: TargetId, key: &VerifyingKey) -> Option<String> {
+        let record = &self.targets.get(target)?.record;
+        (record.key == *key).then(|| record.name.clone())
+    }
+
+    fn heir(&self, target: TargetId) -> Option<TargetId> {
+        self.memory.get(target)?.heir
     }
 }

@@ -53,6 +53,33 @@ fn an_agent_that_is_adopted_keeps_every_object() {
     );
 }
 
+/// It is found by the name that it had, and is that again.
+#[test]
+fn an_agent_whose_hub_is_set_back_to_before_its_adoption_keeps_every_object() {
+    each_seed(
+        60,
+        |_| QUIET,
+        |world| {
+            at_rest(world);
+            world.back_up();
+            let before = world.uids();
+            let loses_journal = world.draw().is_multiple_of(2);
+            world.delete_target();
+            world.adopt();
+            let pause = world.draw() % 2_400_000;
+            world.pass(pause);
+            world.restore_before_adoption();
+            interrupt(world, loses_journal);
+            world.sleep(HEARD);
+            world.accept_history();
+            world.sleep(HEARD);
+            assert_eq!(world.uids(), before, "something was deleted, or made again");
+            world.check_marks();
+            world.check_converged();
+        },
+    );
+}
+
 #[test]
 fn an_agent_with_a_new_key_keeps_every_object() {
     each_seed(

@@ -6,7 +6,7 @@ use tideline_agent::core::{Answer, LinkFailure, Request};
 use tideline_common::TargetId;
 use tideline_common::replay::RunNumber;
 use tideline_common::wire::codec;
-use tideline_common::wire::v1::{BodiesAnswer, EnrolAnswer, Refusal, ReportedRequest};
+use tideline_common::wire::v1::{BodiesAnswer, EnrolAnswer, Refusal, ReportedRequest, SessionRequest};
 use tideline_hub::link::core as link;
 
 use crate::hub::key;
@@ -19,7 +19,8 @@ pub(crate) struct Bytes(&'static str, Vec<u8>);
 #[derive(Clone, Debug)]
 pub(crate) enum Packet {
     Enrol,
-    Session(Bytes),
+    /// With its query.
+    Session(Bytes, String),
     /// Its query.
     Desired(String),
     Bodies(Bytes),
@@ -61,7 +62,7 @@ impl Packet {
     pub(crate) fn of(request: &Request) -> Self {
         match request {
             Request::Enrol(_) => Self::Enrol,
-            Request::Session(request) => Self::Session(write(request)),
+            Request::Session(request) => Self::Session(write(request), codec::session_query(request)),
             Request::Desired(request) => Self::Desired(codec::desired_query(request)),
             Request::Bodies(request) => Self::Bodies(write(request)),
             Request::Reported(request) => Self::Reported(write(request)),
@@ -69,10 +70,14 @@ impl Packet {
     }
 
     /// What the hub's link is asked; none for an enrolment, which is not the link's.
-    pub(crate) fn request(&self, from: link::Origin) -> Option<link::Request> {
+    pub(crate) fn request(&self, from: link::Origin, named: Option<TargetId>) -> Option<link::Request> {
         match self {
             Self::Enrol => None,
-            Self::Session(bytes) => Some(link::Request::session(read(bytes), from, &key().public())),
+            Self::Session(bytes, query) => {
+                let request =
+                    SessionRequest { formers: codec::parse_session_query(query), asked_as: named, ..read(bytes) };
+                Some(link::Request::session(request, from, &key().public()))
+            }
             Self::Desired(query) => {
                 let request = codec::parse_desired_query(query).expect("what one side wrote the other can read");
                 Some(link::Request::Desired(request))

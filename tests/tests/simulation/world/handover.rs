@@ -1,8 +1,10 @@
 //! From one SyncTarget to another, and from one key to another: what people do about it, and what the edges of both sides keep.
 
 use tideline_agent::core::{Answer, Enrolled, LinkFailure};
-use tideline_common::wire::v1::{Handover, Refusal, RefusalKind};
+use tideline_common::signature::{SigningKey, VerifyingKey};
+use tideline_common::wire::v1::{Refusal, RefusalKind};
 use tideline_common::{Formers, ObjectKey, TargetId};
+use tideline_hub::engine::{Belongs, Lineage, belongs};
 use tideline_hub::link::core as link;
 use tideline_hub::placement::Change;
 
@@ -14,18 +16,43 @@ use crate::ids::{HEIR, TARGET, parse};
 use crate::wire::Packet;
 
 impl Hub {
-    /// What is said to who asks as the target that was deleted: it is another now.
-    pub(super) fn hands_over(
+    /// What is said to who asks in the name of a target that is not in the inventory any more, or not yet.
+    pub(super) fn of_another(
         &self,
-        asked_as: Option<TargetId>,
-        packet: &Packet,
+        named: Option<TargetId>,
+        request: &link::Request,
     ) -> Option<Result<link::Answer, Refusal>> {
-        let former = asked_as.filter(|asked_as| *asked_as != self.target())?;
-        if !matches!(packet, Packet::Session(_)) {
-            return Some(Err(refuse(RefusalKind::TargetGone)));
+        let named = named?;
+        let knows = |target: &TargetId| self.key(*target).is_some();
+        let link::Request::Session(request, _) = request else {
+            let kind = if knows(&named) { RefusalKind::TargetGone } else { RefusalKind::UnknownTarget };
+            return (named != self.target()).then(|| Err(refuse(kind)));
+        };
+        // The edge finds it so.
+        let mut formers = request.formers.iter().rev().copied();
+        let Some(found) = Some(named).filter(knows).or_else(|| formers.find(knows)) else {
+            return Some(Err(refuse(RefusalKind::UnknownTarget)));
+        };
+        match belongs(self, found, request) {
+            Belongs::Here if found == self.target() => None,
+            Belongs::Here | Belongs::TooOld { .. } => Some(Err(refuse(RefusalKind::TargetGone))),
+            Belongs::Elsewhere(handover) => Some(Ok(link::Answer::Session(link::handing_over(handover)))),
         }
-        let (target, name) = (self.target(), "store".to_owned());
-        Some(Ok(link::Answer::Session(link::handing_over(Handover { key: Vec::new(), former, target, name }))))
+    }
+}
+
+impl Lineage for Hub {
+    fn key(&self, target: TargetId) -> Option<VerifyingKey> {
+        let known = target == parse(TARGET) || Some(target) == self.disk.heir;
+        known.then(|| SigningKey::from_seed([9; 32]).public())
+    }
+
+    fn name(&self, target: TargetId, _: &VerifyingKey) -> Option<String> {
+        (target == self.target()).then(|| "store".to_owned())
+    }
+
+    fn heir(&self, target: TargetId) -> Option<TargetId> {
+        self.disk.heir.filter(|heir| *heir != target)
     }
 }
 
@@ -47,6 +74,14 @@ impl World {
         self.hub.change([Change::Forget(parse(TARGET))]);
         let known = self.hub.known();
         self.hub_steps(known);
+        self.workload_changed();
+    }
+
+    /// The hub runs on a copy from before the adoption.
+    pub(crate) fn restore_before_adoption(&mut self) {
+        assert!(self.restore(false), "there is a copy");
+        self.cluster.agents = Agents { target: parse(TARGET), formers: Formers::default().with(parse(HEIR)) };
+        self.hub_starts();
         self.workload_changed();
     }
 
@@ -86,9 +121,9 @@ impl World {
     pub(crate) fn check_marks(&self) {
         let theirs = |(key, local): (&ObjectKey, &crate::cluster::Local)| {
             let mark = local.mark.as_ref().filter(|_| local.owner.is_some())?;
-            (mark.target == parse(TARGET) && mark.local == *key).then(|| key.clone())
+            (mark.target != self.cluster.agents.target && mark.local == *key).then(|| key.clone())
         };
         let left: Vec<_> = self.cluster.objects.iter().filter_map(theirs).collect();
-        assert!(left.is_empty(), "marked for the SyncTarget that was deleted: {left:?}");
+        assert!(left.is_empty(), "marked for another SyncTarget: {left:?}");
     }
 }

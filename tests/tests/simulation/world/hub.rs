@@ -94,14 +94,14 @@ impl World {
         if let Some(refusal) = self.shut_out {
             return self.reply(run, id, &Reply::of(&Err(refuse(refusal))));
         }
-        if let Some(answer) = self.hub.hands_over(sending.target, &sending.packet) {
-            return self.reply(run, id, &Reply::of(&answer));
-        }
         let from = self.hub.origin(self.monotonic());
-        let Some(request) = sending.packet.request(from) else {
+        let Some(request) = sending.packet.request(from, sending.target) else {
             let answer = EnrolAnswer { hub: parse(HUB), target: self.hub.target(), name: "store".to_owned() };
             return self.reply(run, id, &Reply::enrolled(&answer));
         };
+        if let Some(answer) = self.hub.of_another(sending.target, &request) {
+            return self.reply(run, id, &Reply::of(&answer));
+        }
         if let link::Request::Desired(request) = &request
             && self.answered_instead(run, id, request)
         {
