@@ -104,6 +104,9 @@ pub struct Agent {
     /// The SyncTarget that it was handed to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted_by: Option<TargetId>,
+    /// What is to be done before it can go on as another SyncTarget than its deleted one, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<String>,
 }
 
 /// Reads all of them, by name. `root` is a client of the root space.
@@ -258,6 +261,7 @@ impl Agent {
             deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),
             deleted_by: deleted.as_ref().and_then(|deletion| deletion.by.clone()),
             adopted_by: *heir,
+            upgrade: deleted.as_ref().and_then(|_| engine.upgrade_before_handover(target)),
         }
     }
 

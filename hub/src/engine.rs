@@ -395,6 +395,7 @@ impl Engine {
                 self.targets.facts(target, bounded(facts));
                 // Whoever is offered a session asks from the cluster that the target is of.
                 self.targets.solved(target, Reason::Quarantined);
+                self.targets.solved(target, Reason::AgentTooOld);
                 self.dirty.targets.insert(target);
             }
             link::Effect::Understands { target, capabilities } => {

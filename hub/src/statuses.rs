@@ -364,11 +364,18 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     for told in engine.summary.target(target).into_iter().flat_map(|reports| &reports.conditions) {
         problems.entry(told.reason).or_insert(&told.message);
     }
-    problems.extend(outline.problems.iter().map(|problem| (*problem, what_to_do(*problem))));
+    let seen = outline.problems.iter().filter(|problem| **problem != Reason::AgentTooOld);
+    problems.extend(seen.map(|problem| (*problem, what_to_do(*problem))));
     let waiting = engine.waiting_for_approval(target);
     let too_old = too_old(engine, target, outline.record.decommission, waiting.is_some_and(|it| it.total() > 0));
     if let Some(too_old) = &too_old {
         problems.insert(Reason::AgentTooOld, too_old);
+    }
+    let cannot_come = engine
+        .upgrade_before_it_comes(target)
+        .map(|what| format!("the agent of the deleted SyncTarget cannot go on as this one, and stays frozen; {what}"));
+    if let Some(cannot_come) = &cannot_come {
+        problems.insert(Reason::AgentTooOld, cannot_come);
     }
     let broken = engine.history_sentence(target);
     if let Some(broken) = &broken {

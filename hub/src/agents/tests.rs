@@ -170,6 +170,7 @@ fn an_agent(nth: u128, name: &str, standing: Standing, key: &str) -> Agent {
         deleted_at: None,
         deleted_by: None,
         adopted_by: None,
+        upgrade: None,
     }
 }
 

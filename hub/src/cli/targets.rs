@@ -167,10 +167,11 @@ pub(super) async fn run(command: &Command) -> Result<String, Error> {
             }
             agents::adopt(&root, name, &agent).await?;
             Ok(match output {
-                Output::Text => format!(
-                    "{}\nAdopted: SyncTarget {name} has this agent from now on. It hears of it within ten minutes.\n",
-                    table(std::slice::from_ref(&agent))
-                ),
+                Output::Text => {
+                    let hears = adopted_text(&agent);
+                    let agent = table(std::slice::from_ref(&agent));
+                    format!("{agent}\nAdopted: SyncTarget {name} has this agent from now on. {hears}\n")
+                }
                 Output::Json => super::pretty(&json!({"adopted": name, "agent": agent})),
             })
         }
@@ -219,6 +220,13 @@ fn table(agents: &[Agent]) -> String {
         ]);
     }
     table.to_string()
+}
+
+fn adopted_text(agent: &Agent) -> String {
+    match &agent.upgrade {
+        None => "It hears of it within ten minutes.".to_owned(),
+        Some(upgrade) => format!("It cannot go on with it as it is, and stays frozen until then: {upgrade}"),
+    }
 }
 
 fn accepted_text(Accepted { target, instance, others }: &Accepted) -> String {

@@ -3,11 +3,11 @@
 
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{SessionAnswer, SessionRequest};
-use tideline_common::{Capability, TargetId, upgrade};
+use tideline_common::{Capability, Reason, TargetId, upgrade};
 use tracing::{info, warn};
 
 use super::lineage::{Belongs, Lineage, belongs};
-use super::{Engine, HolderWrite, TargetRecord};
+use super::{Contact, Engine, HolderWrite, TargetRecord};
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::Change;
 
@@ -64,15 +64,36 @@ impl Engine {
     }
 
     /// What is answered to the agent that asks as `target`, by its verified key, where it belongs to another.
-    pub(super) fn handover(&self, target: TargetId, request: &SessionRequest) -> Option<SessionAnswer> {
+    pub(super) fn handover(&mut self, target: TargetId, request: &SessionRequest) -> Option<SessionAnswer> {
         match belongs(self, target, request) {
             Belongs::Here => None,
             Belongs::Elsewhere(handover) => Some(link::handing_over(handover)),
-            Belongs::TooOld { heir: _, name } => {
+            Belongs::TooOld { heir, name } => {
                 warn!(sync_target = name, "cannot take over its former agent: {}", upgrade(&[Capability::Handover]));
+                self.targets.problem(heir, Reason::AgentTooOld);
+                self.dirty.targets.insert(heir);
                 None
             }
         }
+    }
+
+    /// What is to be done about the agent of a deleted target before it can go on as another, as far as is known of its last
+    /// session.
+    pub fn upgrade_before_handover(&self, target: TargetId) -> Option<String> {
+        let holder = self.targets.holder(target);
+        let too_old = !holder.session().is_none() && !holder.capabilities().has(Capability::Handover);
+        too_old.then(|| upgrade(&[Capability::Handover]))
+    }
+
+    /// What is to be done about the agent that was handed to this target and has not come yet, if it cannot.
+    pub fn upgrade_before_it_comes(&self, heir: TargetId) -> Option<String> {
+        let outline = self.targets.get(heir)?;
+        if outline.record.adopts.is_none() || outline.contact != Contact::Never {
+            return None;
+        }
+        // As it asked last, or as it was when its SyncTarget was deleted.
+        let asked = outline.problems.contains(&Reason::AgentTooOld);
+        asked.then(|| upgrade(&[Capability::Handover])).or_else(|| self.upgrade_before_handover(heir))
     }
 }
 

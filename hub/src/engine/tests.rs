@@ -333,10 +333,15 @@ fn heir() -> TargetId {
 
 /// The one target was deleted while its agent was at work in its first session, and one of its name was made.
 fn recreated() -> Hub {
+    recreated_after(asks(1))
+}
+
+/// The same, where it asked so for its session.
+fn recreated_after(session: link::Request) -> Hub {
     let mut hub = Hub::with(1);
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
     hub.persist();
-    let (_, _answer) = hub.engine.request(hub.now, target(), asks(1));
+    let (_, _answer) = hub.engine.request(hub.now, target(), session);
     hub.persist();
     let bodies = BodiesRequest { session: SessionName::new(1, 0), wanted: Vec::new() };
     let (_, _answer) = hub.engine.request(hub.now, target(), link::Request::Bodies(bodies));

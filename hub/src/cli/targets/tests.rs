@@ -15,6 +15,7 @@ fn who_an_agent_is_and_what_became_of_its_target_is_shown() {
         deleted_at: Some("2026-11-22T03:00:00Z".parse().unwrap()),
         deleted_by: Some("admin".to_owned()),
         adopted_by: None,
+        upgrade: None,
     };
     let revoked = Agent {
         standing: Standing::Revoked,
