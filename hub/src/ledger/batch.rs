@@ -34,6 +34,8 @@ pub struct Batch {
     pub(super) forgotten: Vec<(TargetId, TargetIndex)>,
     /// What their agents understand, where that changes.
     pub(super) understands: BTreeMap<TargetIndex, (TargetId, Capabilities)>,
+    /// Those of them that are told otherwise than before of what they have.
+    pub(super) retold: RoaringBitmap,
     pub(super) choices: BTreeMap<PlacementId, RoaringBitmap>,
     /// Claims that changed; none where one is gone.
     pub(super) claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use tideline_common::{Digest, Epoch, ObjectKey, Revision, SetDigest, TargetId, Uid};
+use tideline_common::{Capability, Digest, Epoch, ItemHash, ObjectKey, Revision, SetDigest, TargetId, Uid};
 
 use super::batch::{Batch, Committed, StaleBatch};
 use super::broken;
@@ -11,7 +11,8 @@ use super::grave::Grave;
 use super::happened::Happened;
 use super::log::{Left, LogEntry};
 use super::slot::Difference;
-use super::{Ledger, Slot, Slots};
+use super::{Ledger, Slot, Slots, TargetIndex};
+use crate::placement::SourceId;
 
 /// One target's desired set, less the entries themselves.
 #[derive(Clone, Debug)]
@@ -19,16 +20,26 @@ pub(super) struct TargetState {
     pub(super) id: TargetId,
     pub(super) epoch: Epoch,
     pub(super) revision: Revision,
+    /// Of what was told before, no delta says how that differs from what is told now.
+    pub(super) floor: Revision,
     pub(super) set: SetDigest,
     digest: OnceLock<Digest>,
     /// The numbers of the destination keys at which it has an entry.
     pub(super) slots: RoaringBitmap,
 }
 
+/// An entry that a target is told in another way than before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Otherwise {
+    slot: u32,
+    lost: ItemHash,
+    gained: ItemHash,
+}
+
 impl TargetState {
     pub(super) fn new(id: TargetId, epoch: Epoch, revision: Revision) -> Self {
         let (set, digest, slots) = (SetDigest::default(), OnceLock::new(), RoaringBitmap::new());
-        Self { id, epoch, revision, set, digest, slots }
+        Self { id, epoch, revision, floor: Revision(0), set, digest, slots }
     }
 
     pub(super) fn digest(&self) -> Digest {
@@ -50,6 +61,7 @@ impl Ledger {
             registered,
             forgotten,
             understands,
+            retold,
             choices,
             claims,
             slots,
@@ -92,9 +104,15 @@ impl Ledger {
             self.registered.insert(index);
             affected.insert(index);
         }
+        let touched: RoaringBitmap = slots.iter().filter_map(|(key, ..)| self.slots.by_key.get(key)).collect();
+        let mut told_otherwise = Vec::new();
         for (index, (_, capabilities)) in understands {
+            let lacked = self.lacking.of(index);
             self.lacking.set(index, &capabilities);
             affected.insert(index);
+            if retold.contains(index) {
+                told_otherwise.extend(self.retell(index, &lacked, &touched));
+            }
         }
         let mut touched = Vec::new();
         for (key, claims, difference) in slots {
@@ -142,7 +160,8 @@ impl Ledger {
                 self.bodies.insert(input, usage);
             }
         }
-        let mut changed: Vec<_> = claims.keys().map(|id| id.source.clone()).collect();
+        let mut changed: Vec<_> = claims.keys().map(|id| id.source.clone()).chain(told_otherwise).collect();
+        changed.sort();
         changed.dedup();
         for (id, claim) in claims {
             match claim {
@@ -151,6 +170,40 @@ impl Ledger {
             }
         }
         Ok(Committed { revision, affected, sources: changed, registered, forgotten, history: changed_history, voided })
+    }
+
+    /// An agent that lacked this is told otherwise of what it has from now on: of these sources. What is `touched` says so with
+    /// its own change.
+    fn retell(&mut self, index: TargetIndex, lacked: &BTreeSet<Capability>, touched: &RoaringBitmap) -> Vec<SourceId> {
+        let otherwise = self.told_otherwise(index, (lacked, &self.lacking.of(index)));
+        let Some(target) = self.targets.get_mut(&index) else { return Vec::new() };
+        for Otherwise { slot: _, lost, gained } in otherwise.iter().filter(|it| !touched.contains(it.slot)) {
+            target.set.remove(*lost);
+            target.set.add(*gained);
+        }
+        (target.revision, target.floor, target.digest) = (self.revision, self.revision, OnceLock::new());
+        let holders = otherwise.iter().filter_map(|it| self.slots.get(it.slot).holder(index));
+        holders.map(|(claim, _)| claim.id.source.clone()).collect()
+    }
+
+    /// What a target is told otherwise of what it has, when its agent lacks the second and not the first any more.
+    pub(super) fn told_otherwise(
+        &self,
+        index: TargetIndex,
+        (lacked, lacks): (&BTreeSet<Capability>, &BTreeSet<Capability>),
+    ) -> Vec<Otherwise> {
+        let Some(target) = self.targets.get(&index) else { return Vec::new() };
+        let needing = self.slots.needing(&(lacked ^ lacks)) & &target.slots;
+        let otherwise = needing.iter().filter_map(|slot| {
+            let (_, form) = self.slots.get(slot).holder(index)?;
+            let needing = form.needing.as_ref()?;
+            match (needing.needs.is_disjoint(lacked), needing.needs.is_disjoint(lacks)) {
+                (true, false) => Some(Otherwise { slot, lost: form.hash, gained: form.instead(needing).hash }),
+                (false, true) => Some(Otherwise { slot, lost: form.instead(needing).hash, gained: form.hash }),
+                (true, true) | (false, false) => None,
+            }
+        });
+        otherwise.collect()
     }
 
     /// Claims come first: they say whether a source is assigned still.

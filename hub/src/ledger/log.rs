@@ -76,6 +76,11 @@ impl Log {
         Some(changes)
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Forgets all, as of a revision.
     #[cfg(test)]
     pub(super) fn truncate(&mut self, at: Revision) {

@@ -180,12 +180,13 @@ impl<'a> TargetView<'a> {
 
     /// Reads at most `limit` keys after `after`: of the whole set, or of what changed since `since`.
     ///
-    /// None means that no delta can be had from there: another epoch, a revision above the present one, or one that the
-    /// log does not reach back to.
+    /// None means that no delta can be had from there: another epoch, a revision above the present one, one from before its
+    /// agent understood what it does now, or one that the log does not reach back to.
     pub fn page(&self, since: Option<Version>, after: Option<&ObjectKey>, limit: usize) -> Option<PageData> {
         match since {
             None => Some(self.snapshot_page(after, limit)),
             Some(since) if since.epoch != self.state.epoch || since.revision > self.state.revision => None,
+            Some(since) if since.revision < self.state.floor => None,
             Some(since) => self.delta_page(since, after, limit),
         }
     }

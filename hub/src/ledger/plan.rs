@@ -67,8 +67,6 @@ struct Draft<'a> {
     /// What agents understand, where that changes, and all of it as of this batch.
     understands: BTreeMap<TargetIndex, (TargetId, Capabilities)>,
     lacking: Cow<'a, Lacking>,
-    /// Places of which an agent is told otherwise than before, though nothing there changes.
-    retold: BTreeSet<ObjectKey>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
     /// Proposals that later ones replaced, the first of them first: what was said in between, though it was never so.
@@ -104,7 +102,6 @@ impl<'a> Draft<'a> {
             broken: broken::Draft::default(),
             understands: BTreeMap::new(),
             lacking: Cow::Borrowed(&ledger.lacking),
-            retold: BTreeSet::new(),
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
             replaced: BTreeMap::new(),
@@ -272,25 +269,24 @@ impl<'a> Draft<'a> {
     /// Whatever needs what the agent did not understand before, or does not now, is told it otherwise.
     fn understands(&mut self, target: TargetId, capabilities: Capabilities) {
         let Some(index) = self.ledger.index_of(target) else { return };
-        if self.lacking.is_told_to(index, &capabilities) {
-            return;
+        if !self.lacking.is_told_to(index, &capabilities) {
+            self.lacking.to_mut().set(index, &capabilities);
+            self.understands.insert(index, (target, capabilities));
         }
-        let lacked = self.lacking.of(index);
-        self.lacking.to_mut().set(index, &capabilities);
-        let changed = &lacked ^ &self.lacking.of(index);
-        self.understands.insert(index, (target, capabilities));
-        let needing = self.ledger.slots.needing(&changed) & &self.ledger.targets[&index].slots;
-        for slot in needing.iter().map(|slot| self.ledger.slots.get(slot)) {
-            let form = slot.holder(index).and_then(|(_, form)| form.needing.as_ref());
-            if form.is_some_and(|needing| !needing.needs.is_disjoint(&changed)) {
-                self.retold.insert(slot.key.clone());
-            }
-        }
+    }
+
+    /// The targets whose agents are told otherwise than before of what does not change.
+    fn retold(&self) -> RoaringBitmap {
+        let retold = |index: &TargetIndex| {
+            let lacks = (&self.ledger.lacking.of(*index), &self.lacking.of(*index));
+            !self.ledger.told_otherwise(*index, lacks).is_empty()
+        };
+        self.understands.keys().copied().filter(retold).collect()
     }
 
     /// The keys at which anything may change.
     fn touched(&self) -> BTreeSet<ObjectKey> {
-        let mut keys = self.retold.clone();
+        let mut keys = BTreeSet::new();
         for (id, proposal) in &self.proposals {
             keys.extend(self.ledger.claims.get(id).map(|claim| claim.key.clone()));
             keys.extend(proposal.as_ref().map(|claim| claim.key.clone()));
@@ -413,9 +409,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the claim as it was if it says the same, else notes that it is to be written.
     fn keep_or_stamp(&mut self, mut claim: Claim, before: &[Arc<Claim>]) -> Arc<Claim> {
-        // What is told otherwise is written too, so that a log that is made of the records has it.
-        let retold = self.retold.contains(&claim.key) && claim.forms.iter().any(|form| form.needing.is_some());
-        if !retold && let Some(old) = before.iter().find(|old| old.id == claim.id && old.says_the_same(&claim)) {
+        if let Some(old) = before.iter().find(|old| old.id == claim.id && old.says_the_same(&claim)) {
             return old.clone();
         }
         claim.changed = self.next;
@@ -503,6 +497,7 @@ impl<'a> Draft<'a> {
 
     fn into_batch(mut self) -> Batch {
         self.forget_the_departed();
+        let retold = self.retold();
         let graves = changed(&self.ledger.graves, self.graves, |before, after| {
             // With its revision: what left again in the same way is a removal of its own, of which deltas tell.
             before.map_or(after.is_empty(), |before| before == after)
@@ -514,7 +509,7 @@ impl<'a> Draft<'a> {
             self.ledger.choices.get(placement).map_or(!chosen.is_empty(), |known| known != chosen)
         });
         let (bodies, new_bodies) = body_uses(self.ledger, &self.claims);
-        let made = !self.slots.is_empty() || !self.news.is_empty();
+        let made = !self.slots.is_empty() || !self.news.is_empty() || !retold.is_empty();
         let revision = if made { self.next } else { self.ledger.revision };
         let occasion = if made { Occasion::Commit(revision) } else { self.occasion };
         let used = || self.ledger.targets.values().map(|target| target.revision).collect();
@@ -527,6 +522,7 @@ impl<'a> Draft<'a> {
             registered: self.registered.into_iter().collect(),
             forgotten: self.forgotten.into_iter().collect(),
             understands: self.understands,
+            retold,
             choices: choices.collect(),
             claims: self.claims,
             slots: self.slots,
@@ -636,7 +632,7 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     for &(id, index) in &batch.registered {
-        writes.push(record::target(id, index, Epoch(1), None));
+        writes.push(record::target(id, index, (Epoch(1), Revision(0)), None));
     }
     writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
     for (id, claim) in &batch.claims {
@@ -645,11 +641,11 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
             None => deletions.push(Write { key: record::claim_key(id), value: None }),
         }
     }
-    // After what is told otherwise for it.
     let stays = |id: &TargetId| !batch.forgotten.iter().any(|(forgotten, _)| forgotten == id);
     for (index, (id, capabilities)) in batch.understands.iter().filter(|(_, (id, _))| stays(id)) {
         if let Some(target) = ledger.targets.get(index) {
-            writes.push(record::target(*id, *index, target.epoch, Some(capabilities.clone())));
+            let floor = if batch.retold.contains(*index) { batch.revision } else { target.floor };
+            writes.push(record::target(*id, *index, (target.epoch, floor), Some(capabilities.clone())));
         }
     }
     for (input, _) in batch.bodies.iter().filter(|(_, usage)| usage.variants == 0) {

@@ -3,7 +3,7 @@
 //! | key, after [`KEY_PREFIX`] | value |
 //! |---|---|
 //! | `head` | JSON: schema, revision, announced revision, counters |
-//! | `target/<target id>` | JSON: dense index, epoch, what its agent understands |
+//! | `target/<target id>` | JSON: dense index, epoch, what its agent understands, and the revision in which it was told so |
 //! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form, and kept if there are any |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision, prune policies; one bitmap per policy: targets |
@@ -97,6 +97,13 @@ struct TargetRecord {
     /// What its agent understands. Absent where none has said so, to whom nothing is told before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     understands: Option<Capabilities>,
+    /// There is no delta from before. What an older hub gives instead has another digest, upon which the agent begins anew.
+    #[serde(default, skip_serializing_if = "is_default")]
+    floor: Revision,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -163,8 +170,13 @@ pub(super) fn target_key(id: TargetId) -> Vec<u8> {
     key(&format!("target/{id}"))
 }
 
-pub(super) fn target(id: TargetId, index: TargetIndex, epoch: Epoch, understands: Option<Capabilities>) -> Write {
-    put(target_key(id), json(&TargetRecord { index, epoch, understands }))
+pub(super) fn target(
+    id: TargetId,
+    index: TargetIndex,
+    (epoch, floor): (Epoch, Revision),
+    understands: Option<Capabilities>,
+) -> Write {
+    put(target_key(id), json(&TargetRecord { index, epoch, understands, floor }))
 }
 
 pub(super) fn claim_key(id: &ClaimId) -> Vec<u8> {
@@ -521,10 +533,12 @@ impl Loading {
             voids,
             ..Ledger::default()
         };
-        for (id, TargetRecord { index, epoch, understands }) in targets {
+        for (id, TargetRecord { index, epoch, understands, floor }) in targets {
             ledger.target_ids.insert(id, index);
             let epoch = epoch.max(ledger.broken.epoch);
-            ledger.targets.insert(index, TargetState::new(id, epoch, revision));
+            let mut target = TargetState::new(id, epoch, revision);
+            target.floor = floor;
+            ledger.targets.insert(index, target);
             ledger.registered.insert(index);
             if let Some(understands) = understands {
                 ledger.lacking.set(index, &understands);
