@@ -17,8 +17,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::{Attested, ClusterFacts, RefusalKind, SessionAnswer};
-use tideline_common::{Digest, Monotonic, SessionName, TargetId, Uid};
+use tideline_common::wire::v1::{Attested, ClusterFacts, SessionAnswer};
+use tideline_common::{Monotonic, SessionName, TargetId, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -27,9 +27,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
-use crate::core::{self, Answer, Core, Effect, Event, LinkFailure, Op, OpId, Request, RequestId, Timer, Write};
+use crate::core::{self, Answer, Core, Effect, Event, Op, OpId, Request, RequestId, Timer, Write};
 use crate::core::{Effects, Loaded, PaceReading, PersistId, is_another};
-use crate::identity::{self, Keeper, TargetName};
+use crate::identity::{self, Keeper};
 use crate::journal::{self, Journal};
 use crate::lease::Term;
 use crate::link::Link;
@@ -38,6 +38,8 @@ use crate::namespaces::Namespaces;
 use crate::outlook::Outlook;
 use crate::patience::Disk;
 use crate::standing::Standing;
+
+mod ask;
 
 /// Events that may wait for the core. One list of a kind is one event; operations under way are bounded by the core to
 /// some tens, watches are one per kind: this is several of each.
@@ -508,28 +510,8 @@ impl Driver {
         let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
         let sender = self.sender.clone();
         self.spawn(async move {
-            let request = match request {
-                Request::Enrol(request) => Request::Enrol(request.proven(&identity.enrolling_key())),
-                request => request,
-            };
-            let result = link.send(&request).await;
-            let result = match result {
-                Ok(Answer::Enrolled(answer)) => {
-                    let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
-                    let kept = keep_target(&identity, &link, enrolled, link.token()).await;
-                    kept.map(|()| Answer::Enrolled(answer))
-                }
-                Ok(Answer::Session(SessionAnswer { handover: Some(ref handover), .. })) => {
-                    let enrolled = TargetName { target: handover.target, name: handover.name.clone() };
-                    keep_target(&identity, &link, enrolled, None).await.and(result)
-                }
-                Err(LinkFailure::Refused(refusal)) if refusal.refusal == RefusalKind::Revoked => {
-                    // With a token it enrols by a key that nobody has seen.
-                    let kept = identity.revoked().await;
-                    Err(kept.map_or_else(|error| unkept(&error), |()| LinkFailure::Refused(refusal)))
-                }
-                result => result,
-            };
+            let (request, shown) = ask::prove(&identity, request);
+            let result = ask::keep(&identity, &link, &shown, link.send(&request).await).await;
             metrics.answered(&request, &result);
             // Closed only when the driver has ended; then nobody needs it.
             let _ = sender.send(Event::Answered { id, result }).await;
@@ -669,22 +651,4 @@ async fn opened(
         Some(opening) => opening.await,
         None => pending().await,
     }
-}
-
-/// The identity is on disk before the core hears of it.
-async fn keep_target(
-    identity: &Keeper,
-    link: &Link,
-    enrolled: TargetName,
-    token: Option<Digest>,
-) -> Result<(), LinkFailure> {
-    let target = enrolled.target;
-    identity.enrol(enrolled, token).await.map_err(|error| unkept(&error))?;
-    link.speak_as(identity.key(), target);
-    Ok(())
-}
-
-fn unkept(error: &identity::Error) -> LinkFailure {
-    let message = format!("the hub has answered, but {}", tideline_runtime::exit::chain(error));
-    LinkFailure::Unreachable { message, retry_after: None }
 }

@@ -176,6 +176,11 @@ impl Session {
         self.flaws.iter().map(name).collect()
     }
 
+    /// Whether a token is shown to the hub now.
+    pub(super) const fn is_enrolling(&self) -> bool {
+        matches!(self.link, Link::Enrolling(_))
+    }
+
     fn rest(&mut self, at: Monotonic, next: Next, out: &mut Effects) {
         self.link = Link::Resting(next);
         out.push(Effect::SetTimer { timer: Timer::Link, at });

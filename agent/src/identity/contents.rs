@@ -136,6 +136,15 @@ impl Contents {
         self.token = token.or(self.token);
     }
 
+    /// The hub accepts this key no more, so the next one takes its place when a token is taken. A next key that was refused
+    /// as well is given up; another stays, for it may be on its way to the hub.
+    pub(super) fn replace_key(&mut self, refused: &VerifyingKey, next: Digest) {
+        let is_refused = |seed: &Digest| SigningKey::from_seed(*seed.as_bytes()).public() == *refused;
+        if is_refused(self.next_seed.as_ref().unwrap_or(&self.seed)) {
+            self.next_seed = Some(next);
+        }
+    }
+
     pub(super) fn key(&self) -> SigningKey {
         SigningKey::from_seed(*self.seed.as_bytes())
     }

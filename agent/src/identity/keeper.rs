@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tideline_common::signature::SigningKey;
+use tideline_common::signature::{SigningKey, VerifyingKey};
 use tideline_common::wire::v1::Attested;
 use tideline_common::{Digest, EnrolmentToken, Formers, HubId, Owner, SessionName, TargetId, Uid};
 use tideline_runtime::Backoff;
@@ -264,6 +264,13 @@ struct Saving {
     is_behind: bool,
 }
 
+/// What a change came to. The file holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    AsItWas,
+    Changed,
+}
+
 impl Keeper {
     pub(crate) fn key(&self) -> SigningKey {
         self.contents().key()
@@ -343,12 +350,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// The hub accepts the present key no more. The next one is on disk before it is shown to anybody.
-    pub(crate) async fn revoked(&self) -> Result<(), Error> {
+    /// The hub accepts the key no more by which it was asked. The next one is on disk before it is shown to anybody.
+    pub(crate) async fn revoked(&self, shown: &VerifyingKey) -> Result<(), Error> {
         let next = Contents::random_seed()?;
-        // Of two answers that say so the first counts: its key may be on its way to the hub already.
-        self.change(|contents| _ = contents.next_seed.get_or_insert(next)).await?;
-        self.write_or_complain().await;
+        let kept = self.change(|contents| contents.replace_key(shown, next)).await?;
+        if kept == Kept::Changed || self.is_secret_behind().await {
+            self.write_or_complain().await;
+        }
         Ok(())
     }
 
@@ -363,7 +371,7 @@ impl Keeper {
             contents.session = session;
             contents.cluster = cluster.or(contents.cluster.take());
         };
-        self.change(offered).await.map(|()| session)
+        self.change(offered).await.map(|_| session)
     }
 
     /// Has the Secret hold what the file holds by now.
@@ -406,7 +414,7 @@ impl Keeper {
         let newer =
             |contents: &mut Contents| contents.addresses = addresses.merge(std::mem::take(&mut contents.addresses));
         match self.change(newer).await {
-            Ok(()) => self.write_or_complain().await,
+            Ok(_) => self.write_or_complain().await,
             Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
         }
     }
@@ -436,21 +444,21 @@ impl Keeper {
                 }
             };
             match self.change(newer).await {
-                Ok(()) => self.write_or_complain().await,
+                Ok(_) => self.write_or_complain().await,
                 Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
             }
             if ended {
                 return;
             }
             next = Instant::now() + WRITE_EVERY;
-            if self.secret.lock().await.as_ref().is_some_and(|written| written.behind) {
+            if self.is_secret_behind().await {
                 due = Some(next);
             }
         }
     }
 
     /// Changes the identity, in memory and in the file.
-    async fn change(&self, change: impl FnOnce(&mut Contents)) -> Result<(), Error> {
+    async fn change(&self, change: impl FnOnce(&mut Contents)) -> Result<Kept, Error> {
         let mut saving = self.saving.lock().await;
         let (former, contents) = {
             let mut contents = self.contents();
@@ -459,7 +467,7 @@ impl Keeper {
             (former, contents.clone())
         };
         if former == contents && !saving.is_behind {
-            return Ok(());
+            return Ok(Kept::AsItWas);
         }
         saving.is_behind = true;
         let path = self.path.clone();
@@ -467,12 +475,17 @@ impl Keeper {
         let source = match self.patience.wait(saved, || ()).await {
             Some(Ok(saved)) => {
                 saving.is_behind = saved.is_err();
-                return saved;
+                return saved.map(|()| Kept::Changed);
             }
             Some(Err(panicked)) => std::io::Error::other(panicked),
             None => std::io::ErrorKind::TimedOut.into(),
         };
         Err(Error::Io { action: "write", path: self.path.clone(), source })
+    }
+
+    /// Whether the Secret does not hold yet what it should.
+    async fn is_secret_behind(&self) -> bool {
+        self.secret.lock().await.as_ref().is_some_and(|written| written.behind)
     }
 
     /// Has the Secret hold what the file holds; says so once if it cannot.

@@ -265,8 +265,8 @@ async fn a_revoked_key_is_replaced_once_a_token_is_taken_and_the_next_one_is_on_
     let keeper = open(directory.path(), Some(&token(1))).await?;
     keeper.enrol(target(5), None).await?;
     let revoked = *keeper.key().seed();
-    keeper.revoked().await?;
-    keeper.revoked().await?;
+    keeper.revoked(&keeper.key().public()).await?;
+    keeper.revoked(&keeper.key().public()).await?;
     let next = *keeper.enrolling_key().seed();
     assert_ne!(next, revoked);
     assert_eq!(*keeper.key().seed(), revoked, "it can still be told so");
@@ -279,6 +279,28 @@ async fn a_revoked_key_is_replaced_once_a_token_is_taken_and_the_next_one_is_on_
     Ok(())
 }
 
+/// The hub took the next key, its answer was lost, and a person revoked that key, too.
+#[tokio::test]
+async fn a_next_key_that_is_refused_gives_way_to_another() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let keeper = open(directory.path(), Some(&token(1))).await?;
+    keeper.enrol(target(5), None).await?;
+    let first = keeper.key().public();
+    keeper.revoked(&first).await?;
+    let second = keeper.enrolling_key().public();
+    keeper.revoked(&second).await?;
+    let third = keeper.enrolling_key().public();
+    assert!(third != second && third != first);
+    // What was said to the first, or to the second before that, comes late.
+    keeper.revoked(&first).await?;
+    keeper.revoked(&second).await?;
+    assert_eq!(keeper.enrolling_key().public(), third);
+    let again = open(directory.path(), None).await?;
+    assert_eq!(again.enrolling_key().public(), third);
+    assert_eq!(again.key().public(), first);
+    Ok(())
+}
+
 /// The disk was full, and has room again.
 #[tokio::test]
 async fn what_could_not_be_written_is_written_before_it_is_said_to_be() -> Result<(), anyhow::Error> {
@@ -288,11 +310,11 @@ async fn what_could_not_be_written_is_written_before_it_is_said_to_be() -> Resul
     let keeper = open(&directory, Some(&token(1))).await?;
     keeper.enrol(target(5), None).await?;
     std::fs::rename(&directory, &aside)?;
-    keeper.revoked().await.unwrap_err();
+    keeper.revoked(&keeper.key().public()).await.unwrap_err();
     keeper.enrol(target(6), None).await.unwrap_err();
     std::fs::rename(&aside, &directory)?;
     keeper.enrol(target(6), None).await?;
-    keeper.revoked().await?;
+    keeper.revoked(&keeper.key().public()).await?;
     let again = open(&directory, None).await?;
     assert_eq!(again.enrolled(), Some(target(6)));
     assert_eq!(again.enrolling_key().seed(), keeper.enrolling_key().seed());
@@ -439,5 +461,20 @@ async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Resu
         let data = fake.lock().unwrap().secret.as_ref().unwrap()["data"].clone();
         assert_eq!(data, json!({"identity.json": ByteString(ours.encode())}));
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refusal_that_says_nothing_new_writes_nothing() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    let keeper = Found::look(directory.path(), Some(&token(1)), Some(place), HomeIn::Directory).await?.keep()?;
+    keeper.enrol(target(5), None).await?;
+    let revoked = keeper.key().public();
+    let before = fake.lock().unwrap().writes;
+    for _ in 0..5 {
+        keeper.revoked(&revoked).await?;
+    }
+    assert_eq!(fake.lock().unwrap().writes, before + 1, "the next key, once");
     Ok(())
 }

@@ -66,6 +66,21 @@ fn an_agent_without_standing_asks_after_a_minute_backing_off_to_ten() {
     }
 }
 
+/// The key with which it would enrol was revoked, too.
+#[test]
+fn an_agent_whose_next_key_is_refused_shows_its_token_no_more_often_than_it_asks() {
+    let (mut world, _) = at_work();
+    world.hub.refuses = Some(RefusalKind::Revoked);
+    world.run_for(Duration::from_mins(30));
+    world.give_token();
+    world.run_for(Duration::from_mins(1));
+    let soon = world.hub.enrolments_asked;
+    assert!((1..=2).contains(&soon), "{soon} in the first minute");
+    world.run_for(Duration::from_hours(2));
+    let later = world.hub.enrolments_asked - soon;
+    assert!((10..=30).contains(&later), "{later} in two hours");
+}
+
 /// A removal was told and is on disk, and could not begin yet; then the hub knows the target no more.
 #[test]
 fn while_the_hub_does_not_know_the_target_no_removal_begins() {

@@ -43,6 +43,7 @@ pub(in crate::core) struct Hub {
     /// What every request is refused with.
     pub(in crate::core) refuses: Option<RefusalKind>,
     pub(in crate::core) sessions_asked: u64,
+    pub(in crate::core) enrolments_asked: u64,
     /// To what the agent is handed when it asks for a session next.
     pub(in crate::core) hands_to: Option<TargetId>,
     /// What the agent showed last as accepted before.
@@ -161,6 +162,7 @@ impl Hub {
     }
 
     pub(in crate::core) fn reply(&mut self, request: Request) -> Result<Answer, LinkFailure> {
+        self.enrolments_asked += u64::from(matches!(request, Request::Enrol(_)));
         if let Request::Session(request) = &request {
             self.sessions_asked += 1;
             self.proved = request.fenced;
