@@ -510,8 +510,7 @@ impl Driver {
         let (link, identity, metrics) = (Arc::clone(&self.link), Arc::clone(&self.identity), self.metrics.clone());
         let sender = self.sender.clone();
         self.spawn(async move {
-            let (request, shown) = ask::prove(&identity, request);
-            let result = ask::keep(&identity, &link, &shown, link.send(&request).await).await;
+            let (request, result) = ask::ask(&identity, &link, request).await;
             metrics.answered(&request, &result);
             // Closed only when the driver has ended; then nobody needs it.
             let _ = sender.send(Event::Answered { id, result }).await;

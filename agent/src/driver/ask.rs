@@ -3,46 +3,66 @@
 use tideline_common::Digest;
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{RefusalKind, SessionAnswer};
+use tideline_runtime::exit::chain;
+use tracing::warn;
 
 use crate::core::{Answer, LinkFailure, Request};
 use crate::identity::{self, Keeper, TargetName};
 use crate::link::Link;
 
-/// Signs what enrols with the key that the agent will have then. Returns the key by which it asks, too.
-pub(super) fn prove(identity: &Keeper, request: Request) -> (Request, VerifyingKey) {
+/// Sends it, and keeps what the answer says of who this agent is.
+pub(super) async fn ask(identity: &Keeper, link: &Link, request: Request) -> (Request, Result<Answer, LinkFailure>) {
+    let (request, shown) = match prove(identity, request).await {
+        Ok(proven) => proven,
+        Err((request, failure)) => return (request, Err(failure)),
+    };
+    let result = match link.send(&request).await {
+        Err(failure) => Err(refused(identity, &shown, failure).await),
+        Ok(answer) => keep(identity, link, answer).await,
+    };
+    (request, result)
+}
+
+/// Signs what enrols with the key that the agent will have then. Returns the key by which it asks, too. A key that is not
+/// on disk is shown to nobody.
+async fn prove(identity: &Keeper, request: Request) -> Result<(Request, VerifyingKey), (Request, LinkFailure)> {
     match request {
-        Request::Enrol(request) => {
-            let key = identity.enrolling_key();
-            (Request::Enrol(request.proven(&key)), key.public())
-        }
-        request => (request, identity.key().public()),
+        Request::Enrol(request) => match identity.enrolling_key().await {
+            Ok(key) => Ok((Request::Enrol(request.proven(&key)), key.public())),
+            Err(error) => {
+                let message = format!("no token is shown before its agent's key is on disk: {}", chain(&error));
+                Err((Request::Enrol(request), LinkFailure::Unreachable { message, retry_after: None }))
+            }
+        },
+        request => Ok((request, identity.key().public())),
     }
 }
 
-/// Keeps what an answer to who has shown this key says of who this agent is.
-pub(super) async fn keep(
-    identity: &Keeper,
-    link: &Link,
-    shown: &VerifyingKey,
-    result: Result<Answer, LinkFailure>,
-) -> Result<Answer, LinkFailure> {
-    match result {
-        Ok(Answer::Enrolled(answer)) => {
-            let enrolled = TargetName { target: answer.target, name: answer.name.clone() };
-            let kept = keep_target(identity, link, enrolled, link.token()).await;
-            kept.map(|()| Answer::Enrolled(answer))
-        }
-        Ok(Answer::Session(SessionAnswer { handover: Some(ref handover), .. })) => {
-            let enrolled = TargetName { target: handover.target, name: handover.name.clone() };
-            keep_target(identity, link, enrolled, None).await.and(result)
-        }
-        Err(LinkFailure::Refused(refusal)) if refusal.refusal == RefusalKind::Revoked => {
-            // With a token it enrols by a key that nobody has seen.
-            let kept = identity.revoked(shown).await;
-            Err(kept.map_or_else(|error| unkept(&error), |()| LinkFailure::Refused(refusal)))
-        }
-        result => result,
+/// What the core is to hear of a failure. That the hub accepts the key no more it hears in any case: a disk that takes no
+/// writes is no reason to go on changing the cluster.
+async fn refused(identity: &Keeper, shown: &VerifyingKey, failure: LinkFailure) -> LinkFailure {
+    if let LinkFailure::Refused(refusal) = &failure
+        && refusal.refusal == RefusalKind::Revoked
+        && let Err(error) = identity.revoked(shown).await
+    {
+        warn!("the hub accepts the key of this agent no more, and the next one is not kept yet: {}", chain(&error));
     }
+    failure
+}
+
+async fn keep(identity: &Keeper, link: &Link, answer: Answer) -> Result<Answer, LinkFailure> {
+    match &answer {
+        Answer::Enrolled(enrolled) => {
+            let enrolled = TargetName { target: enrolled.target, name: enrolled.name.clone() };
+            keep_target(identity, link, enrolled, link.token()).await?;
+        }
+        Answer::Session(SessionAnswer { handover: Some(handover), .. }) => {
+            let enrolled = TargetName { target: handover.target, name: handover.name.clone() };
+            keep_target(identity, link, enrolled, None).await?;
+        }
+        Answer::Session(_) | Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_) => {}
+    }
+    Ok(answer)
 }
 
 /// The identity is on disk before the core hears of it.
@@ -59,6 +79,55 @@ async fn keep_target(
 }
 
 fn unkept(error: &identity::Error) -> LinkFailure {
-    let message = format!("the hub has answered, but {}", tideline_runtime::exit::chain(error));
+    let message = format!("the hub has answered, but {}", chain(error));
     LinkFailure::Unreachable { message, retry_after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tideline_common::EnrolmentToken;
+    use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Refusal};
+
+    use super::*;
+    use crate::identity::{Found, HomeIn};
+
+    fn token() -> EnrolmentToken {
+        EnrolmentToken {
+            name: "store".to_owned(),
+            urls: vec!["https://hub.example".parse().unwrap()],
+            hub: tideline_common::HubId::from_uuid(uuid::Uuid::from_u128(1)),
+            hub_key: vec![7; 32],
+            authorities: Vec::new(),
+            seed: vec![9; 32],
+        }
+    }
+
+    /// The refusal freezes the agent; the token is shown once there is a key for it that outlives the process.
+    #[tokio::test]
+    async fn a_disk_that_takes_no_writes_hides_no_refusal_and_shows_no_token() {
+        let parent = tempfile::tempdir().unwrap();
+        let (directory, aside) = (parent.path().join("data"), parent.path().join("aside"));
+        fs::create_dir(&directory).unwrap();
+        let found = Found::look(&directory, Some(&token()), None, HomeIn::Directory).await.unwrap();
+        let keeper = found.keep().unwrap();
+        let revoked = keeper.key().public();
+        fs::rename(&directory, &aside).unwrap();
+        let (message, retry_after_seconds) = ("revoked".to_owned(), None);
+        let refusal = Refusal { refusal: RefusalKind::Revoked, message, retry_after_seconds, fenced_by: None };
+        let heard = refused(&keeper, &revoked, LinkFailure::Refused(refusal.clone())).await;
+        assert!(matches!(heard, LinkFailure::Refused(heard) if heard == refusal));
+        let (token, hub) = ("store".to_owned(), token().hub);
+        let (agent_key, proof) = (Vec::new(), Vec::new());
+        let enrols = EnrolRequest { token, agent_key, hub, facts: ClusterFacts::default(), proof };
+        let request = Request::Enrol(enrols);
+        let (request, failure) = prove(&keeper, request).await.map(drop).unwrap_err();
+        assert!(matches!(failure, LinkFailure::Unreachable { .. }), "{failure:?}");
+        fs::rename(&aside, &directory).unwrap();
+        let (_, shown) = prove(&keeper, request).await.map_err(|(_, failure)| failure).unwrap();
+        assert_ne!(shown, revoked);
+        let found = Found::look(&directory, None, None, HomeIn::Directory).await.unwrap();
+        assert_eq!(found.keep().unwrap().enrolling_key().await.unwrap().public(), shown);
+    }
 }

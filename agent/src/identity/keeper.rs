@@ -295,10 +295,11 @@ impl Keeper {
         self.contents().enrolled.clone()
     }
 
-    /// The key with which it would enrol.
-    pub(crate) fn enrolling_key(&self) -> SigningKey {
-        let contents = self.contents();
-        SigningKey::from_seed(*contents.next_seed.unwrap_or(contents.seed).as_bytes())
+    /// The key with which it enrols, which is on disk. Who shows one that is not may come back without it.
+    pub(crate) async fn enrolling_key(&self) -> Result<SigningKey, Error> {
+        let mut seed = None;
+        self.change(|contents| seed = Some(contents.next_seed.unwrap_or(contents.seed))).await?;
+        Ok(SigningKey::from_seed(*seed.expect("the identity was looked at").as_bytes()))
     }
 
     /// The targets that it was before.

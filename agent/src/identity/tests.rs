@@ -267,15 +267,19 @@ async fn a_revoked_key_is_replaced_once_a_token_is_taken_and_the_next_one_is_on_
     let revoked = *keeper.key().seed();
     keeper.revoked(&keeper.key().public()).await?;
     keeper.revoked(&keeper.key().public()).await?;
-    let next = *keeper.enrolling_key().seed();
+    let next = *keeper.enrolling_key().await?.seed();
     assert_ne!(next, revoked);
     assert_eq!(*keeper.key().seed(), revoked, "it can still be told so");
     let again = open(directory.path(), None).await?;
-    assert_eq!(*again.enrolling_key().seed(), next);
+    assert_eq!(*again.enrolling_key().await?.seed(), next);
     again.enrol(target(6), None).await?;
-    assert_eq!((*again.key().seed(), *again.enrolling_key().seed()), (revoked, next), "it is handed over by its key");
+    assert_eq!(
+        (*again.key().seed(), *again.enrolling_key().await?.seed()),
+        (revoked, next),
+        "it is handed over by its key"
+    );
     again.enrol(target(5), Some(Digest::of(b"token"))).await?;
-    assert_eq!((*again.key().seed(), *again.enrolling_key().seed()), (next, next));
+    assert_eq!((*again.key().seed(), *again.enrolling_key().await?.seed()), (next, next));
     Ok(())
 }
 
@@ -287,16 +291,16 @@ async fn a_next_key_that_is_refused_gives_way_to_another() -> Result<(), anyhow:
     keeper.enrol(target(5), None).await?;
     let first = keeper.key().public();
     keeper.revoked(&first).await?;
-    let second = keeper.enrolling_key().public();
+    let second = keeper.enrolling_key().await?.public();
     keeper.revoked(&second).await?;
-    let third = keeper.enrolling_key().public();
+    let third = keeper.enrolling_key().await?.public();
     assert!(third != second && third != first);
     // What was said to the first, or to the second before that, comes late.
     keeper.revoked(&first).await?;
     keeper.revoked(&second).await?;
-    assert_eq!(keeper.enrolling_key().public(), third);
+    assert_eq!(keeper.enrolling_key().await?.public(), third);
     let again = open(directory.path(), None).await?;
-    assert_eq!(again.enrolling_key().public(), third);
+    assert_eq!(again.enrolling_key().await?.public(), third);
     assert_eq!(again.key().public(), first);
     Ok(())
 }
@@ -312,12 +316,13 @@ async fn what_could_not_be_written_is_written_before_it_is_said_to_be() -> Resul
     std::fs::rename(&directory, &aside)?;
     keeper.revoked(&keeper.key().public()).await.unwrap_err();
     keeper.enrol(target(6), None).await.unwrap_err();
+    keeper.enrolling_key().await.unwrap_err();
     std::fs::rename(&aside, &directory)?;
     keeper.enrol(target(6), None).await?;
     keeper.revoked(&keeper.key().public()).await?;
     let again = open(&directory, None).await?;
     assert_eq!(again.enrolled(), Some(target(6)));
-    assert_eq!(again.enrolling_key().seed(), keeper.enrolling_key().seed());
+    assert_eq!(again.enrolling_key().await?.seed(), keeper.enrolling_key().await?.seed());
     Ok(())
 }
 
