@@ -100,7 +100,7 @@ use ran::Ran;
 pub use remove::RemovalPolicy;
 use remove::{Cause, Removal};
 use report::Reports;
-use session::Session;
+use session::{Session, Token};
 pub use standing::Standing;
 use standing::Word;
 use work::Work;
@@ -191,8 +191,7 @@ pub struct Core {
     jitter: Jitter,
     session: Session,
     standing: Standing,
-    /// The token that was given lets nobody in.
-    token_refused: bool,
+    token: Token,
     /// How often the hub was asked since the standing is what it is.
     asked: u32,
     accepted: Option<Accepted>,
@@ -270,7 +269,7 @@ impl Core {
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
             standing,
-            token_refused: token_spent,
+            token: if token_spent { Token::Spent } else { Token::Untried },
             asked: 0,
             believe_marks: accepted.is_none(),
             accepted: accepted.map(|accepted| accepted.set),

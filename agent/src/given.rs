@@ -65,8 +65,8 @@ impl Given {
             Ok(token) => given.token = token,
             Err(error) => given.unreadable.push(error),
         }
-        let holds = given.token.as_ref().map(EnrolmentToken::id);
-        given.file = token_file.map(|path| TokenFile { path: path.to_owned(), holds });
+        let in_use = given.token.as_ref().map(EnrolmentToken::id);
+        given.file = token_file.map(|path| TokenFile { path: path.to_owned(), in_use, holds: in_use });
         match hub_ca.as_deref().map(read_authorities).transpose() {
             Ok(authorities) => given.authorities = authorities.unwrap_or_default(),
             Err(error) => given.unreadable.push(error),
@@ -98,7 +98,7 @@ impl Given {
             TokenUse::Taken if found.is_enrolled() => {
                 info!("the token is new: the hub is asked where that says, first");
             }
-            TokenUse::None | TokenUse::Taken | TokenUse::SeenBefore => {}
+            TokenUse::None | TokenUse::Taken | TokenUse::SeenBefore | TokenUse::Spent => {}
         }
         Ok(())
     }
@@ -108,6 +108,8 @@ impl Given {
 #[derive(Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
+    /// Names the token that the run began with.
+    in_use: Option<Digest>,
     /// Names the token that was found there last.
     holds: Option<Digest>,
 }
@@ -115,7 +117,10 @@ pub(crate) struct TokenFile {
 impl TokenFile {
     /// Waits until it holds another token that is of use. An agent may need one long after its start, where nobody can reach
     /// it: the file is a mounted Secret there. `used` says what a token is to the agent now.
+    ///
+    /// One that was seen before may be: it may have been refused for what was put right since.
     pub(crate) async fn changed(mut self, used: impl Fn(&EnrolmentToken) -> TokenUse) {
+        let mut said = false;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let path = self.path.clone();
@@ -127,9 +132,16 @@ impl TokenFile {
             }
             match used(&token) {
                 TokenUse::Taken => return,
+                TokenUse::SeenBefore if self.in_use != Some(token.id()) => return,
                 TokenUse::OtherHub(hub) => say_other_hub(hub),
+                TokenUse::SeenBefore | TokenUse::Spent if !std::mem::replace(&mut said, true) => {
+                    info!(
+                        "the token file holds a token that this agent has made use of, and which is passed over; if it needs \
+                         one, make another by `tideline-hub token create`"
+                    );
+                }
                 // Two hands may put one and the other there in turn.
-                TokenUse::None | TokenUse::SeenBefore => {}
+                TokenUse::None | TokenUse::SeenBefore | TokenUse::Spent => {}
             }
         }
     }

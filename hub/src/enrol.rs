@@ -70,17 +70,17 @@ impl From<kube::Error> for Setback {
     }
 }
 
-/// The public key of a token.
-pub(crate) async fn token_key(root: &Client, name: &str) -> Option<VerifyingKey> {
-    let token = match find_token(&Api::all(root.clone()), name).await {
-        Ok(token) => token?,
-        Err(error) => {
-            warn!(error = exit::chain(&error), "cannot read an enrolment token");
-            return None;
-        }
+/// The public key of a token; none where there is no such token.
+///
+/// # Errors
+///
+/// When the root space cannot be read at the moment. Of a token that is there, nobody is told that it is not.
+pub(crate) async fn token_key(root: &Client, name: &str) -> Result<Option<VerifyingKey>, kube::Error> {
+    let key = |token: EnrolmentToken| {
+        let bytes = STANDARD.decode(token.spec.public_key?).ok()?;
+        VerifyingKey::from_bytes(&bytes).ok()
     };
-    let bytes = STANDARD.decode(token.spec.public_key?).ok()?;
-    VerifyingKey::from_bytes(&bytes).ok()
+    Ok(find_token(&Api::all(root.clone()), name).await?.and_then(key))
 }
 
 /// What [`REVOKED_KEYS_ANNOTATION`] is with these keys too.

@@ -6,7 +6,9 @@ use kube::Client;
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, Refusal, RefusalKind};
 use tideline_common::{HubId, TargetId};
+use tideline_runtime::exit;
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::engine::RememberedTarget;
 use crate::enrol;
@@ -39,8 +41,14 @@ impl Service for LinkService {
         self.shared.read(|engine| engine.remembered(target).map_or_else(Vec::new, RememberedTarget::replaced_keys))
     }
 
-    async fn token_key(&self, token: &str) -> Option<VerifyingKey> {
-        enrol::token_key(&self.root, token).await
+    async fn token_key(&self, token: &str) -> Result<VerifyingKey, Unverified> {
+        match enrol::token_key(&self.root, token).await {
+            Ok(key) => key.ok_or(Unverified::UnknownToken),
+            Err(error) => {
+                warn!(error = exit::chain(&error), "cannot read an enrolment token");
+                Err(Unverified::Unreadable)
+            }
+        }
     }
 
     async fn enrol(&self, request: EnrolRequest) -> Result<EnrolAnswer, Refusal> {

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
 use tideline_common::wire::v1::{
-    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, EnrolAnswer, Fenced, PollSettings, Refusal, RefusalKind,
+    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Fenced, PollSettings, Refusal, RefusalKind,
     SessionAnswer, SessionRequest, TargetCondition,
 };
 use tideline_common::{EntryState, Monotonic, Reason, SessionName, SessionNumber};
 
-use super::effect::{Effect, Effects, Enrolled, Request, RequestId, Timer, Write};
+use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
 use super::gather::{Change, Flaw, Gather, Held, Question, Step};
@@ -40,8 +40,10 @@ const POLL_CUT: Duration = Duration::from_secs(4);
 /// Polls that must succeed in a row before a longer one is tried again.
 const POLLS_BEFORE_LONGER: u32 = 100;
 
+mod enrol;
 mod home;
 
+pub(super) use enrol::Token;
 use home::Look;
 
 #[derive(Debug)]
@@ -212,34 +214,6 @@ impl Core {
         if matches!(self.session.link, Link::Polling { .. }) {
             self.open_session(out);
         }
-    }
-
-    fn enrol(&mut self, out: &mut Effects) {
-        let Some(request) = self.config.enrolment.clone() else { return };
-        let id = self.session.request();
-        self.session.link = Link::Enrolling(id);
-        out.push(Effect::Send { id, request: Request::Enrol(request) });
-    }
-
-    /// Where the hub has said that it does not serve what this agent is, a token that was not tried yet may make it another.
-    pub(super) fn may_enrol_anew(&self) -> bool {
-        self.standing.may_be_replaced() && self.config.enrolment.is_some() && !self.token_refused
-    }
-
-    fn enrolment_failed(&mut self, now: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {
-        let refused = matches!(
-            failure,
-            Some(LinkFailure::Refused(Refusal {
-                refusal: RefusalKind::TokenRefused | RefusalKind::Unauthenticated,
-                ..
-            }))
-        );
-        if self.target.is_some() && refused {
-            // It is asked again as what it was.
-            self.token_refused = true;
-            return self.ask_again(now + RETRY_REFUSED.0, out);
-        }
-        self.failed(now, Next::Enrol, failure, out);
     }
 
     pub(super) fn open_session(&mut self, out: &mut Effects) {
@@ -418,7 +392,7 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Resting(_) => {}
         }
-        let next = if self.target.is_none() || self.may_enrol_anew() { Next::Enrol } else { Next::Open };
+        let next = if self.target.is_none() || self.may_enrol_anew(at) { Next::Enrol } else { Next::Open };
         self.session.rest(at, next, out);
     }
 
@@ -428,14 +402,6 @@ impl Core {
         if !matches!(self.session.link, Link::Switching | Link::Opening(_)) {
             self.failed(now, Next::Open, None, out);
         }
-    }
-
-    fn enrolled(&mut self, now: Monotonic, answer: EnrolAnswer, out: &mut Effects) {
-        self.session.succeeded();
-        // It lets nobody in again.
-        self.token_refused = true;
-        let EnrolAnswer { hub: _, target, name } = answer;
-        self.become_target(now, Enrolled { target, name }, out);
     }
 
     fn gathered(
@@ -616,16 +582,8 @@ impl Core {
 
     fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {
         let at = self.after_failure(now, failure);
-        let next = if self.may_show_its_token(failure) { Next::Enrol } else { next };
+        let next = if self.may_prove_more(now, failure) { Next::Enrol } else { next };
         self.session.rest(at, next, out);
-    }
-
-    /// A hub that knows this agent by another key, as one that was set back does, can say no more than that it cannot verify
-    /// what it signs. A token that was not tried yet proves more.
-    fn may_show_its_token(&self, failure: Option<&LinkFailure>) -> bool {
-        let unverified =
-            matches!(failure, Some(LinkFailure::Refused(Refusal { refusal: RefusalKind::Unauthenticated, .. })));
-        unverified && self.config.enrolment.is_some() && !self.token_refused
     }
 
     fn after_failure(&mut self, now: Monotonic, failure: Option<&LinkFailure>) -> Monotonic {

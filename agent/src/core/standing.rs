@@ -155,8 +155,8 @@ impl Core {
             out.extend(self.standing_effect());
             self.disk.write(Write::Standing(self.standing.clone()));
         }
-        // A token that was not tried yet need not wait. That its agent's next key was refused, too, is no reason to hurry.
-        let wait = if self.may_enrol_anew() && !self.session.is_enrolling() {
+        // A token that was not shown yet, or not for long, need not wait. That its agent's next key was refused, too, is no reason to hurry.
+        let wait = if self.may_enrol_anew(now) && !self.session.is_enrolling() {
             Duration::ZERO
         } else {
             self.jitter.half(self.asked, ASK_AGAIN.0 * 2, ASK_AGAIN.1)

@@ -30,7 +30,8 @@ async fn is_noticed(used: TokenUse, put: impl FnOnce(&Path)) -> bool {
 async fn another_token_that_is_of_use_is_noticed_and_nothing_else_is() {
     let another = |path: &Path| std::fs::write(path, token(2).to_string()).unwrap();
     assert!(is_noticed(TokenUse::Taken, another).await);
-    assert!(!is_noticed(TokenUse::SeenBefore, another).await);
+    assert!(is_noticed(TokenUse::SeenBefore, another).await, "it may let the agent in by now");
+    assert!(!is_noticed(TokenUse::Spent, another).await);
     assert!(!is_noticed(TokenUse::OtherHub(token(2).hub), another).await);
     assert!(!is_noticed(TokenUse::Taken, |_| ()).await, "the one that it began with");
     let half = |path: &Path| std::fs::write(path, &token(2).to_string()[..40]).unwrap();
@@ -46,5 +47,23 @@ async fn a_token_that_comes_after_the_start_is_noticed() {
     let mut changed = pin!(file.changed(|_| TokenUse::Taken));
     assert!(timeout(3 * LOOK_EVERY, &mut changed).await.is_err(), "there is none");
     std::fs::write(&path, token(1).to_string()).unwrap();
+    assert!(timeout(2 * LOOK_EVERY, changed).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_token_that_is_in_use_may_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    let put = |seed: u8| std::fs::write(&path, token(seed).to_string()).unwrap();
+    put(1);
+    let file = Given::read(Some(&path), HubAddress::default()).file.unwrap();
+    let used =
+        |found: &EnrolmentToken| if found.id() == token(2).id() { TokenUse::Spent } else { TokenUse::SeenBefore };
+    let mut changed = pin!(file.changed(used));
+    for seed in [2, 1, 2, 1] {
+        put(seed);
+        assert!(timeout(3 * LOOK_EVERY, &mut changed).await.is_err(), "{seed}");
+    }
+    put(3);
     assert!(timeout(2 * LOOK_EVERY, changed).await.is_ok());
 }

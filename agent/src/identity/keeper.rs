@@ -48,8 +48,10 @@ pub(crate) enum TokenUse {
     None,
     /// It says where the hub is.
     Taken,
-    /// It was taken before: what it says has become old.
+    /// It was taken before: what it says of the hub has become old.
     SeenBefore,
+    /// It was taken before, and the agent was enrolled by it: it lets nobody in again.
+    Spent,
     /// It is of another hub than the one that this agent enrolled with.
     OtherHub(HubId),
 }
@@ -65,6 +67,7 @@ fn offer(contents: &mut Contents, token: &EnrolmentToken, pin: HubPin) -> TokenU
     }
     match contents.addresses.take(token) {
         Token::New => TokenUse::Taken,
+        Token::SeenBefore if contents.token == Some(token.id()) => TokenUse::Spent,
         Token::SeenBefore => TokenUse::SeenBefore,
     }
 }

@@ -255,6 +255,9 @@ async fn a_handover_keeps_what_it_was_and_an_epoch_is_of_one_target() -> Result<
     again.enrol(target(5), Some(other)).await?;
     assert_eq!(again.formers().iter().collect::<Vec<_>>(), [target(6).target]);
     assert_eq!(again.token(), Some(other));
+    assert_eq!(again.use_of(&token(1)), TokenUse::SeenBefore);
+    again.enrol(target(5), Some(token(1).id())).await?;
+    assert_eq!(again.use_of(&token(1)), TokenUse::Spent);
     Ok(())
 }
 

@@ -55,7 +55,7 @@ pub trait Service: Send + Sync + 'static {
     fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey>;
 
     /// The key of an enrolment token, by its name.
-    fn token_key(&self, token: &str) -> impl Future<Output = Option<VerifyingKey>> + Send;
+    fn token_key(&self, token: &str) -> impl Future<Output = Result<VerifyingKey, Unverified>> + Send;
 
     /// A request signed by that token's key.
     fn enrol(&self, request: EnrolRequest) -> impl Future<Output = Result<EnrolAnswer, Refusal>> + Send;
@@ -70,26 +70,31 @@ pub trait Service: Send + Sync + 'static {
 /// Why a request is nobody's that this hub knows. Whoever can send bytes can have the hub say it, so no agent acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unverified {
-    /// A header is missing or wrong, or there is no such token.
+    /// A header is missing or wrong.
     Unauthenticated(String),
+    /// There is no such token. One answer for every token that is not known, so that nothing is learnt from it.
+    UnknownToken,
     /// There is no record of such a target.
     UnknownTarget,
     /// The inventory was not read yet.
     Starting,
+    /// Whether there is such a token cannot be found out at the moment.
+    Unreadable,
 }
 
 impl From<Unverified> for Refusal {
     fn from(unverified: Unverified) -> Self {
         match unverified {
             Unverified::Unauthenticated(why) => refusal(RefusalKind::Unauthenticated, why),
+            Unverified::UnknownToken => refusal(RefusalKind::Unauthenticated, "this hub knows no such token"),
             Unverified::UnknownTarget => refusal(
                 RefusalKind::UnknownTarget,
                 "this hub has no record of this target; if the hub was restored or replaced, give the agent a new token of it",
             ),
             Unverified::Starting => {
-                let (message, retry_after_seconds) = ("the hub is starting".to_owned(), Some(1));
-                Self { refusal: RefusalKind::Busy, message, retry_after_seconds, fenced_by: None }
+                Self { retry_after_seconds: Some(1), ..refusal(RefusalKind::Busy, "the hub is starting") }
             }
+            Unverified::Unreadable => busy("the hub cannot read its tokens at the moment"),
         }
     }
 }
@@ -227,9 +232,7 @@ impl<S: Service> Link<S> {
         let unauthenticated = |error: signature::Error| Unverified::Unauthenticated(error.to_string());
         let claims = signature::claims(signed.signature_input).map_err(unauthenticated)?;
         let (sender, key) = if signed.request.path == ENROL_PATH {
-            // One answer for every token that is not known, so that nothing is learnt from it.
-            let unknown = || Unverified::Unauthenticated("this hub knows no such token".to_owned());
-            let key = self.service.token_key(&claims.key_id).await.ok_or_else(unknown)?;
+            let key = self.service.token_key(&claims.key_id).await?;
             (Sender::Token(claims.key_id), key)
         } else {
             self.target(&claims.key_id, signed.request)?

@@ -230,6 +230,29 @@ fn a_new_token_makes_it_another_target_with_its_objects_in_place() {
     }
 }
 
+/// As where the name was another agent's, whose SyncTarget was deleted then.
+#[test]
+fn a_token_that_was_refused_is_shown_again_from_time_to_time() {
+    for refusal in [RefusalKind::UnknownTarget, RefusalKind::Revoked, RefusalKind::TargetGone] {
+        let (mut world, _) = frozen(8);
+        world.hub.refuses = Some(refusal);
+        world.hub.refuses_token = true;
+        world.hub.enrolments_asked = 0;
+        world.give_token();
+        world.run_for(Duration::from_mins(30));
+        assert_eq!(world.hub.enrolments_asked, 1, "{refusal:?}");
+        world.run_for(Duration::from_hours(8));
+        let shown = world.hub.enrolments_asked;
+        assert!((6..=12).contains(&shown), "{refusal:?}: {shown} in eight hours");
+        world.hub.refuses_token = false;
+        world.hub.begin_epoch(1);
+        world.hub.enrols_as = Some(heir());
+        world.run_for(Duration::from_hours(2));
+        world.quiesce();
+        assert_eq!(targets(&world), [heir(); 3], "{refusal:?}");
+    }
+}
+
 /// How an agent comes from one target to another.
 #[derive(Clone, Copy, Debug)]
 enum Way {

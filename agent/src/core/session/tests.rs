@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, Handover, HubAddresses, ReportedAnswer};
 use tideline_common::{Digest, Epoch, Revision, Version};
 
+use super::super::effect::Enrolled;
 use super::super::tests::hub::Hub;
 use super::super::tests::{attested, entry, hub_id, key, policies, target_id, word};
 use super::super::{Config, Event, FuseLimits, Loaded};

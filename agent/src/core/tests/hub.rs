@@ -50,6 +50,8 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) shown: Option<Attested>,
     /// What a request to enrol makes of it.
     pub(in crate::core) enrols_as: Option<TargetId>,
+    /// Its token is of no use at the moment.
+    pub(in crate::core) refuses_token: bool,
     /// What the agent said of a session that fences it when it asked last.
     pub(in crate::core) proved: Option<Fenced>,
     /// What it says of its history.
@@ -179,17 +181,16 @@ impl Hub {
                 SessionAnswer { session, outdated: true, epoch, poll, addresses, history, cluster: None, handover };
             return Ok(Answer::Session(answer));
         }
+        if let (Request::Enrol(_), true) = (&request, self.refuses_token) {
+            return Err(refused(RefusalKind::TokenRefused));
+        }
         if let (Request::Enrol(_), Some(target)) = (&request, self.enrols_as) {
             self.refuses = None;
             return Ok(Answer::Enrolled(EnrolAnswer { hub: hub_id(), target, name: "anew".into() }));
         }
         match self.refuses {
             None => Ok(self.answer(request)),
-            Some(refusal) => {
-                let message = "no".to_owned();
-                let fenced_by = (refusal == RefusalKind::Fenced).then(|| SessionName::new(99, 1));
-                Err(LinkFailure::Refused(Refusal { refusal, message, retry_after_seconds: None, fenced_by }))
-            }
+            Some(refusal) => Err(refused(refusal)),
         }
     }
 
@@ -329,4 +330,9 @@ impl Hub {
         }
         ReportedAnswer { seq: request.seq, memory: 1 }
     }
+}
+
+fn refused(refusal: RefusalKind) -> LinkFailure {
+    let fenced_by = (refusal == RefusalKind::Fenced).then(|| SessionName::new(99, 1));
+    LinkFailure::Refused(Refusal { refusal, message: "no".to_owned(), retry_after_seconds: None, fenced_by })
 }

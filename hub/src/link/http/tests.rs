@@ -30,8 +30,12 @@ impl Service for Known {
         if target.to_string() == TARGET { vec![former_agent().public()] } else { Vec::new() }
     }
 
-    async fn token_key(&self, token: &str) -> Option<VerifyingKey> {
-        (token == "store").then(|| SigningKey::from_seed([2; 32]).public())
+    async fn token_key(&self, token: &str) -> Result<VerifyingKey, Unverified> {
+        match token {
+            "store" => Ok(SigningKey::from_seed([2; 32]).public()),
+            "unreadable" => Err(Unverified::Unreadable),
+            _ => Err(Unverified::UnknownToken),
+        }
     }
 
     async fn enrol(&self, _: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
@@ -237,6 +241,15 @@ async fn who_is_not_known_is_not_judged() {
     let unknown = Sent::of(&agent(), "another", "-".to_owned(), enrolment, b"{}");
     assert_eq!(hub.send(&unknown).await.refusal(), RefusalKind::Unauthenticated);
     assert_eq!(hub.service.handled.load(Ordering::Relaxed), 0);
+}
+
+/// Who is told that its token is not known shows it no more for long.
+#[tokio::test]
+async fn of_a_token_that_cannot_be_read_nobody_is_told_that_it_is_not_known() {
+    let hub = start(1);
+    let sent = Sent::of(&agent(), "unreadable", "-".to_owned(), ("POST", ENROL_PATH, ""), b"{}");
+    let got = hub.send(&sent).await;
+    assert_eq!((got.refusal(), got.run.number), (RefusalKind::Busy, 0));
 }
 
 #[tokio::test]
