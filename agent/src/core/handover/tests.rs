@@ -253,6 +253,27 @@ fn a_token_that_was_refused_is_shown_again_from_time_to_time() {
     }
 }
 
+/// An agent that was fenced, and whose SyncTarget was deleted then, enrols without a restart.
+#[test]
+fn what_fenced_it_is_said_of_the_target_that_it_was_and_of_no_other() {
+    for (target, said) in [(heir(), false), (target_id(), true)] {
+        let (mut world, _) = frozen(9);
+        world.hub.refuses = None;
+        world.give_token();
+        world.quiesce();
+        world.shut_out(RefusalKind::Fenced);
+        world.run_for(Duration::from_mins(5));
+        assert!(world.hub.proved.is_some());
+        world.hub.begin_epoch(1);
+        world.hub.enrols_as = Some(target);
+        world.hub.enrolments_asked = 0;
+        world.shut_out(RefusalKind::TargetGone);
+        world.run_for(Duration::from_mins(30));
+        assert_eq!(world.hub.enrolments_asked, 1);
+        assert_eq!(world.hub.proved.is_some(), said, "{target}");
+    }
+}
+
 /// How an agent comes from one target to another.
 #[derive(Clone, Copy, Debug)]
 enum Way {

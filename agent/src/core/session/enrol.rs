@@ -81,6 +81,10 @@ impl Core {
         self.session.succeeded();
         self.token = Token::Spent;
         let EnrolAnswer { hub: _, target, name } = answer;
+        if self.target != Some(target) {
+            // Who fenced it did so at the target that it was.
+            self.session.fenced = None;
+        }
         self.become_target(now, Enrolled { target, name }, out);
     }
 }
