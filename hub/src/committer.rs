@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
 use tideline_runtime::retry::{self, Failure};
@@ -17,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::engine::{Engine, RememberedTarget, Work};
+use crate::engine::{Engine, Work};
 use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Fresh, Ledger};
-use crate::link::core::{Config, HolderRecord};
+use crate::link::core::Config;
 use crate::shared::Shared;
 
 /// What every record of who holds a target begins with; the rest is the target id, the value JSON.
@@ -101,29 +102,25 @@ async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -
 }
 
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
-    // First, for it says what ran at a target that is gone: with the batch that forgets the target nobody knows it any more.
-    let remembered: Vec<_> = work.remembered.iter().collect();
-    for records in remembered.chunks(MAX_COMMIT_OPS) {
-        let put = |(target, record): &(&TargetId, &RememberedTarget)| {
-            let value = serde_json::to_vec(record).expect("a record has only strings");
-            Op::Put(format!("{TARGET_PREFIX}{target}").into(), value.into())
-        };
-        commit(store, records.iter().map(put).collect()).await?;
+    // A later record of the same target is the only one that counts, and a commit names a key once.
+    let holders: BTreeMap<_, _> = work.holders.iter().map(|write| (write.target, &*write.record)).collect();
+    let holders = holders.into_iter().map(|(target, record)| put(HOLDER_PREFIX, target, record));
+    let remembered = work.remembered.iter().map(|(target, record)| put(TARGET_PREFIX, *target, record));
+    // What is remembered comes after, for it says that who holds a target is what follows from it; and before the batch, for
+    // it says what ran at a target that is gone: with the batch that forgets the target nobody knows it any more.
+    let ops: Vec<_> = holders.chain(remembered).collect();
+    for ops in ops.chunks(MAX_COMMIT_OPS) {
+        commit(store, ops.to_vec()).await?;
     }
     if let Some(batch) = &work.batch {
         write_batch(store, batch).await?;
     }
-    // A later record of the same target is the only one that counts, and a commit names a key once.
-    let holders: BTreeMap<_, _> = work.holders.iter().map(|write| (write.target, &*write.record)).collect();
-    let holders: Vec<_> = holders.into_iter().collect();
-    for records in holders.chunks(MAX_COMMIT_OPS) {
-        let put = |(target, record): &(TargetId, &HolderRecord)| {
-            let value = serde_json::to_vec(record).expect("a record has only strings and numbers");
-            Op::Put(format!("{HOLDER_PREFIX}{target}").into(), value.into())
-        };
-        commit(store, records.iter().map(put).collect()).await?;
-    }
     Ok(())
+}
+
+fn put(prefix: &str, target: TargetId, record: &impl Serialize) -> Op {
+    let value = serde_json::to_vec(record).expect("a record has only strings and numbers");
+    Op::Put(format!("{prefix}{target}").into(), value.into())
 }
 
 async fn write_batch(store: &dyn Store, batch: &Batch) -> Result<(), StoreError> {

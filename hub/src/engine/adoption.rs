@@ -7,7 +7,7 @@ use tideline_common::{Capability, Reason, TargetId, upgrade};
 use tracing::{info, warn};
 
 use super::lineage::{Belongs, Lineage, belongs};
-use super::{Contact, Engine, HolderWrite, TargetRecord};
+use super::{Contact, Engine, TargetRecord};
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::Change;
 
@@ -35,9 +35,7 @@ impl Engine {
         info!(sync_target = record.name, %former, uid = %heir, "it takes over the agent of a deleted SyncTarget");
         self.memory.handed(former, heir);
         // Session, holder and whether there are several go with the agent.
-        let record = self.targets.holder(former);
-        self.targets.held(heir, record.clone());
-        self.holders.push(HolderWrite { target: heir, version: 0, record: Box::new(record) });
+        self.hold(heir, self.targets.holder(former));
         self.inherit(former, heir);
     }
 

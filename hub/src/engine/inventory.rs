@@ -7,9 +7,9 @@ use tideline_common::wire::v1::{Decommission, Refusal};
 use tideline_common::{Monotonic, TargetId};
 use tracing::{info, warn};
 
-use super::{Deletion, Engine, RememberedTarget, TargetRecord};
+use super::{Deletion, Engine, HolderWrite, RememberedTarget, TargetRecord};
 use crate::ledger::HistoryChange;
-use crate::link::core as link;
+use crate::link::core::{self as link, HolderRecord};
 use crate::placement::{Change, Part, Target};
 
 impl Engine {
@@ -37,6 +37,9 @@ impl Engine {
 
     fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
         let replaces = self.targets.get(id).is_some_and(|outline| outline.record.key != record.key);
+        if self.memory.get(id).is_some_and(|remembered| remembered.is_revoked_for(&record.key)) {
+            self.vacate(id);
+        }
         self.memory.shows(id, &record.name, Some(&record.key), record.cluster.as_ref());
         if replaces && let Some(why) = self.memory.get(id).map(RememberedTarget::replaced) {
             // Whoever waits for an answer has the former key.
@@ -62,6 +65,21 @@ impl Engine {
             // What is held there may be all that it has: placement says nothing of it.
             self.changes.push(Change::Retire(id));
         }
+    }
+
+    /// Who held it had a key that was revoked since. That another agent has a key by now is a person's word that this one is
+    /// meant, in place or not.
+    fn vacate(&mut self, id: TargetId) {
+        let holder = self.targets.holder(id);
+        if holder != HolderRecord::default() {
+            self.hold(id, holder.vacated());
+        }
+    }
+
+    /// Who holds it is what the hub says, and not what it heard.
+    pub(super) fn hold(&mut self, target: TargetId, record: HolderRecord) {
+        self.targets.held(target, record.clone());
+        self.holders.push(HolderWrite { target, version: 0, record: Box::new(record) });
     }
 
     /// Keys of this target that a person has revoked. To be told before [`Engine::target_seen`].

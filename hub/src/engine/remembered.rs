@@ -85,6 +85,11 @@ impl RememberedTarget {
         self.key.as_ref().is_none_or(|key| self.revoked.contains(key))
     }
 
+    /// Whether this key takes the place of one that was revoked.
+    pub(super) fn is_revoked_for(&self, key: &VerifyingKey) -> bool {
+        self.key.as_ref().is_some_and(|former| self.revoked.contains(former) && *former != text(key))
+    }
+
     /// What is said to an agent whose key was replaced.
     pub fn replaced(&self) -> Refusal {
         refuse(

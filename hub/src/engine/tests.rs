@@ -4,7 +4,9 @@ use serde_json::json;
 use tideline_api::{Allow, Placement};
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{BodiesRequest, Handover, Instance, SessionRequest, Terminal, TerminalFact};
-use tideline_common::{Capabilities, GroupKind, InstanceId, Revision, SessionName, SessionNumber, SpaceName};
+use tideline_common::{
+    Capabilities, GroupKind, InstanceId, Revision, SessionId, SessionName, SessionNumber, SpaceName,
+};
 
 use super::*;
 use crate::clean;
@@ -325,6 +327,70 @@ fn a_deleted_target_is_remembered_by_the_key_that_it_had() {
     next.remember(work.remembered.clone());
     next.targets_listed(hub.now);
     assert_eq!(next.key_of(target()), Some(agent(1).key));
+}
+
+/// A process asks for a session, and again with what it was told, as agents do; its first use makes the session its own.
+fn begins(hub: &mut Hub, instance: u64, home: SessionName) -> Result<SessionName, RefusalKind> {
+    let link::Request::Session(request, _) = asks(instance) else { unreachable!("it is one") };
+    let mut request = SessionRequest { home, last: home.number, ..*request };
+    for id in 0..3 {
+        let from = link::Origin { id: SessionId(10 * instance + id), ..link::Origin::default() };
+        let asked = link::Request::Session(Box::new(request.clone()), from);
+        let (_, mut answer) = hub.engine.request(hub.now, target(), asked);
+        hub.persist();
+        match answer.try_recv().unwrap().map_err(|refusal| refusal.refusal)? {
+            Reply::Core(link::Answer::Session(answer)) if answer.outdated => request.last = answer.session.number,
+            Reply::Core(link::Answer::Session(answer)) => {
+                let bodies = BodiesRequest { session: answer.session, wanted: Vec::new() };
+                let (_, _answer) = hub.engine.request(hub.now, target(), link::Request::Bodies(bodies));
+                hub.persist();
+                return Ok(answer.session);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("it is told of one session after another");
+}
+
+/// An agent in place makes the new key itself; a machine that replaces it has no home at all.
+#[test]
+fn who_enrols_in_place_of_a_revoked_key_goes_on_at_once() {
+    for revoked in [true, false] {
+        for restarts in [true, false] {
+            for in_place in [true, false] {
+                let mut hub = Hub::with(1);
+                hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+                hub.persist();
+                let first = begins(&mut hub, 1, SessionName::default()).unwrap();
+                if revoked {
+                    hub.engine.keys_revoked(target(), "shop", &[agent(1).key]);
+                }
+                hub.engine.target_seen(hub.now, in_service(true), None);
+                if restarts {
+                    let (remembered, holders) = (hub.engine.memory.clone(), hub.engine.targets.clone());
+                    hub = Hub::with(1);
+                    hub.engine.memory = remembered;
+                    hub.engine.targets.held(target(), holders.holder(target()));
+                }
+                hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
+                hub.persist();
+                let context = format!("revoked {revoked}, restarted {restarts}, in place {in_place}");
+                let (instance, home) = if in_place { (1, first) } else { (9, SessionName::default()) };
+                let next = begins(&mut hub, instance, home);
+                match next {
+                    Ok(next) => assert!(next.number > first.number && (revoked || in_place), "{context}"),
+                    Err(refused) => {
+                        assert!(!revoked && !in_place, "{context}");
+                        assert_eq!(refused, RefusalKind::Fenced, "nobody's word says that this one is meant");
+                    }
+                }
+                if revoked && !in_place {
+                    // From now on it is the holder, as any other.
+                    assert_eq!(begins(&mut hub, 7, SessionName::default()), Err(RefusalKind::Fenced), "{context}");
+                }
+            }
+        }
+    }
 }
 
 fn heir() -> TargetId {

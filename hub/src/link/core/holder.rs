@@ -441,6 +441,14 @@ impl Record {
         self.accepted
     }
 
+    /// Nobody has the place any more, and whoever asks first gets it: the key is another's. The session stays, so that no
+    /// number is given twice, and who knows it goes on.
+    #[must_use]
+    pub fn vacated(self) -> Self {
+        let Self { session, capabilities, newest, word, .. } = self;
+        Self { session, capabilities, newest, word, goodbye: true, ..Self::default() }
+    }
+
     fn is_held_by(&self, instance: InstanceId) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.instance.id == instance)
     }
