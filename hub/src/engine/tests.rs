@@ -399,11 +399,11 @@ fn heir() -> TargetId {
 
 /// The one target was deleted while its agent was at work in its first session, and one of its name was made.
 fn recreated() -> Hub {
-    recreated_after(asks(1))
+    recreated_after(asks(1), None)
 }
 
-/// The same, where it asked so for its session.
-fn recreated_after(session: link::Request) -> Hub {
+/// The same, where it asked so for its session, and what was made showed this.
+fn recreated_after(session: link::Request, record: Option<TargetRecord>) -> Hub {
     let mut hub = Hub::with(1);
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
     hub.persist();
@@ -413,7 +413,7 @@ fn recreated_after(session: link::Request) -> Hub {
     let (_, _answer) = hub.engine.request(hub.now, target(), link::Request::Bodies(bodies));
     hub.persist();
     hub.engine.target_gone(hub.now, target(), Deletion::default());
-    hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, None);
+    hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, record);
     hub.persist();
     hub
 }
@@ -458,21 +458,24 @@ fn answered(hub: &mut Hub, found: TargetId, request: SessionRequest, asked_as: T
 
 #[test]
 fn an_adopted_agent_is_handed_over_and_its_sessions_go_on() {
-    let mut hub = recreated();
-    assert_eq!(handed(&mut hub, target(), target(), &[]), Err("TargetGone".to_owned()));
-    adopts(&mut hub, 1);
-    let older = SessionRequest { asked_as: Some(target()), ..SessionRequest::default() };
-    let told = answered(&mut hub, target(), older, target());
-    assert_eq!(told, Err("TargetGone".to_owned()), "it does not know what a handover is");
-    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()));
-    assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()));
-    // So does who holds it: a copy of the agent without that session is none of its restarts.
-    let link::Request::Session(copy, from) = asks(9) else { unreachable!("it is one") };
-    let copy = Box::new(SessionRequest { last: SessionNumber(1), ..*copy });
-    let (_, mut copy) = hub.engine.request(hub.now, heir(), link::Request::Session(copy, from));
-    hub.persist();
-    let refused = copy.try_recv().unwrap().map(drop).unwrap_err().refusal;
-    assert!(matches!(refused, RefusalKind::Fenced | RefusalKind::Busy), "{refused:?}");
+    // By who deleted it, or by who keeps its manifest, with what the hub wrote there.
+    for made in [None, Some(agent(1))] {
+        let mut hub = recreated_after(asks(1), made);
+        assert_eq!(handed(&mut hub, target(), target(), &[]), Err("TargetGone".to_owned()));
+        adopts(&mut hub, 1);
+        let older = SessionRequest { asked_as: Some(target()), ..SessionRequest::default() };
+        let told = answered(&mut hub, target(), older, target());
+        assert_eq!(told, Err("TargetGone".to_owned()), "it does not know what a handover is");
+        assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()));
+        // So does who holds it: a copy of the agent without that session is none of its restarts.
+        let link::Request::Session(copy, from) = asks(9) else { unreachable!("it is one") };
+        let copy = Box::new(SessionRequest { last: SessionNumber(1), ..*copy });
+        let (_, mut copy) = hub.engine.request(hub.now, heir(), link::Request::Session(copy, from));
+        hub.persist();
+        let refused = copy.try_recv().unwrap().map(drop).unwrap_err().refusal;
+        assert_eq!(refused, RefusalKind::Fenced);
+        assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()));
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub enum Request {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A target is known to the inventory, with the cluster it enrolled from, who held it last, and whether it goes out of
-    /// service. The holder counts only where the target was not known before.
+    /// service. The holder counts only where none is known.
     TargetKnown {
         target: TargetId,
         cluster: Option<Uid>,
@@ -328,6 +328,10 @@ impl Core {
     ) {
         if let Some(target) = self.targets.get_mut(&id) {
             target.decommission = decommission;
+            // It was made again, and is handed the agent of another only now.
+            if *target.sessions.record() == HolderRecord::default() {
+                target.sessions = Sessions::new(holder, now);
+            }
             // A person may correct it.
             target.recorded.clone_from(&cluster);
             target.cluster = cluster.or(target.cluster.take());

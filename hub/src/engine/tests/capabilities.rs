@@ -64,7 +64,7 @@ fn an_agent_too_old_to_be_handed_over_is_shown_where_it_is_waited_for() {
     let link::Request::Session(older, from) = asks(1) else { unreachable!("it is one") };
     let without = Capabilities::all().without(Capability::Handover);
     let older = Box::new(SessionRequest { capabilities: without, ..*older });
-    let mut hub = recreated_after(link::Request::Session(older, from));
+    let mut hub = recreated_after(link::Request::Session(older, from), None);
     assert_eq!(hub.engine.upgrade_before_handover(target()).as_deref(), Some(what));
     adopts(&mut hub, 1);
     assert_eq!(shown(&hub), Some(cannot.clone()));
