@@ -1,8 +1,9 @@
 //! The body of an answer while it is written: in pieces, so that a client that does not read is noticed, and let go of.
 //!
-//! A piece is taken when the one before it has left for the connection, or its stream. So an answer of which the next piece
-//! is there, and is not taken, is not read; one that has nothing to say, as a watch without events, is not meant. What is let
-//! go of gives back its memory and its request's place at once; the connection follows when it has been idle for long, or
+//! What serves the connection takes a piece before it has room for it, asks for the next when that has left for the connection,
+//! or its stream, and drops the answer when the last one has. So an answer of which a piece was taken, and that neither is
+//! asked for the next nor dropped, is not read; one that has nothing to say, as a watch without events, is not meant. What is
+//! let go of gives back its memory and its request's place at once; the connection follows when it has been idle for long, or
 //! serves others.
 
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ struct Answers {
 pub(super) struct Answer {
     state: Arc<Mutex<State>>,
     of: Arc<Unread>,
-    /// Its number among the answers of the connection, once it has more than one piece.
+    /// Its number among the answers of the connection, once a piece of it was taken.
     number: Option<u64>,
 }
 
@@ -54,7 +55,7 @@ struct Written {
     body: axum::body::Body,
     /// What the body has given and is not taken yet.
     rest: Bytes,
-    /// When the last piece was taken that others follow; none while the body has nothing to say.
+    /// When the last piece was taken; none while the body has nothing to say.
     taken_at: Option<Instant>,
     _under_way: Peer,
 }
@@ -83,9 +84,7 @@ impl Written {
             }
         }
         let piece = self.rest.split_to(self.rest.len().min(ANSWER_PIECE_BYTES));
-        if !self.is_end() {
-            self.taken_at = Some(Instant::now());
-        }
+        self.taken_at = Some(Instant::now());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -100,11 +99,11 @@ impl http_body::Body for Answer {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let (polled, follows) = match &mut *lock(&this.state) {
+        let (polled, taken) = match &mut *lock(&this.state) {
             State::Written(written) => (written.poll(cx), written.taken_at.is_some()),
             State::LetGo => (Poll::Ready(Some(Err(axum::Error::new(NotRead)))), false),
         };
-        if follows {
+        if taken {
             this.number.get_or_insert_with(|| this.of.enter(&this.state));
             this.of.handed.notify_one();
         }

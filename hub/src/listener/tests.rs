@@ -278,6 +278,25 @@ async fn a_stream_that_nobody_reads_is_let_go_of_alone() {
     sender.send_request(get("/ask", "b")).await.expect("others are answered");
 }
 
+/// Of HTTP/2 a piece is taken before its stream has room for it, and the last one is no other.
+#[tokio::test]
+async fn an_answer_of_one_piece_that_nobody_reads_is_let_go_of() {
+    let served = Served::new(SHORT, FEW).await;
+    let stream = TokioIo::new(served.connect_tls().await);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (mut sender, connection) = builder.initial_stream_window_size(0).handshake(stream).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let request = Request::get("https://localhost/ask").header("caller", "a").body(String::new()).expect("a request");
+    let unread = sender.send_request(request).await.expect("an answer");
+    let let_go = async {
+        while served.peers.under_way("a") > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, let_go).await.expect("it gives its place back");
+    drop(unread);
+}
+
 #[tokio::test]
 async fn a_crowd_of_silent_connections_keeps_nobody_out() {
     let served = Served::new(LONG, FEW).await;
