@@ -1,8 +1,8 @@
 //! The link over HTTP: verifies requests before it reads them, takes each once, signs every answer. Decides nothing.
 //!
 //! ```text
-//!  head ─▶ headers? ─▶ key known? ─▶ signature? ─▶ number free? ─▶ content ─▶ digest? ─▶ service
-//!          no: unsigned  no: Unverified             no: BadRequestNumber      no: Malformed
+//!  head ─▶ headers? ─▶ key known? ─▶ signature? ─▶ number free? ─▶ content ─▶ digest? ─▶ still its key? ─▶ service
+//!          no: unsigned  no: Unverified             no: BadRequestNumber      no: Malformed  no: Revoked
 //! ```
 //!
 //! An agent acts upon what a hub says of its standing. So that is said only behind the signature: whoever can send bytes can
@@ -188,8 +188,8 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
             "this is the link of agents, who sign what they send".to_owned(),
         ));
     };
-    let sender = match link.verify(signed).await {
-        Ok(sender) => sender,
+    let (sender, key) = match link.verify(signed).await {
+        Ok(verified) => verified,
         Err(unverified) => return link.refuse(signed, None, &unverified.into()),
     };
     // Before anything is read: what was recorded verifies for ever, and is not to cost more than this.
@@ -212,7 +212,10 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         Ok(content) if signature::content_digest(&content) != signed.request.content_digest => {
             Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
         }
-        Ok(content) => link.handle(&head, sender, &content).await,
+        Ok(content) => match link.confirm(&sender, &key).await {
+            Ok(()) => link.handle(&head, sender, &content).await,
+            Err(refused) => Err(refused),
+        },
     };
     match done {
         Ok(Done::Enrolled(answer)) => link.sign(signed, Some(next), StatusCode::OK, &answer),
@@ -227,8 +230,8 @@ enum Done {
 }
 
 impl<S: Service> Link<S> {
-    /// Whose request this is, proven by its signature alone.
-    async fn verify(&self, signed: Signed<'_>) -> Result<Sender, Unverified> {
+    /// Whose request this is, proven by its signature alone, and by which key.
+    async fn verify(&self, signed: Signed<'_>) -> Result<(Sender, VerifyingKey), Unverified> {
         let unauthenticated = |error: signature::Error| Unverified::Unauthenticated(error.to_string());
         let claims = signature::claims(signed.signature_input).map_err(unauthenticated)?;
         let (sender, key) = if signed.request.path == ENROL_PATH {
@@ -238,15 +241,26 @@ impl<S: Service> Link<S> {
             self.target(&claims.key_id, signed.request)?
         };
         match (signature::verify_request(&key, signed), &sender) {
-            (Ok(_), _) => Ok(sender),
+            (Ok(_), _) => Ok((sender, key)),
             // Where it has another by now, it is told so.
             (Err(error), Sender::Target(target)) => {
                 let replaced = self.service.replaced_keys(*target);
-                let by = replaced.iter().find(|key| signature::verify_request(key, signed).is_ok());
-                by.map(|_| Sender::Replaced(*target)).ok_or_else(|| unauthenticated(error))
+                let by = replaced.into_iter().find(|key| signature::verify_request(key, signed).is_ok());
+                by.map(|key| (Sender::Replaced(*target), key)).ok_or_else(|| unauthenticated(error))
             }
             (Err(error), Sender::Replaced(_) | Sender::Token(_)) => Err(unauthenticated(error)),
         }
+    }
+
+    /// Refuses what was signed by a key that is its sender's no more. The content may have been on its way for minutes, and a
+    /// person may have revoked the key meanwhile.
+    async fn confirm(&self, sender: &Sender, key: &VerifyingKey) -> Result<(), Refusal> {
+        let (present, other) = match sender {
+            Sender::Target(target) => (self.service.target_key(*target), replaced()),
+            Sender::Token(token) => (self.service.token_key(token).await, Unverified::UnknownToken.into()),
+            Sender::Replaced(_) => return Err(replaced()),
+        };
+        if present? == *key { Ok(()) } else { Err(other) }
     }
 
     /// The target that asks, and its key. A hub that does not know it may know what it was before: an older copy of its

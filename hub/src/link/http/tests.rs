@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use axum::body::Bytes;
 use futures::stream;
@@ -18,12 +18,18 @@ const POLL: &str = "session=1.0000000000000001&wait=1";
 #[derive(Default)]
 struct Known {
     handled: AtomicU32,
+    /// The target has another key by now.
+    replaced: AtomicBool,
     breaches: Mutex<Vec<Breach>>,
 }
 
 impl Service for Known {
     fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified> {
-        if target.to_string() == TARGET { Ok(agent().public()) } else { Err(Unverified::UnknownTarget) }
+        match target.to_string() == TARGET {
+            true if self.replaced.load(Ordering::Relaxed) => Ok(SigningKey::from_seed([4; 32]).public()),
+            true => Ok(agent().public()),
+            false => Err(Unverified::UnknownTarget),
+        }
     }
 
     fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey> {
@@ -298,6 +304,21 @@ async fn content_that_is_not_what_was_signed_is_refused() {
     assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Malformed, 0));
     let sent = Sent::of(&agent(), TARGET, numbers.take(), report, content);
     assert_eq!(hub.send(&sent).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_was_signed_by_a_key_that_is_replaced_while_it_comes_is_not_carried_out() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let content = br#"{"session":"1.0000000000000001","seq":1,"inSync":true}"#;
+    let sent = Sent::of(&agent(), TARGET, numbers.take(), ("PUT", REPORTED_PATH, ""), content);
+    let service = Arc::clone(&hub.service);
+    let comes = async move {
+        service.replaced.store(true, Ordering::Relaxed);
+        Ok::<_, std::io::Error>(Bytes::from_static(content))
+    };
+    let got = hub.send_with(&sent, Body::from_stream(stream::once(comes))).await;
+    assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Revoked, 0));
 }
 
 #[tokio::test]
