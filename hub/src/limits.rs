@@ -39,6 +39,11 @@ pub(crate) const CONNECTIONS_PER_KEY_MAX: usize = 32;
 /// counts until the answer is written, so that who does not read makes the hub hold no more than so many answers.
 pub(crate) const REQUESTS_PER_KEY_MAX: usize = 32;
 
+/// Requests in a row over one connection that are answered and not taken, at some 0.5 ms of signatures each: what was recorded
+/// verifies for ever, and is nobody's fault whose key it is. An agent has one such for each run of the hub that it meets; a
+/// load balancer's connection carries those of many, and is made anew when it is closed.
+pub(crate) const UNTAKEN_IN_A_ROW_MAX: u32 = 64;
+
 /// Requests of one key, on average and at once. An agent whose set changes makes five for each change, and reports ten
 /// times a second at most; after a restart of the hub it sends a set of 100,000 in 100 pages.
 pub(crate) const REQUESTS_PER_KEY_EVERY: Duration = Duration::from_millis(33);

@@ -183,6 +183,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     let peer = parts.extensions.remove();
     let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers, peer };
     let Some(signed) = head.signed() else {
+        head.untaken();
         // There is nothing that an answer could be bound to.
         return unsigned(&Unverified::Unauthenticated(
             "this is the link of agents, who sign what they send".to_owned(),
@@ -190,12 +191,16 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     };
     let (sender, key) = match link.verify(signed).await {
         Ok(verified) => verified,
-        Err(unverified) => return link.refuse(signed, None, &unverified.into()),
+        Err(unverified) => {
+            head.untaken();
+            return link.refuse(signed, None, &unverified.into());
+        }
     };
     // Before anything is read: what was recorded verifies for ever, and is not to cost more than this.
     let next = match link.take_number(&sender, signed) {
         Ok(next) => next,
         Err(next) => {
+            head.untaken();
             let refusal = refusal(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
             let status = status(&refusal);
             let refused = NumberRefused { refusal, addresses: link.signer.addresses.clone() };
@@ -204,6 +209,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     };
     if let Sender::Replaced(_) = sender {
         // Whatever it wants.
+        head.untaken();
         return link.refuse(signed, Some(next), &replaced());
     }
     let read = head.read(body, &sender).await.map_err(|unread| link.judge(&sender, unread));
@@ -400,6 +406,13 @@ impl Head {
             signature_input: get(signature::SIGNATURE_INPUT)?,
             signature: get(signature::SIGNATURE)?,
         })
+    }
+
+    /// Counts against the connection, for nobody is to answer for what others recorded of it.
+    fn untaken(&self) {
+        if let Some(peer) = &self.peer {
+            peer.untaken();
+        }
     }
 
     fn key_id(&self) -> Option<TargetId> {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Unread;
 use super::budget::{Budget, Share};
 use super::connections::{Caller, Closed, ConnectionId, Connections, Counts, Crowded, Network, Places};
+use crate::limits::UNTAKEN_IN_A_ROW_MAX;
 
 /// All connections of the listener. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ impl Peers {
         table.end(other);
         drop(table);
         let now = Instant::now();
-        let activity = Mutex::new(Activity { is_verified: false, under_way: 0, idle_since: now });
+        let activity = Mutex::new(Activity { is_verified: false, under_way: 0, idle_since: now, untaken: 0 });
         let connection = Connection {
             peers: self.clone(),
             id,
@@ -78,6 +79,14 @@ impl Peers {
             closed: table.connections.closed().clone(),
             body_bytes: self.inner.budget.used(),
         }
+    }
+
+    /// A connection that nothing serves: what gives each of its requests a peer, and what says that it is to end.
+    #[cfg(test)]
+    pub(crate) fn unserved(&self) -> (impl Fn() -> Peer + use<>, CancellationToken) {
+        let connected = self.admit(std::net::Ipv4Addr::LOCALHOST.into());
+        let leaves = connected.leaves().clone();
+        (move || connected.begin(), leaves)
     }
 
     #[cfg(test)]
@@ -121,6 +130,8 @@ struct Activity {
     is_verified: bool,
     under_way: usize,
     idle_since: Instant,
+    /// How many requests in a row were answered and not taken.
+    untaken: u32,
 }
 
 /// How long a connection may stay without use.
@@ -241,7 +252,9 @@ impl Peer {
         drop(table);
         match verdict.served {
             Ok(()) => {
-                connection.activity().is_verified = true;
+                let mut activity = connection.activity();
+                (activity.is_verified, activity.untaken) = (true, 0);
+                drop(activity);
                 // Nobody else sets it: a request is verified by the one task that answers it.
                 let _first = self.0.caller.set(caller);
                 Ok(())
@@ -253,6 +266,17 @@ impl Peer {
                 }
                 Err(crowded)
             }
+        }
+    }
+
+    /// The request is answered, and not taken: it is nobody's, or was heard before. A connection over which nothing else comes
+    /// is to end, whoever it was verified for once.
+    pub(crate) fn untaken(&self) {
+        let connection = &self.0.connection;
+        let mut activity = connection.activity();
+        activity.untaken += 1;
+        if activity.untaken >= UNTAKEN_IN_A_ROW_MAX {
+            connection.leaves.cancel();
         }
     }
 

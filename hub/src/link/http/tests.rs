@@ -9,6 +9,8 @@ use tideline_common::wire::v1::{DesiredAnswer, ReportedAnswer};
 use tower::ServiceExt;
 
 use super::*;
+use crate::limits::UNTAKEN_IN_A_ROW_MAX;
+use crate::listener::{Peers, Places};
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER_TARGET: &str = "00000000-0000-4000-8000-000000000002";
@@ -330,6 +332,32 @@ async fn a_message_of_8_mib_is_refused_and_whose_it_is_is_told() {
     let large = Sent::of(&agent(), TARGET, numbers.take(), report, &LARGE);
     assert_eq!(hub.send(&large).await.refusal(), RefusalKind::TooLarge);
     assert_eq!(*hub.service.breaches.lock().unwrap(), [Breach::Message]);
+}
+
+/// It verifies for ever, and costs the hub two signatures each time; the agent that it was recorded of must not pay for it.
+#[tokio::test]
+async fn a_connection_over_which_one_request_comes_for_ever_ends() {
+    let hub = start(1);
+    let (peer, ends) = Peers::new(Places::within(1_000)).unserved();
+    let send = async |sent: &Sent| {
+        let mut request = sent.request(Body::empty());
+        request.extensions_mut().insert(peer());
+        let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
+        router.oneshot(request).await.unwrap().status().as_u16()
+    };
+    let recorded = Sent::new(&agent(), TARGET, "-".to_owned());
+    let mut numbers = told(&hub).await;
+    for _ in 1..UNTAKEN_IN_A_ROW_MAX {
+        assert_eq!(send(&recorded).await, 409);
+    }
+    assert_eq!(send(&Sent::new(&agent(), TARGET, numbers.take())).await, 200);
+    let replaced = Sent::new(&former_agent(), TARGET, "-".to_owned());
+    let unknown = Sent::new(&agent(), OTHER_TARGET, "-".to_owned());
+    for sent in [&recorded, &replaced, &unknown].into_iter().cycle().take(UNTAKEN_IN_A_ROW_MAX as usize) {
+        assert!(!ends.is_cancelled(), "what was taken counts for those before it");
+        assert!(matches!(send(sent).await, 404 | 409));
+    }
+    assert!(ends.is_cancelled());
 }
 
 #[tokio::test]
