@@ -285,7 +285,7 @@ fn is_ready(entry: &Entry, policy: &ApplyPolicy, object: &Object) -> bool {
     if object.outcome.progress != Progress::Applied {
         return false;
     }
-    let terminal = object.terminal.as_ref().filter(|(source, _)| *source == entry.source.uid).map(|(_, fact)| *fact);
+    let terminal = object.happened(&entry.source.uid);
     let current = object.record.as_ref().is_some_and(|record| match policy.mode {
         ApplyMode::CreateOnly => record.source == entry.source.uid,
         ApplyMode::Continuous => plan::is_as_recorded(entry, record),

@@ -256,6 +256,7 @@ impl Core {
         object.translate_generation();
         self.tell_gates(key);
         self.tell_associates(key);
+        self.undoubt(key);
         let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone()).or(source);
         if let Some((source, fact)) = source.zip(observed.terminal) {
             self.note_terminal(key, source, fact);
@@ -316,6 +317,11 @@ impl Core {
 }
 
 impl Object {
+    /// What happened once to it, as this source's.
+    pub(super) fn happened(&self, source: &Uid) -> Option<Terminal> {
+        self.terminal.as_ref().filter(|(of, _)| of == source).map(|(_, fact)| *fact)
+    }
+
     /// Under which wave it is in the queue and what the hub was told, if nothing else is known of it.
     pub(super) fn blank(&self) -> Option<(Option<i32>, Option<Told>)> {
         let Self {

@@ -86,8 +86,7 @@ impl Core {
 
     /// The hub says what it knows of something that runs once.
     pub(super) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
-        let known = self.objects.get(key).and_then(|object| object.terminal.clone());
-        let known = known.filter(|(source, _)| source == source_uid).map(|(_, fact)| fact);
+        let known = self.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
             Terminal::Finished | Terminal::CreatedOnce | Terminal::Unknown => true,
             Terminal::MayHaveRun => !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid),
@@ -98,22 +97,38 @@ impl Core {
         }
     }
 
+    /// What stands here as ours is no matter of doubt: should it go, it is made again as anywhere else. But for a Job, which may
+    /// have ended by then and have been collected unseen.
+    pub(super) fn undoubt(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
+        if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
+            && self.stands_for(key, &source)
+        {
+            self.note_terminal(key, source, Terminal::Released);
+        }
+    }
+
+    /// Whether what is seen in its place is ours, for this source.
+    fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
+        let ours = || {
+            let object = self.objects.get(key)?;
+            let mark = object.seen.as_ref()?.mark.as_deref()?;
+            Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
+        };
+        ours().unwrap_or(false)
+    }
+
     /// Whether this source was here before: what it did since is in the journal, or stands in the cluster.
     fn knows_of(&self, key: &ObjectKey, source: &Uid) -> bool {
         if self.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
             return true;
         }
-        let doubted = |(whose, fact): &(Uid, Terminal)| whose == source && *fact == Terminal::MayHaveRun;
         let object = self.objects.get(key);
         let object = object.as_ref();
         let assigned = self.desired.get(key).is_some_and(|entry| entry.source.uid == *source);
         let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);
-        let stands = || {
-            let mark = object?.seen.as_ref()?.mark.as_deref()?;
-            Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
-        };
-        let withheld = object.and_then(|object| object.terminal.as_ref()).is_some_and(doubted);
-        recorded || stands().unwrap_or(false) || (assigned && !withheld)
+        let withheld = object.and_then(|object| object.happened(source)) == Some(Terminal::MayHaveRun);
+        recorded || self.stands_for(key, source) || (assigned && !withheld)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tideline_common::wire::v1::Decommission;
+use tideline_common::wire::v1::{Decommission, Terminal};
 use tideline_common::{
     ApplyMode, ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, Origin, Ownership,
     PrunePolicy, Reason, Recreate, Uid, Version,
@@ -303,17 +303,19 @@ fn prune_policy(mark: &Mark) -> PrunePolicy {
     PrunePolicy { prune: mark.prune, prune_adopted: mark.prune_adopted, ..PrunePolicy::LEAST }
 }
 
-/// Whether an object may be deleted to be created again at once, because a field of it cannot be changed.
+/// Whether an object may be deleted to be created again at once, because a field of it cannot be changed. What ran is not
+/// created again.
 pub(super) fn may_replace(
     entry: &Entry,
     policy: &ApplyPolicy,
-    record: Option<&AppliedRecord>,
+    (record, terminal): (Option<&AppliedRecord>, Option<Terminal>),
     uid: &Uid,
 ) -> Option<Authorised> {
     let kind = &entry.key.kind;
     let never = holds_others(kind) || kind.is("", "PersistentVolumeClaim");
     let created = record.is_some_and(|record| record.uid == *uid && record.origin == Origin::Created);
-    let once = policy.mode == ApplyMode::CreateOnly;
+    let ran = matches!(terminal, Some(Terminal::Finished | Terminal::MayHaveRun));
+    let once = policy.mode == ApplyMode::CreateOnly || ran;
     (policy.recreate == Recreate::OnImmutable && !never && !once && created).then(|| Authorised {
         key: entry.key.clone(),
         uid: uid.clone(),

@@ -506,8 +506,7 @@ impl Core {
         } else {
             self.leaving(key, object)?
         };
-        let terminal = object.terminal.as_ref().filter(|(source, _)| *source == source_uid).map(|(_, fact)| *fact);
-        let terminal = terminal.filter(|fact| fact.happened());
+        let terminal = object.happened(&source_uid).filter(|fact| fact.happened());
         Some(ObjectReport {
             key: key.clone(),
             source_uid,

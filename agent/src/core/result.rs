@@ -176,7 +176,8 @@ impl Core {
         let Some(object) = self.objects.get(&entry.key) else { return false };
         let record = object.record.as_ref();
         let Some(uid) = record.map(|record| record.uid.clone()) else { return false };
-        let Some(authorised) = may_replace(entry, policy, record, &uid) else { return false };
+        let terminal = object.happened(&entry.source.uid);
+        let Some(authorised) = may_replace(entry, policy, (record, terminal), &uid) else { return false };
         let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
         self.execute(now, &entry.key, Doing::Replace, op, out);
         true

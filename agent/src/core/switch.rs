@@ -326,7 +326,7 @@ impl Core {
             return self.reports.overtaken(tombstone.clone(), now);
         }
         if let Some(object) = self.objects.get_mut(key)
-            && object.terminal.as_ref().is_some_and(|(source, _)| *source == tombstone.source)
+            && object.happened(&tombstone.source).is_some()
         {
             self.remember_run(key);
             if let Some(object) = self.objects.get_mut(key) {
@@ -376,33 +376,30 @@ impl Core {
         }
     }
 
-    /// Remembers what happened once, across restarts: the cluster may not show it any more by then.
-    pub(super) fn note_terminal(&mut self, key: &ObjectKey, source: Uid, fact: Terminal) {
-        let terminal = Some((source, fact));
-        let object = self.objects.at(key);
-        if fact == Terminal::Unknown || object.terminal == terminal {
+    /// Remembers what happened once, across restarts: the cluster may not show it any more by then. What finished has
+    /// finished, whatever is heard late.
+    pub(super) fn note_terminal(&mut self, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
+        let known = self.objects.at(key).happened(&source_uid);
+        if fact == Terminal::Unknown || known == Some(fact) || known == Some(Terminal::Finished) {
             return;
         }
-        let another = object.terminal.as_ref().map(|(source, _)| source) != terminal.as_ref().map(|(source, _)| source);
-        if another {
+        if known.is_none() {
             self.remember_run(key);
         }
         let object = self.objects.at(key);
-        object.terminal = terminal;
-        if let Some((source_uid, fact)) = object.terminal.clone() {
-            self.disk.write(Write::Unsent(Box::new(ObjectReport {
-                key: key.clone(),
-                source_uid,
-                progress: Progress::Applied,
-                reason: None,
-                message: String::new(),
-                input: object.record.as_ref().map(|record| record.input),
-                health: Health::Unknown,
-                observed_generation: None,
-                terminal: Some(fact),
-                status: None,
-            })));
-        }
+        object.terminal = Some((source_uid.clone(), fact));
+        self.disk.write(Write::Unsent(Box::new(ObjectReport {
+            key: key.clone(),
+            source_uid,
+            progress: Progress::Applied,
+            reason: None,
+            message: String::new(),
+            input: object.record.as_ref().map(|record| record.input),
+            health: Health::Unknown,
+            observed_generation: None,
+            terminal: Some(fact),
+            status: None,
+        })));
     }
 
     /// Lets go of a place of which nothing is to be known any more.

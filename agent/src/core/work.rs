@@ -457,7 +457,6 @@ impl Core {
         seen: Option<&'a Seen>,
         view: View,
     ) -> Situation<'a> {
-        let terminal = object.terminal.as_ref().filter(|(source, _)| *source == entry.source.uid);
         Situation {
             me,
             entry,
@@ -466,7 +465,7 @@ impl Core {
             record: object.record.as_ref(),
             seen,
             view,
-            terminal: terminal.map(|(_, fact)| *fact),
+            terminal: object.happened(&entry.source.uid),
             marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
             found: if self.is_overtaken(&entry.key) { Found::LetGo } else { Found::AsKnown },
         }

@@ -452,8 +452,13 @@ fn after_lost_history_nothing_is_removed_by_absence() {
 fn only_what_we_created_is_replaced_and_never_what_holds_others() {
     let recreate = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
     let may = |case: &Case, policy: &ApplyPolicy| {
-        may_replace(&case.former, policy, case.record.as_ref(), &uid("u1")).is_some()
+        may_replace(&case.former, policy, (case.record.as_ref(), None), &uid("u1")).is_some()
     };
+    let job = Case::of(&key("batch", "Job", "x"));
+    let known = [None, Some(Terminal::Released), Some(Terminal::Finished), Some(Terminal::MayHaveRun)];
+    let may_be =
+        known.map(|known| may_replace(&job.former, &recreate, (job.record.as_ref(), known), &uid("u1")).is_some());
+    assert_eq!(may_be, [true, true, false, false], "what ran is not made again");
     assert!(may(&Case::plain(), &recreate));
     assert!(!may(&Case::plain(), &ApplyPolicy::default()));
     assert!(!may(&Case::plain(), &ApplyPolicy { mode: ApplyMode::CreateOnly, ..recreate.clone() }));

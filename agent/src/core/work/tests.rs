@@ -1,12 +1,13 @@
 use super::super::conclude::THROTTLED_TRIES_MAX;
 use super::super::effect::Write;
 use super::super::event::{Event, Observed, OpResult, Served};
+use super::super::plan::mark_of;
 use super::super::remove::RemovalPolicy;
-use super::super::tests::{attested, entry, hub_id, key, policies, target_id};
+use super::super::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
 
-use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal, TerminalFact};
 use tideline_common::{DesiredSet, Formers, Version};
 
 /// A core that restarted offline with these entries accepted and nothing at the cluster.
@@ -366,6 +367,38 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
         offline.restart();
         assert_eq!(offline.begun.is_empty(), terminal.is_some());
     }
+}
+
+#[test]
+fn what_stands_may_be_made_again_though_history_was_lost_but_for_a_job() {
+    let mut offline = Offline::new(vec![]);
+    for (group, kind, expected) in [("", "Pod", Terminal::Released), ("batch", "Job", Terminal::MayHaveRun)] {
+        let entry = entry(&key(group, kind, "once"), 1, 1);
+        let (key, source_uid) = (&entry.key, &entry.source.uid);
+        let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
+        let known = |core: &Core| core.objects.get(key).and_then(|object| object.happened(source_uid));
+        let core = &mut offline.core;
+        core.note_told(&told(Terminal::MayHaveRun));
+        core.see(key, Observed { key: key.clone(), ..created(key, None) });
+        assert_eq!(known(core), Some(Terminal::MayHaveRun), "it is not ours");
+        let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
+        core.see(key, Observed { mark: Some(Arc::new(mark)), resource_version: "8".into(), ..created(key, None) });
+        assert_eq!(known(core), Some(expected));
+        core.note_told(&told(Terminal::MayHaveRun));
+        assert_eq!(known(core), Some(expected));
+    }
+}
+
+#[test]
+fn what_finished_has_finished_whatever_the_hub_says_late() {
+    let mut offline = Offline::new(vec![]);
+    let (key, source_uid) = (key("batch", "Job", "once"), uid("s1"));
+    let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
+    for fact in [Terminal::CreatedOnce, Terminal::Finished, Terminal::CreatedOnce, Terminal::MayHaveRun] {
+        offline.core.note_told(&told(fact));
+    }
+    let known = offline.core.objects.get(&key).and_then(|object| object.happened(&source_uid));
+    assert_eq!(known, Some(Terminal::Finished));
 }
 
 #[test]
