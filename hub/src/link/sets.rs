@@ -1,6 +1,6 @@
 use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage};
 use tideline_common::{
-    Capabilities, Digest, EntryState, Monotonic, ObjectKey, Reason, Revision, Shown, TargetId, Version,
+    Capabilities, Capability, Digest, EntryState, Monotonic, ObjectKey, Reason, Revision, Shown, TargetId, Version,
 };
 
 use super::core::{SetInfo, SetPage, Sets};
@@ -31,9 +31,11 @@ impl Sets for Desk<'_> {
         let view = self.ledger.target(target)?;
         let since = since.map(|revision| Version { epoch: view.epoch(), revision });
         let page = view.page(since, after, limit)?;
-        // What is withheld is not run, so that nothing of it is to be known.
+        // What is withheld is not run, so that nothing of it is to be known; and of what ran before its policy changed nothing
+        // by an agent that does not know what that is.
+        let understands = view.understands(Capability::RunOnce);
         let told = page.entries.iter().filter(|entry| entry.state != EntryState::Withheld(Reason::AgentTooOld));
-        let terminal = told.filter_map(|entry| view.happened(&entry.key)).collect();
+        let terminal = told.filter(|_| understands).filter_map(|entry| view.happened(&entry.key)).collect();
         Some(SetPage {
             entries: page.entries,
             tombstones: page.tombstones,
