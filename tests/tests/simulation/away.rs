@@ -181,9 +181,18 @@ impl Seen {
         let let_go = self.let_go.get(key);
         // It had what the other let go of; else it had nothing there by then, and may have made something since.
         let had = uid.is_some_and(|uid| let_go.is_some_and(|let_go| let_go.contains(uid)));
+        // What may not adopt follows in the place of what has adopted, and takes up no more what that let go of. Which it is
+        // goes by what the agent heard of in between; the object stays either way.
+        let may_adopt = assigned(seeing, key).is_none_or(|policy| policy.takeover != Takeover::Never);
         let same = match (&saw, &missed) {
+            (Standing::LetGo, Standing::Ours { origin: Origin::Adopted, .. })
+            | (Standing::Ours { origin: Origin::Adopted, .. }, Standing::LetGo)
+                if !may_adopt =>
+            {
+                true
+            }
             (Standing::LetGo, Standing::Nothing) => let_go.is_none_or(|let_go| let_go.is_subset(&self.deleted)),
-            (Standing::LetGo, Standing::Ours { .. }) => !had && is_assigned(seeing, key),
+            (Standing::LetGo, Standing::Ours { .. }) => !had && assigned(seeing, key).is_some(),
             (
                 Standing::Ours { source, input, prune, origin },
                 Standing::Ours { source: its_source, input: its_input, prune: its_prune, origin: its_origin },
@@ -205,6 +214,9 @@ impl Seen {
     }
 }
 
-fn is_assigned(world: &World, key: &ObjectKey) -> bool {
-    world.hub.ledger.target(world.hub.target()).is_some_and(|view| view.entry(key).is_some())
+/// How what is assigned there is kept.
+fn assigned(world: &World, key: &ObjectKey) -> Option<ApplyPolicy> {
+    let view = world.hub.ledger.target(world.hub.target())?;
+    let (_, policy) = view.entries_with_policies().find(|(entry, _)| entry.key == *key)?;
+    Some((**policy).clone())
 }

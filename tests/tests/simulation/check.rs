@@ -3,7 +3,7 @@
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress, Terminal};
 use tideline_common::{
-    ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, ObjectKey, Ownership, Reason,
+    ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, Formers, ObjectKey, Ownership, Reason,
 };
 
 use crate::cluster::{is_deployment, is_job};
@@ -157,8 +157,8 @@ impl World {
     /// What is not assigned is gone, or it is said why not.
     fn check_leftovers(&self) {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
-        // Where history was lost; otherwise something says why it is there.
-        let unexplained = self.lost_journal || self.restored;
+        // Where history was lost, or a removal ended with the target that it was for; otherwise something says why it is there.
+        let unexplained = self.lost_journal || self.restored || self.cluster.agents.formers != Formers::default();
         let held = |key: &ObjectKey| {
             self.report(key).is_some_and(|report| {
                 report.progress == Progress::DeletionHeld

@@ -99,6 +99,8 @@ pub(crate) struct Hub {
     /// Words of the agent were dropped, for they concerned nothing that it has.
     dropped: bool,
     changes: Vec<Change>,
+    /// The workload changed while something was being written: what goes of that was not known as there yet.
+    pub(crate) outdated: bool,
     pub(crate) told: Told,
     holder: Option<(u64, Box<HolderRecord>)>,
     /// Answers that acknowledge what is not written yet.
@@ -200,6 +202,7 @@ impl Hub {
             summary: Summary::default(),
             dropped: false,
             changes: Vec::new(),
+            outdated: false,
             told: Told::default(),
             holder: None,
             answers: Vec::new(),
@@ -378,6 +381,10 @@ impl Hub {
         }
         self.writing = Some(Writing { batch, written: 0, holder, answers, told });
         true
+    }
+
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
     }
 
     /// Writes one more piece. True if that was not the last.

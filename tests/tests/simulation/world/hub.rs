@@ -221,6 +221,9 @@ impl World {
         }
         self.note(|| "hub wrote".to_owned());
         self.satisfy(demands);
+        if self.hub.outdated && !self.hub.is_writing() {
+            self.workload_changed();
+        }
         self.hub_writes_if_needed();
     }
 }

@@ -110,6 +110,7 @@ impl World {
     /// The hub hears of what people did in its spaces, now or when it is up again.
     pub(super) fn workload_changed(&mut self) {
         if self.hub.up {
+            self.hub.outdated = self.hub.is_writing();
             let changes = self.workload.changes(&self.hub.ledger, self.hub.target());
             self.hub.change(changes);
             if self.hub.holds() && self.random.chance(200) {
