@@ -95,10 +95,8 @@ impl Core {
                 }
             }
             OpResult::Gone | OpResult::PreconditionFailed => {
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.unsee();
-                    object.doubted = true;
-                }
+                self.dirty(key, now);
+                return self.missed(now, key);
             }
             OpResult::Failed { reason, message, retry_after } => {
                 let message = format!("it was changed locally; what was changed is not known: {message}");

@@ -41,13 +41,7 @@ impl Core {
                 self.dirty(key, now);
                 self.enqueue(key);
             }
-            OpResult::Gone | OpResult::PreconditionFailed => {
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.unsee();
-                    object.doubted = true;
-                }
-                self.enqueue(key);
-            }
+            OpResult::Gone | OpResult::PreconditionFailed => self.missed(now, key),
             OpResult::Failed { reason, message, retry_after } => {
                 self.conclude(now, key, Progress::Failed, Some(reason), message);
                 if reason == Reason::BodyMissing {

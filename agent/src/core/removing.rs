@@ -109,7 +109,12 @@ impl Core {
         if object.flight.is_some() || removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
         }
-        let record = object.record.as_ref();
+        // What was read just now is not older than the journal, though the cluster may have been set back.
+        let current = object.record.as_ref().zip(live.as_deref()).map(|(record, seen)| AppliedRecord {
+            resource_version: Arc::clone(&seen.resource_version),
+            ..record.clone()
+        });
+        let record = current.as_ref().or(object.record.as_ref());
         let entry = self.desired.get(key).map(|entry| &**entry);
         let verdict = may_delete(Evidence {
             me,

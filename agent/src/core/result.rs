@@ -95,12 +95,13 @@ impl Core {
                     // What is there instead has been seen meanwhile, and the watch would not tell of it again.
                     return self.enqueue(key);
                 }
-                object.unsee();
-                let again = std::mem::replace(&mut object.doubted, true);
-                if again { self.retry(now, key, None) } else { self.enqueue(key) }
+                self.missed(now, key);
             }
             OpResult::Failed { reason, message, retry_after } if current => {
-                if reason == Reason::Immutable && self.replace(now, entry, policy, out) {
+                if reason == Reason::Immutable
+                    && let Some(onto) = onto
+                    && self.replace(now, entry, policy, onto, out)
+                {
                     return;
                 }
                 if reason == Reason::Throttled {
@@ -116,6 +117,18 @@ impl Core {
             OpResult::Failed { .. } => {}
             OpResult::Finalizing | OpResult::Emptiness { .. } | OpResult::Compared { .. } => self.retry(now, key, None),
         }
+    }
+
+    /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before.
+    pub(super) fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.unsee();
+        object.doubted = true;
+        if object.failures > 0 {
+            return self.retry(now, key, None);
+        }
+        object.failures = 1;
+        self.enqueue(key);
     }
 
     /// An object stands as an entry says; the journal is to know.
@@ -169,15 +182,20 @@ impl Core {
     }
 
     /// Deletes what cannot be changed, to create it again, if that is allowed.
-    fn replace(&mut self, now: Monotonic, entry: &Arc<Entry>, policy: &ApplyPolicy, out: &mut Effects) -> bool {
+    fn replace(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &ApplyPolicy,
+        uid: &Uid,
+        out: &mut Effects,
+    ) -> bool {
         if !self.may_remove() {
             return false;
         }
         let Some(object) = self.objects.get(&entry.key) else { return false };
-        let record = object.record.as_ref();
-        let Some(uid) = record.map(|record| record.uid.clone()) else { return false };
-        let terminal = object.happened(&entry.source.uid);
-        let Some(authorised) = may_replace(entry, policy, (record, terminal), &uid) else { return false };
+        let known = (object.record.as_ref(), object.happened(&entry.source.uid));
+        let Some(authorised) = may_replace(entry, policy, known, uid) else { return false };
         let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
         self.execute(now, &entry.key, Doing::Replace, op, out);
         true
@@ -185,13 +203,7 @@ impl Core {
 
     fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
         match result {
-            OpResult::Gone | OpResult::PreconditionFailed => {
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.unsee();
-                    object.doubted = true;
-                }
-                self.enqueue(key);
-            }
+            OpResult::Gone | OpResult::PreconditionFailed => self.missed(now, key),
             OpResult::Finalizing => {
                 self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
                 self.retry(now, key, None);
@@ -231,6 +243,11 @@ impl Core {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
                 }
+                let Some(removal) = self.removals.get_mut(tombstone) else { return };
+                if removal.failures > 0 {
+                    return self.retry_removal(now, tombstone, None);
+                }
+                removal.failures = 1;
                 self.look(now, tombstone, out);
             }
             // Gone, or orphaned, or replaced by something that is another's by now.

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts, Instance};
-use tideline_common::{Capabilities, DesiredSet, Digest, EntryState, Prune, PrunePolicy, Recreate, Takeover, Version};
+use tideline_common::{
+    ApplyMode, Capabilities, DesiredSet, Digest, DriftPolicy, EntryState, Prune, PrunePolicy, Recreate, Takeover,
+    Version,
+};
 
 use super::super::effect::{Effect, Enrolled, FreezeReason, Op, Timer};
 use super::super::event::{Event, Served};
@@ -26,8 +30,23 @@ const IN_ALL_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     Done,
+    Exists,
+    Gone,
+    Another,
+    Finalizing,
     Failed(Reason),
 }
+
+const SAYS: [Says; 8] = [
+    Says::Done,
+    Says::Exists,
+    Says::Gone,
+    Says::Another,
+    Says::Finalizing,
+    Says::Failed(Reason::Unavailable),
+    Says::Failed(Reason::Immutable),
+    Says::Failed(Reason::Throttled),
+];
 
 /// What is known of the one object when the agent starts.
 #[derive(Clone, Debug)]
@@ -38,6 +57,8 @@ struct Known {
     seen: Option<(Option<u64>, bool)>,
     assigned: Option<(EntryState, ApplyPolicy)>,
     removal: Option<(u64, Prune)>,
+    /// The cluster was set back to before the last write.
+    set_back: bool,
 }
 
 /// One kind each: creations, applications, marks, deletions, what is let go of, reads, comparisons.
@@ -91,7 +112,8 @@ impl Server {
         let default = ApplyPolicy::default();
         let policies = known.assigned.iter().map(|(_, policy)| policy).chain([&default]);
         let record = known.record.map(|(source, of)| {
-            let seen = Seen::from(&Observed { uid: uid(of), ..observed(Some(source), false) });
+            let resource_version = if known.set_back { "1000" } else { "5" }.into();
+            let seen = Seen::from(&Observed { uid: uid(of), resource_version, ..observed(Some(source), false) });
             (place(), record_of(&entry(&place(), source, 1), &seen, Origin::Created, true))
         });
         let removing = known.removal.map(|(source, prune)| {
@@ -195,8 +217,21 @@ impl Server {
                 (compare, OpResult::Compared { observed, differences, total: 1, local, at })
             }
         };
+        // Of the rest no API server has an occasion to say it.
+        let possible = match says {
+            Says::Done | Says::Failed(_) => true,
+            Says::Exists => matches!(op, Op::Create { .. }),
+            Says::Finalizing => matches!(op, Op::Delete { .. }),
+            Says::Gone => !matches!(op, Op::Create { .. } | Op::Inspect { .. }),
+            Says::Another => !matches!(op, Op::Create { .. } | Op::Get { .. } | Op::Inspect { .. }),
+        };
         match says {
+            _ if !possible => done,
             Says::Done => done,
+            Says::Exists => OpResult::Exists(Box::new(there)),
+            Says::Gone => OpResult::Gone,
+            Says::Another => OpResult::PreconditionFailed,
+            Says::Finalizing => OpResult::Finalizing,
             Says::Failed(reason) => OpResult::Failed { reason, message: "no".to_owned(), retry_after: None },
         }
     }
@@ -232,6 +267,48 @@ fn name(op: &Op) -> &'static str {
     }
 }
 
+fn policies() -> Vec<ApplyPolicy> {
+    vec![
+        ApplyPolicy::default(),
+        ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() },
+        ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() },
+        ApplyPolicy { drift: DriftPolicy::Report, ..ApplyPolicy::default() },
+        ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() },
+    ]
+}
+
+fn known() -> impl Strategy<Value = Known> {
+    let states = prop_oneof![4 => Just(EntryState::Apply), 1 => Just(EntryState::Withheld(Reason::AgentTooOld))];
+    (
+        prop::option::of((1..3_u64, prop_oneof![3 => Just("u1"), 1 => Just("u0")])),
+        prop::option::of((prop::option::weighted(0.8, 1..3_u64), any::<bool>())),
+        prop::option::weighted(0.8, (states, prop::sample::select(policies()))),
+        prop::option::of((1..3_u64, prop_oneof![Just(Prune::Delete), Just(Prune::Orphan)])),
+        any::<bool>(),
+    )
+        .prop_map(|(record, seen, assigned, removal, set_back)| Known {
+            record,
+            seen,
+            assigned,
+            removal,
+            set_back,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn nothing_is_asked_again_and_again_at_once(
+        known in known(),
+        answers in prop::array::uniform7(prop::sample::select(SAYS.to_vec())),
+    ) {
+        if let Err(asked) = Server::new(&known, answers).watch() {
+            prop_assert!(false, "{}", asked);
+        }
+    }
+}
+
 /// Let go of, and assigned again before that was done: it may not be taken over, so it is let go of now.
 #[test]
 fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
@@ -248,6 +325,7 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
                 seen: Some((Some(2), false)),
                 assigned: Some((state, never.clone())),
                 removal: Some((2, Prune::Orphan)),
+                set_back: false,
             };
             let mut answers = [Says::Done; 7];
             answers[4] = Says::Failed(reason);
@@ -266,6 +344,7 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_was_shut_out() {
         seen: Some((Some(1), false)),
         assigned: Some((EntryState::Apply, recreates)),
         removal: None,
+        set_back: false,
     };
     let words = [None, Some(Word::UnknownTarget), Some(Word::Frozen(FreezeReason::TargetGone("deleted".to_owned())))];
     for word in words {
