@@ -198,5 +198,6 @@ fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
     assert_eq!(chosen(std::slice::from_ref(&before), None, Some(2)), Ok(2));
     assert_eq!(chosen(&[before], Some("k2"), None), Ok(2));
     says(chosen(&[an_agent(3, "other", Standing::Enrolled, "k1")], None, None), "SyncTarget other by now");
+    says(chosen(&[an_agent(3, "other", Standing::Withdrawn, "k1")], None, None), "SyncTarget other by now");
     says(chosen(&[an_agent(3, "other", Standing::Revoked, "k1")], None, None), "revoked at SyncTarget other");
 }
