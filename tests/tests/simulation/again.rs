@@ -13,7 +13,7 @@ const DONE: u64 = 40_000;
 
 #[test]
 fn what_is_taken_out_again_goes_again_whichever_acknowledgement_is_lost() {
-    each_seed(300, |_| PLAIN, assigned_again);
+    each_seed(1000, |_| PLAIN, assigned_again);
 }
 
 fn assigned_again(world: &mut World) {

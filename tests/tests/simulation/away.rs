@@ -19,7 +19,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[test]
 fn an_agent_that_was_away_ends_where_one_that_saw_every_step_ends() {
-    each_seed(300, |_| PLAIN, both);
+    each_seed(1000, |_| PLAIN, both);
 }
 
 fn both(away: &mut World) {

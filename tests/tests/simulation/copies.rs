@@ -40,7 +40,7 @@ fn restart_some(world: &mut World) {
 #[test]
 fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_says_otherwise() {
     each_seed(
-        100,
+        300,
         |_| Scenario { loses_journal: false, ..PLAIN },
         |world| {
             let what = copied(world.draw());
@@ -79,7 +79,7 @@ fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_say
 #[test]
 fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran() {
     each_seed(
-        100,
+        300,
         |_| Scenario { loses_journal: false, ..PLAIN },
         |world| {
             if !world.draw().is_multiple_of(LONG) {

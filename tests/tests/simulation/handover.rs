@@ -34,7 +34,7 @@ fn at_rest(world: &mut World) {
 #[test]
 fn an_agent_that_is_adopted_keeps_every_object() {
     each_seed(
-        150,
+        300,
         |_| QUIET,
         |world| {
             at_rest(world);
@@ -83,7 +83,7 @@ fn an_agent_whose_hub_is_set_back_to_before_its_adoption_keeps_every_object() {
 #[test]
 fn an_agent_with_a_new_key_keeps_every_object() {
     each_seed(
-        100,
+        300,
         |_| QUIET,
         |world| {
             at_rest(world);

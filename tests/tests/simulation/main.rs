@@ -93,7 +93,7 @@ fn without_the_hub_the_accepted_set_is_kept_across_restarts() {
 fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
     // With its journal too the agent would not know what there is of kinds that nobody places any more.
     each_seed(
-        250,
+        1000,
         |seed| Scenario { restores: 1 + seed % 4, loses_journal: false, ..PLAIN },
         |world| {
             world.rage(40);
@@ -109,7 +109,7 @@ fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
 #[test]
 fn what_is_held_goes_when_a_person_approves_it_and_nothing_else_does() {
     each_seed(
-        300,
+        1000,
         |seed| Scenario { approves: true, fuse: SHUT, restores: seed % 3, loses_journal: false, ..PLAIN },
         |world| {
             world.rage(30);
@@ -126,7 +126,7 @@ fn what_is_held_goes_when_a_person_approves_it_and_nothing_else_does() {
 #[test]
 fn an_agent_that_lost_its_data_and_kept_its_identity_writes_nothing_again() {
     each_seed(
-        300,
+        1000,
         |_| PLAIN,
         |world| {
             world.rage(12);
@@ -146,7 +146,7 @@ fn an_agent_that_lost_its_data_and_kept_its_identity_writes_nothing_again() {
 #[test]
 fn a_cluster_out_of_service_is_emptied_or_let_go_of_and_its_agent_is_idle() {
     each_seed(
-        400,
+        1000,
         |seed| Scenario { fuse: FuseLimits::default(), loses_journal: seed % 3 == 0, ..PLAIN },
         |world| {
             world.rage(12);
@@ -182,7 +182,7 @@ fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends
 #[test]
 fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
     each_seed(
-        200,
+        1000,
         |_| PLAIN,
         |world| {
             world.rage(6);
@@ -205,7 +205,7 @@ fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
 fn an_agent_of_another_version_is_told_what_it_understands_and_nothing_is_deleted_for_it() {
     // A history that is lost with the journal besides leaves kinds of which nobody knows any more.
     each_seed(
-        250,
+        1000,
         |seed| Scenario { versions: true, ..scenario(seed) },
         |world| {
             world.rage(30);
