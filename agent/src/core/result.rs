@@ -82,9 +82,11 @@ impl Core {
                 }
             }
             OpResult::Exists(observed) => {
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.doubted = false;
-                    object.probe = Some(Seen::from(&*observed));
+                let Some(object) = self.objects.get_mut(key) else { return };
+                object.doubted = false;
+                object.probe = Some(Seen::from(&*observed));
+                if object.failures > 0 {
+                    return self.retry(now, key, None);
                 }
                 self.enqueue(key);
             }
@@ -203,7 +205,16 @@ impl Core {
 
     fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
         match result {
-            OpResult::Gone | OpResult::PreconditionFailed => self.missed(now, key),
+            // Nothing is there now: whatever failed before, it is made again at once, and waits if that fails too.
+            OpResult::Gone => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                    object.doubted = true;
+                    object.failures = object.failures.max(1);
+                }
+                self.enqueue(key);
+            }
+            OpResult::PreconditionFailed => self.missed(now, key),
             OpResult::Finalizing => {
                 self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
                 self.retry(now, key, None);

@@ -13,7 +13,7 @@ pub const DEPARTED_MAX: usize = 20_000;
 
 /// What happened once at targets, of one source at one destination, and must not happen there again: also where an agent
 /// has lost its memory of it, and this hub was started anew since it was told. That something ran, or may have, outlives the
-/// assignment.
+/// assignment; and that it may run all the same, for an agent may still hold it back that was away when that was said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Happened {
     facts: BTreeMap<Terminal, RoaringBitmap>,
@@ -106,7 +106,7 @@ impl Happened {
 /// Whether it stays known where its source is not assigned any more.
 pub(super) fn outlives_assignment(fact: Terminal) -> bool {
     match fact {
-        Terminal::Finished | Terminal::MayHaveRun => true,
-        Terminal::CreatedOnce | Terminal::Released | Terminal::Unknown => false,
+        Terminal::Finished | Terminal::MayHaveRun | Terminal::Released => true,
+        Terminal::CreatedOnce | Terminal::Unknown => false,
     }
 }

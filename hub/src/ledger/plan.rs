@@ -10,6 +10,7 @@ use super::batch::{Batch, Write, chunked};
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::grave::{self, Grave};
+use super::happened::outlives_assignment;
 use super::history::{Fresh, Occasion};
 use super::lacking::Lacking;
 use super::slot::{Difference, all_held, settle};
@@ -255,7 +256,7 @@ impl<'a> Draft<'a> {
         let grave = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source_uid));
         let left = grave.and_then(|grave| grave.at(index)).map(|(_, at)| at);
         let ran = fact == Terminal::Finished && left.is_some();
-        let said = inherited || ran || (assigned && fact.happened());
+        let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
         if said && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
@@ -451,7 +452,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A person says, in these words, that what may have run at a target is to run there.
+    /// A person says, in these words, that what may have run at a target is to run there: of what is assigned there by then.
     fn let_run(&mut self, target: TargetId, word: String) {
         let Some(index) = self.ledger.index_of(target) else { return };
         if !self.broken.let_run(self.ledger, target, word) {
@@ -462,10 +463,12 @@ impl<'a> Draft<'a> {
         let keys: BTreeSet<_> =
             all.filter(|(_, there)| there.values().any(doubted)).map(|(key, _)| key.clone()).collect();
         for key in keys {
+            let held = holder(self.ledger.slots.claims(&key), index).map(|(claim, _)| &claim.id.source.uid);
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
-            for happened in there.values_mut().filter(|happened| doubted(happened)) {
+            let happened = held.and_then(|source| there.get_mut(source)).filter(|happened| doubted(happened));
+            if let Some(happened) = happened {
                 happened.note(index, Terminal::Released);
-                self.news.entry(key.clone()).or_default().insert(index);
+                self.news.entry(key).or_default().insert(index);
             }
         }
     }

@@ -332,7 +332,7 @@ fn what_ran_is_known_though_nobody_said_so_before_it_left() {
 #[test]
 fn what_is_inherited_says_nothing_new_of_what_is_known_however_often_it_is_said() {
     let mut kept = Kept::with_targets(1);
-    let names = ["finished", "finished later", "not assigned", "new"];
+    let names = ["finished", "finished later", "assigned later", "new"];
     let inherited = |fact, names: &[&str]| {
         let fact = |name: &&str| TerminalFact {
             key: config_map(name),
@@ -341,23 +341,33 @@ fn what_is_inherited_says_nothing_new_of_what_is_known_however_often_it_is_said(
         };
         vec![Change::Inherit(target(0), names.iter().map(fact).collect())]
     };
-    kept.change(names.iter().filter(|name| **name != "not assigned").map(|name| assign("a", name, &[0])).collect());
+    kept.change(names.iter().filter(|name| **name != "assigned later").map(|name| assign("a", name, &[0])).collect());
     kept.change(inherited(Terminal::MayHaveRun, &names));
     kept.change(vec![
         happened(0, &config_map("finished"), &"a-finished".parse().unwrap(), Terminal::Finished),
         Change::LetRun(target(0), "once".to_owned()),
-        assign("a", "not assigned", &[0]),
+        assign("a", "assigned later", &[0]),
     ]);
     kept.change(inherited(Terminal::Finished, &["finished later"]));
     for _ in 0..2 {
         kept.change(inherited(Terminal::MayHaveRun, &names));
         let view = kept.ledger.target(target(0)).unwrap();
         let facts: Vec<_> = names.iter().map(|name| view.happened(&config_map(name)).unwrap().fact).collect();
-        let released = Terminal::Released;
-        assert_eq!(facts, [Terminal::Finished, Terminal::Finished, released, released]);
+        // A release is of what was assigned by then, as people were shown.
+        let later = Terminal::MayHaveRun;
+        assert_eq!(facts, [Terminal::Finished, Terminal::Finished, later, Terminal::Released]);
         check_sound(&kept.ledger);
         kept.restart();
     }
+    // What was created once at the former target, and left this one, is made when it is assigned again.
+    let made = || inherited(Terminal::CreatedOnce, &["made"]);
+    kept.change(vec![assign("a", "made", &[0])]);
+    kept.change(made());
+    kept.change(vec![remove("a", "made")]);
+    kept.restart();
+    assert_eq!(kept.writes(made()), 0);
+    kept.change(vec![assign("a", "made", &[0])]);
+    assert_eq!(kept.ledger.target(target(0)).unwrap().happened(&config_map("made")), None);
 }
 
 #[test]

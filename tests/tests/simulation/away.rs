@@ -189,7 +189,7 @@ impl Seen {
             | (Standing::Ours { origin: Origin::Adopted, .. }, Standing::LetGo)
                 if !may_adopt =>
             {
-                true
+                had
             }
             (Standing::LetGo, Standing::Nothing) => let_go.is_none_or(|let_go| let_go.is_subset(&self.deleted)),
             (Standing::LetGo, Standing::Ours { .. }) => !had && assigned(seeing, key).is_some(),

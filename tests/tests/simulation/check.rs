@@ -157,9 +157,9 @@ impl World {
     /// What is not assigned is gone, or it is said why not.
     fn check_leftovers(&self) {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
-        // Where history was lost, or a removal ended with the target that it was for; otherwise something says why it is there.
-        let unexplained = self.lost_journal || self.restored || self.cluster.agents.formers != Formers::default();
-        let held = |key: &ObjectKey| {
+        // Where history was lost; otherwise something says why it is there.
+        let lost = self.lost_journal || self.restored;
+        let held = |key: &ObjectKey, unexplained: bool| {
             self.report(key).is_some_and(|report| {
                 report.progress == Progress::DeletionHeld
                     && report.reason.is_some_and(|reason| unexplained || reason != Reason::HistoryLost)
@@ -167,7 +167,11 @@ impl World {
         };
         for (key, local) in &self.cluster.objects {
             let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;
-            assert!(!ours || view.entry(key).is_some() || held(key), "{key} is left over, and nothing says why");
+            // A removal may have ended with the target that it was for.
+            let untold = || self.hub.tombstones().iter().all(|tombstone| tombstone.key != *key);
+            let unexplained = lost || (self.cluster.agents.formers != Formers::default() && untold());
+            let held = || held(key, unexplained);
+            assert!(!ours || view.entry(key).is_some() || held(), "{key} is left over, and nothing says why");
         }
         for tombstone in self.hub.tombstones() {
             // What was confirmed since the backup is not confirmed again, if the set is still the same.
@@ -175,7 +179,7 @@ impl World {
             if self.restored && !ours {
                 continue;
             }
-            assert!(held(&tombstone.key), "the removal of {} is neither done nor held", tombstone.key);
+            assert!(held(&tombstone.key, lost), "the removal of {} is neither done nor held", tombstone.key);
         }
     }
 

@@ -281,6 +281,11 @@ fn what_runs_once_may_have_run_in_the_history_that_is_lost_until_a_person_releas
     copy.restart();
     assert_eq!(facts(&copy, 0), [finished, released, released, None]);
     assert_eq!(facts(&copy, 1), [finished, doubted, None, None], "that is another's");
+    // Its agent may have been away, and is to hear of the release whatever happened since.
+    copy.change(vec![run_once(&job, "new", "{}", &[1])]);
+    copy.restart();
+    copy.change(vec![run_once(&job, "new", "{}", &[0, 1])]);
+    assert_eq!(facts(&copy, 0), [finished, released, released, None]);
     // History is lost once more: what was released may have run since, and the former words do not release it again.
     let mut again = Kept { ledger: copy.ledger.clone(), records: copy.records.clone() };
     copy.change(vec![assign("a", "y", &[0])]);
