@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
 use tideline_runtime::retry::{self, Failure};
 use tideline_runtime::{Backoff, exit};
-use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, MAX_COMMIT_OPS, Op, Store};
+use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, Op, Store};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::engine::{Engine, Work};
 use crate::fuse::Fuse;
-use crate::ledger::{self, Batch, Fresh, Ledger};
+use crate::ledger::{self, Fresh, Ledger, Write, chunked};
 use crate::link::core::Config;
 use crate::shared::Shared;
 
@@ -51,7 +51,7 @@ pub enum Error {
 pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fuse: Fuse) -> Result<Engine, Error> {
     let mut ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
     let batch = ledger.begin_run(fresh(Monotonic::from_millis(0)));
-    write_batch(store, &batch).await?;
+    write_chunks(store, batch.chunks()).await?;
     ledger.commit(batch).expect("nothing else was committed since it was loaded");
     let mut holders = BTreeMap::new();
     for (key, value) in read_all(store, HOLDER_PREFIX).await? {
@@ -106,25 +106,22 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
     let holders: BTreeMap<_, _> = work.holders.iter().map(|write| (write.target, &*write.record)).collect();
     let holders = holders.into_iter().map(|(target, record)| put(HOLDER_PREFIX, target, record));
     let remembered = work.remembered.iter().map(|(target, record)| put(TARGET_PREFIX, *target, record));
-    // What is remembered comes after, for it says that who holds a target is what follows from it; and before the batch, for
-    // it says what ran at a target that is gone: with the batch that forgets the target nobody knows it any more.
-    let ops: Vec<_> = holders.chain(remembered).collect();
-    for ops in ops.chunks(MAX_COMMIT_OPS) {
-        commit(store, ops.to_vec()).await?;
-    }
+    // Holders before what says that their keys were replaced: a crash in between would leave the former holder in its place.
+    // And both before the batch: once that has forgotten a target, nobody else knows what ran there.
+    write_chunks(store, &chunked(holders.chain(remembered).collect())).await?;
     if let Some(batch) = &work.batch {
-        write_batch(store, batch).await?;
+        write_chunks(store, batch.chunks()).await?;
     }
     Ok(())
 }
 
-fn put(prefix: &str, target: TargetId, record: &impl Serialize) -> Op {
+fn put(prefix: &str, target: TargetId, record: &impl Serialize) -> Write {
     let value = serde_json::to_vec(record).expect("a record has only strings and numbers");
-    Op::Put(format!("{prefix}{target}").into(), value.into())
+    Write { key: format!("{prefix}{target}").into(), value: Some(value) }
 }
 
-async fn write_batch(store: &dyn Store, batch: &Batch) -> Result<(), StoreError> {
-    for chunk in batch.chunks() {
+async fn write_chunks(store: &dyn Store, chunks: &[Vec<Write>]) -> Result<(), StoreError> {
+    for chunk in chunks {
         let ops = chunk.iter().map(|write| match &write.value {
             Some(value) => Op::Put(write.key.clone().into(), value.clone().into()),
             None => Op::Delete(write.key.clone().into()),
@@ -199,3 +196,6 @@ fn parse<T: DeserializeOwned>(prefix: &str, key: &[u8], value: &[u8]) -> Option<
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+#[cfg(test)]
+mod tests;

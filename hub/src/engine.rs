@@ -55,7 +55,7 @@ pub use unassigned::KeptSource;
 /// An answer to a request on the link.
 pub type Answer = Result<Reply, Refusal>;
 
-/// What must be persisted, in this order, before anything of it is told.
+/// What must be persisted before anything of it is told.
 #[derive(Debug, Default)]
 pub struct Work {
     pub batch: Option<Batch>,

@@ -64,7 +64,7 @@ use tideline_common::{
 
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
-pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write};
+pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write, chunked};
 pub use broken::{Absence, Accepted, HistoryChange, Missing, Proof, Restored, Standing, Void};
 pub use claim::Body;
 pub use happened::DEPARTED_MAX;

@@ -109,7 +109,7 @@ pub struct StaleBatch {
 }
 
 /// Splits writes, in order, into chunks that the store takes.
-pub(super) fn chunked(writes: Vec<Write>) -> Vec<Vec<Write>> {
+pub fn chunked(writes: Vec<Write>) -> Vec<Vec<Write>> {
     let mut chunks: Vec<Vec<Write>> = Vec::new();
     let mut bytes = 0;
     for write in writes {

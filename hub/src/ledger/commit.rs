@@ -175,7 +175,7 @@ impl Ledger {
     /// An agent that lacked this is told otherwise of what it has from now on: of these sources. What is `touched` says so with
     /// its own change.
     fn retell(&mut self, index: TargetIndex, lacked: &BTreeSet<Capability>, touched: &RoaringBitmap) -> Vec<SourceId> {
-        let otherwise = self.told_otherwise(index, (lacked, &self.lacking.of(index)));
+        let otherwise: Vec<_> = self.told_otherwise(index, (lacked, &self.lacking.of(index))).collect();
         let Some(target) = self.targets.get_mut(&index) else { return Vec::new() };
         for Otherwise { slot: _, lost, gained } in otherwise.iter().filter(|it| !touched.contains(it.slot)) {
             target.set.remove(*lost);
@@ -187,14 +187,14 @@ impl Ledger {
     }
 
     /// What a target is told otherwise of what it has, when its agent lacks the second and not the first any more.
-    pub(super) fn told_otherwise(
-        &self,
+    pub(super) fn told_otherwise<'l>(
+        &'l self,
         index: TargetIndex,
-        (lacked, lacks): (&BTreeSet<Capability>, &BTreeSet<Capability>),
-    ) -> Vec<Otherwise> {
-        let Some(target) = self.targets.get(&index) else { return Vec::new() };
-        let needing = self.slots.needing(&(lacked ^ lacks)) & &target.slots;
-        let otherwise = needing.iter().filter_map(|slot| {
+        (lacked, lacks): (&'l BTreeSet<Capability>, &'l BTreeSet<Capability>),
+    ) -> impl Iterator<Item = Otherwise> + use<'l> {
+        let slots = self.targets.get(&index).map(|target| &target.slots);
+        let needing = slots.map(|slots| self.slots.needing(&(lacked ^ lacks)) & slots).unwrap_or_default();
+        needing.into_iter().filter_map(move |slot| {
             let (_, form) = self.slots.get(slot).holder(index)?;
             let needing = form.needing.as_ref()?;
             match (needing.needs.is_disjoint(lacked), needing.needs.is_disjoint(lacks)) {
@@ -202,8 +202,7 @@ impl Ledger {
                 (false, true) => Some(Otherwise { slot, lost: form.instead(needing).hash, gained: form.hash }),
                 (true, true) | (false, false) => None,
             }
-        });
-        otherwise.collect()
+        })
     }
 
     /// Claims come first: they say whether a source is assigned still.

@@ -279,8 +279,8 @@ impl<'a> Draft<'a> {
     /// The targets whose agents are told otherwise than before of what does not change.
     fn retold(&self) -> RoaringBitmap {
         let retold = |index: &TargetIndex| {
-            let lacks = (&self.ledger.lacking.of(*index), &self.lacking.of(*index));
-            !self.ledger.told_otherwise(*index, lacks).is_empty()
+            let (lacked, lacks) = (self.ledger.lacking.of(*index), self.lacking.of(*index));
+            self.ledger.told_otherwise(*index, (&lacked, &lacks)).next().is_some()
         };
         self.understands.keys().copied().filter(retold).collect()
     }

@@ -3,7 +3,7 @@
 //! | key, after [`KEY_PREFIX`] | value |
 //! |---|---|
 //! | `head` | JSON: schema, revision, announced revision, counters |
-//! | `target/<target id>` | JSON: dense index, epoch, what its agent understands, and the revision in which it was told so |
+//! | `target/<target id>` | JSON: dense index, epoch, what its agent understands, and the last revision in which that changed what it is told |
 //! | `source/<space>/<group>/<resource>/<uid>`, and `/<namespace>` where that is called otherwise | frame: the claim with its forms; bitmaps: held, one per form, and kept if there are any |
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision, prune policies; one bitmap per policy: targets |

@@ -183,7 +183,6 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     let peer = parts.extensions.remove();
     let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers, peer };
     let Some(signed) = head.signed() else {
-        head.untaken();
         // There is nothing that an answer could be bound to.
         return unsigned(&Unverified::Unauthenticated(
             "this is the link of agents, who sign what they send".to_owned(),

@@ -269,7 +269,7 @@ impl Peer {
         }
     }
 
-    /// The request is answered, and not taken: it is nobody's, or was heard before. A connection over which nothing else comes
+    /// The request was signed and is answered, and not taken: it is of nobody known, or was heard before. A connection over which nothing else comes
     /// is to end, whoever it was verified for once.
     pub(crate) fn untaken(&self) {
         let connection = &self.0.connection;
