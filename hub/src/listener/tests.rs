@@ -267,9 +267,12 @@ async fn a_stream_that_nobody_reads_is_let_go_of_alone() {
     let unread = sender.clone().send_request(get("/large", "a")).await.expect("an answer");
     let mut sender = sender;
     let begun = Instant::now();
+    let mut others = 0;
     while served.peers.under_way("a") > 0 {
         assert!(begun.elapsed() < SOON);
-        let other = sender.send_request(get("/ask", "b")).await.expect("others are answered");
+        // Another each time: one alone would ask too fast.
+        others += 1;
+        let other = sender.send_request(get("/ask", &format!("b{others}"))).await.expect("others are answered");
         assert_eq!(to_bytes(axum::body::Body::new(other.into_body()), 100).await.expect("whole"), "verified.");
     }
     assert!(begun.elapsed() >= SHORT.unread / 2);
