@@ -50,11 +50,13 @@ enum Step {
     JobEnds,
     UnassignJob,
     AssignJob,
+    /// The first target's SyncTarget is deleted and made again, and adopts the agent.
+    RecreateTarget,
 }
 
 use Step::{
     Accept, Approve, Assign, AssignJob, AssignThere, Body, Contact, ContactThere, JobEnds, LoseJournal, Policy,
-    Recreate, Restart, RollBack, Save, StartCopy, Unassign, UnassignJob, UnassignThere,
+    Recreate, RecreateTarget, Restart, RollBack, Save, StartCopy, Unassign, UnassignJob, UnassignThere,
 };
 
 /// By what would be missing.
@@ -109,6 +111,12 @@ const TRACES: &[(&str, &[Step])] = &[
     ("that a Job ran outlives its assignment", &[JobEnds, Contact, UnassignJob, Contact, AssignJob, LoseJournal]),
     ("so does what it did when the hub did not hear it", &[JobEnds, UnassignJob, Contact, AssignJob, LoseJournal]),
     ("what a Job did is a revision", &[Save, JobEnds, Contact, StartCopy, LoseJournal]),
+    ("an epoch is of one target", &[RecreateTarget]),
+    ("what was let go of, at a target that is made again", &[Policy, Unassign, RecreateTarget]),
+    (
+        "a Job that ran has run at a target that is made again",
+        &[JobEnds, Contact, RecreateTarget, AssignJob, LoseJournal],
+    ),
 ];
 
 /// Whether the agent's API server does what it is asked.
@@ -209,6 +217,10 @@ impl Going {
             }),
             UnassignJob => world.act(|spaces| spaces.move_to(|key| *key == job, Targets::There)),
             AssignJob => world.act(|spaces| spaces.move_to(|key| *key == job, Targets::Both)),
+            RecreateTarget => {
+                world.delete_target();
+                world.adopt();
+            }
         }
     }
 

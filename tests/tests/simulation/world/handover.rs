@@ -71,7 +71,8 @@ impl World {
         self.cluster.agents = Agents { target: parse(HEIR), formers: Formers::default().with(parse(TARGET)) };
         self.hub_starts();
         self.hub.history.jump(&self.hub.ledger, parse(HEIR));
-        self.hub.change([Change::Forget(parse(TARGET))]);
+        let ran = self.hub.ledger.target(parse(TARGET)).map(|view| view.facts()).unwrap_or_default();
+        self.hub.change([Change::Inherit(parse(HEIR), ran), Change::Forget(parse(TARGET))]);
         let known = self.hub.known();
         self.hub_steps(known);
         self.workload_changed();
