@@ -52,11 +52,13 @@ enum Step {
     AssignJob,
     /// The first target's SyncTarget is deleted and made again, and adopts the agent.
     RecreateTarget,
+    /// The first target's cluster goes out of service.
+    Decommission,
 }
 
 use Step::{
-    Accept, Approve, Assign, AssignJob, AssignThere, Body, Contact, ContactThere, JobEnds, LoseJournal, Policy,
-    Recreate, RecreateTarget, Restart, RollBack, Save, StartCopy, Unassign, UnassignJob, UnassignThere,
+    Accept, Approve, Assign, AssignJob, AssignThere, Body, Contact, ContactThere, Decommission, JobEnds, LoseJournal,
+    Policy, Recreate, RecreateTarget, Restart, RollBack, Save, StartCopy, Unassign, UnassignJob, UnassignThere,
 };
 
 /// By what would be missing.
@@ -111,6 +113,7 @@ const TRACES: &[(&str, &[Step])] = &[
     ("that a Job ran outlives its assignment", &[JobEnds, Contact, UnassignJob, Contact, AssignJob, LoseJournal]),
     ("so does what it did when the hub did not hear it", &[JobEnds, UnassignJob, Contact, AssignJob, LoseJournal]),
     ("what a Job did is a revision", &[Save, JobEnds, Contact, StartCopy, LoseJournal]),
+    ("a decommission from before the accept waits", &[Policy, Save, Policy, Contact, StartCopy, Decommission]),
     ("an epoch is of one target", &[RecreateTarget]),
     ("what was let go of, at a target that is made again", &[Policy, Unassign, RecreateTarget]),
     (
@@ -217,6 +220,7 @@ impl Going {
             }),
             UnassignJob => world.act(|spaces| spaces.move_to(|key| *key == job, Targets::There)),
             AssignJob => world.act(|spaces| spaces.move_to(|key| *key == job, Targets::Both)),
+            Decommission => drop(world.decommission()),
             RecreateTarget => {
                 world.delete_target();
                 world.adopt();
