@@ -262,6 +262,9 @@ pub struct Core {
     /// When it is looked at whether another instance is still heard.
     lapses: BTreeSet<(Monotonic, TargetId)>,
     timer: Option<Monotonic>,
+    /// Names what is remembered of the reports of a target that is known from now on. Not what was named so before one was
+    /// closed: by whatever came late of then, what its agent said last may be overwritten, so it is to say all again.
+    memory: u64,
     /// How often a holder was handed out to be persisted, of whichever target: what was stored for a target before it was
     /// closed says nothing of what it offers since.
     stores: u64,
@@ -270,7 +273,8 @@ pub struct Core {
 impl Core {
     pub fn new(config: Config) -> Self {
         let (polls, deadlines, lapses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Self { config, targets: BTreeMap::new(), polls, deadlines, lapses, timer: None, stores: 0 }
+        let memory = config.memory;
+        Self { config, targets: BTreeMap::new(), polls, deadlines, lapses, timer: None, memory, stores: 0 }
     }
 
     /// Takes one event and appends what must happen next; never blocks, reads no clock.
@@ -344,7 +348,7 @@ impl Core {
             shown: None,
             waiting: None,
             seq: 0,
-            memory: self.config.memory,
+            memory: self.memory,
             fresh_at: now,
             freshness: Freshness::Unheard,
             decommission,
@@ -355,6 +359,7 @@ impl Core {
 
     fn on_closed(&mut self, id: TargetId, why: &Refusal, out: &mut Effects) {
         let Some(target) = self.targets.remove(&id) else { return };
+        self.memory = self.memory.max(target.memory.wrapping_add(1));
         self.deadlines.remove(&(target.fresh_at + self.stale_after(), id));
         if let Some(waiting) = target.waiting {
             self.polls.remove(&(waiting.until, id));
