@@ -1,4 +1,4 @@
-//! Which objects go where, and how: what × where, resolved (DESIGN §4).
+//! Which objects go where, and how: what × where, resolved.
 //!
 //! [`Index`] is told how everything is and says how assignments change ([`Change`]); the ledger keeps them. Objects come
 //! as [`crate::clean::read`] gives them, rules as [`PlacementRule`] and [`SpaceRule`] check them.

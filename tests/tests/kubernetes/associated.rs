@@ -79,7 +79,6 @@ async fn reported(site: &Site, object: &str, what: &str, look: impl Fn(&Value) -
     shows(&site.space, REPORT, &format!("{object}.east"), what, look).await
 }
 
-/// Scenario 62.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_of_a_placed_deployment_are_counted_by_phase_and_reason_and_leave_no_trace() -> Result<()> {
     let assets = require_kubernetes!();

@@ -1,4 +1,4 @@
-//! What people do with kubectl works in a space, on built-in kinds as on custom resources. Scenario 64.
+//! What people do with kubectl works in a space, on built-in kinds as on custom resources.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Scenario 9: after any changes in any order, assignments are what resolving everything from scratch gives.
+//! After any changes in any order, assignments are what resolving everything from scratch gives.
 
 use std::collections::BTreeSet;
 

@@ -67,7 +67,6 @@ fn a_deleted_source_goes_when_nothing_replaces_it_and_one_that_is_being_deleted_
     assert_eq!(world.index.next_deadline(), Some(Monotonic::START + SETTLED), "the namespace that it implied settles");
 }
 
-/// Scenario 72.
 #[test]
 fn a_source_recreated_within_the_grace_takes_the_place_in_one_step() {
     let mut world = World::new(2);
