@@ -317,6 +317,12 @@ impl Core {
 }
 
 impl Object {
+    /// What is known to stand there is not believed any more, until it is looked at.
+    pub(super) fn doubt(&mut self) {
+        self.unsee();
+        self.doubted = true;
+    }
+
     /// What happened once to it, as this source's.
     pub(super) fn happened(&self, source: &Uid) -> Option<Terminal> {
         self.terminal.as_ref().filter(|(of, _)| of == source).map(|(_, fact)| *fact)

@@ -390,8 +390,7 @@ impl Core {
         } else {
             // By its label at least. The creation finds out what is there, if it lost that.
             if let Some(object) = self.objects.get_mut(key) {
-                object.unsee();
-                object.doubted = true;
+                object.doubt();
             }
             self.tell_gates(key);
         }

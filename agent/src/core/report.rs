@@ -377,7 +377,9 @@ impl Core {
             && page.bytes < REMOVALS_BYTES_MAX
             && let Some(tombstone) = self.reports.removed.pop_first()
         {
-            page.bytes += if self.ran.fact(&tombstone).is_some() { 2 * REMOVED_BYTES } else { REMOVED_BYTES };
+            let ran = self.ran.fact(&tombstone);
+            page.bytes += if ran.is_some() { 2 * REMOVED_BYTES } else { REMOVED_BYTES };
+            page.terminal.extend(ran);
             page.removed.push(tombstone);
         }
         while page.removed.len() + page.overtaken.len() < REPORT_PAGE_OBJECTS_MAX
@@ -399,7 +401,6 @@ impl Core {
         {
             self.add_associated(key, &mut page);
         }
-        page.terminal = page.removed.iter().filter_map(|tombstone| self.ran.fact(tombstone)).collect();
         page
     }
 

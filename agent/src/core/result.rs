@@ -124,8 +124,7 @@ impl Core {
     /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before.
     pub(super) fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
-        object.unsee();
-        object.doubted = true;
+        object.doubt();
         if object.failures > 0 {
             return self.retry(now, key, None);
         }
@@ -208,8 +207,7 @@ impl Core {
             // Nothing is there now: whatever failed before, it is made again at once, and waits if that fails too.
             OpResult::Gone => {
                 if let Some(object) = self.objects.get_mut(key) {
-                    object.unsee();
-                    object.doubted = true;
+                    object.doubt();
                     object.failures = object.failures.max(1);
                 }
                 self.enqueue(key);
@@ -237,8 +235,7 @@ impl Core {
             if matches!(result, OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. })
                 && let Some(object) = self.objects.get_mut(key)
             {
-                object.unsee();
-                object.doubted = true;
+                object.doubt();
             }
             // What failed waits for its retry: the entry would have it tried again at once.
             let open = self.removals.contains_key(tombstone);
@@ -332,8 +329,7 @@ impl Core {
                 if self.desired.get(key).is_some()
                     && let Some(object) = self.objects.get_mut(key)
                 {
-                    object.unsee();
-                    object.doubted = true;
+                    object.doubt();
                 }
             }
             OpResult::Exists(_)
