@@ -32,6 +32,9 @@ const FORCE_ANNOTATION: &str = "tideline.dev/remove";
 /// How long after its agent's last word a SyncTarget without the key counts as at work, and how long after the hub's start one
 /// that was not heard yet does: as long as one that was heard is fresh.
 const AT_WORK_FOR: Duration = Duration::from_mins(2);
+/// How often what is written to a SyncTarget is decided anew because others write it at the same moment. The hub writes one
+/// once in a while.
+const ATTEMPTS_MAX: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -121,35 +124,36 @@ pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
 
 /// Revokes the key of an agent: the one that its SyncTarget has, and the one that the hub remembers where that was lost.
 pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
-    let target = find(root, name).await?;
-    let uid = target.uid().unwrap_or_default();
-    let remembered = list(root).await?.into_iter().find(|agent| agent.target.to_string() == uid);
-    let mut keys: Vec<_> = remembered.and_then(|agent| agent.key).into_iter().collect();
-    keys.extend(target.annotations().get(AGENT_KEY_ANNOTATION).cloned());
-    if keys.is_empty() {
-        return Err(Error::NoAgent(name.to_owned()));
-    }
-    let annotations = json!({
-        AGENT_KEY_ANNOTATION: null, ADOPTS_ANNOTATION: null, REVOKED_KEYS_ANNOTATION: with_revoked(&target, keys),
+    let agents = list(root).await?;
+    let annotated = annotate(root, name, "revoke the key", |target| {
+        let uid = target.uid().unwrap_or_default();
+        let remembered = agents.iter().find(|agent| agent.target.to_string() == uid);
+        let mut keys: Vec<_> = remembered.and_then(|agent| agent.key.clone()).into_iter().collect();
+        keys.extend(target.annotations().get(AGENT_KEY_ANNOTATION).cloned());
+        if keys.is_empty() {
+            return Err(Error::NoAgent(name.to_owned()));
+        }
+        let revoked = with_revoked(target, keys);
+        Ok(json!({AGENT_KEY_ANNOTATION: null, ADOPTS_ANNOTATION: null, REVOKED_KEYS_ANNOTATION: revoked}))
     });
-    annotate(root, &target, &annotations, "revoke the key").await
+    annotated.await.map(drop)
 }
 
 /// Deletes a SyncTarget, though its agent is at work if that is `forced`.
 pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error> {
-    let target = find(root, name).await?;
-    if forced {
-        annotate(root, &target, &json!({FORCE_ANNOTATION: target.uid()}), "say that it is to be removed").await?;
-    }
+    let target = if forced {
+        let its_uid = |target: &SyncTarget| Ok(json!({FORCE_ANNOTATION: target.uid()}));
+        annotate(root, name, "say that it is to be removed", its_uid).await?
+    } else {
+        find(root, name).await?
+    };
     let preconditions = Some(Preconditions { uid: target.uid(), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
     let deleted = Api::<SyncTarget>::all(root.clone()).delete(name, &params).await;
-    if deleted.is_err()
-        && forced
-        && let Ok(target) = find(root, name).await
-    {
+    if deleted.is_err() && forced {
         // Nothing more can be done where this fails too.
-        let _ = annotate(root, &target, &json!({FORCE_ANNOTATION: null}), "take back that it is to be removed").await;
+        let _ =
+            annotate(root, name, "take back that it is to be removed", |_| Ok(json!({FORCE_ANNOTATION: null}))).await;
     }
     deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
 }
@@ -203,14 +207,15 @@ fn choose<'a>(
 
 /// Hands an agent that is [`adoptable`] to the SyncTarget of this name.
 pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error> {
-    let target = find(root, name).await?;
-    if target.annotations().get(AGENT_KEY_ANNOTATION).is_some_and(|key| Some(key) != agent.key.as_ref()) {
-        return Err(Error::HasAgent(name.to_owned()));
-    }
-    let annotations = json!({
-        AGENT_KEY_ANNOTATION: agent.key, CLUSTER_ANNOTATION: agent.cluster, ADOPTS_ANNOTATION: agent.target,
+    let annotated = annotate(root, name, "hand the agent over", |target| {
+        if target.annotations().get(AGENT_KEY_ANNOTATION).is_some_and(|key| Some(key) != agent.key.as_ref()) {
+            return Err(Error::HasAgent(name.to_owned()));
+        }
+        Ok(json!({
+            AGENT_KEY_ANNOTATION: agent.key, CLUSTER_ANNOTATION: agent.cluster, ADOPTS_ANNOTATION: agent.target,
+        }))
     });
-    annotate(root, &target, &annotations, "hand the agent over").await
+    annotated.await.map(drop)
 }
 
 async fn find(root: &Client, name: &str) -> Result<SyncTarget, Error> {
@@ -219,18 +224,26 @@ async fn find(root: &Client, name: &str) -> Result<SyncTarget, Error> {
     found.ok_or_else(|| Error::NoTarget(name.to_owned()))
 }
 
-/// If it is still as it was read.
+/// Writes what is decided of a SyncTarget as it is; decides again where it was written meanwhile, as the hub itself does when
+/// its agent comes or goes.
 async fn annotate(
     root: &Client,
-    target: &SyncTarget,
-    annotations: &Value,
+    name: &str,
     operation: &'static str,
-) -> Result<(), Error> {
-    let patch = json!({"metadata": {"resourceVersion": target.resource_version(), "annotations": annotations}});
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
+    decide: impl Fn(&SyncTarget) -> Result<Value, Error>,
+) -> Result<SyncTarget, Error> {
     let api = Api::<SyncTarget>::all(root.clone());
-    let patched = api.patch(&target.name_any(), &params, &Patch::Merge(&patch)).await;
-    patched.map(drop).map_err(|error| request(operation, error))
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
+    let mut attempts = 1;
+    loop {
+        let target = find(root, name).await?;
+        let version = target.resource_version();
+        let patch = json!({"metadata": {"resourceVersion": version, "annotations": decide(&target)?}});
+        match api.patch(name, &params, &Patch::Merge(&patch)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 && attempts < ATTEMPTS_MAX => attempts += 1,
+            patched => return patched.map_err(|error| request(operation, error)),
+        }
+    }
 }
 
 fn request(operation: &'static str, error: kube::Error) -> Error {

@@ -1,6 +1,10 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kube::api::PostParams;
+use kube::client::Body;
+use tideline_api::SyncTargetSpec;
 use tideline_apiserver::Identity;
 use tideline_common::SessionName;
 use tideline_common::signature::SigningKey;
@@ -13,6 +17,7 @@ use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
 use crate::placement::Target;
+use crate::token::tests::Root;
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000000";
 
@@ -200,4 +205,46 @@ fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
     says(chosen(&[an_agent(3, "other", Standing::Enrolled, "k1")], None, None), "SyncTarget other by now");
     says(chosen(&[an_agent(3, "other", Standing::Withdrawn, "k1")], None, None), "SyncTarget other by now");
     says(chosen(&[an_agent(3, "other", Standing::Revoked, "k1")], None, None), "revoked at SyncTarget other");
+}
+
+/// A client of the root space, to which somebody else writes the SyncTarget right before each of the first patches of it.
+fn with_others(root: &Client, writes: usize) -> Client {
+    let left = Arc::new(AtomicUsize::new(writes));
+    let inner = root.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (inner, left) = (inner.clone(), Arc::clone(&left));
+        async move {
+            let others = request.method() == http::Method::PATCH
+                && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+            if others {
+                let labels = json!({"metadata": {"labels": {"left": left.load(Ordering::Relaxed).to_string()}}});
+                let api = Api::<SyncTarget>::all(inner.clone());
+                api.patch("t", &PatchParams::default(), &Patch::Merge(&labels)).await?;
+            }
+            inner.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn what_others_write_at_the_same_moment_fails_no_command() {
+    let root = Root::new().await;
+    let api = Api::<SyncTarget>::all(root.client.clone());
+    let mut target = SyncTarget::new("t", SyncTargetSpec::default());
+    api.create(&PostParams::default(), &target).await.unwrap();
+    let key = "a2V5".to_owned();
+    let agent: Agent = serde_json::from_value(json!({
+        "name": "t", "target": TARGET, "standing": "Deleted", "fingerprint": "0", "key": key,
+    }))
+    .unwrap();
+    adopt(&with_others(&root.client, ATTEMPTS_MAX - 1), "t", &agent).await.unwrap();
+    target = api.get("t").await.unwrap();
+    assert_eq!(target.annotations().get(AGENT_KEY_ANNOTATION), Some(&key));
+    assert_eq!(target.labels()["left"], "0", "nothing that others wrote is lost");
+
+    let error = remove(&with_others(&root.client, ATTEMPTS_MAX), "t", true).await.unwrap_err();
+    assert!(matches!(error, Error::Request { operation: "say that it is to be removed", .. }), "{error}");
+    remove(&with_others(&root.client, 1), "t", true).await.unwrap();
+    assert!(api.get_opt("t").await.unwrap().is_none());
 }
