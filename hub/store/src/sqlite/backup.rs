@@ -2,7 +2,7 @@
 //!
 //! It is a SQLite database with one table more, so that it is whole or not there, and any SQLite can look into it.
 
-use super::file::{DATABASE, DIR_MODE, from_sqlite, private};
+use super::file::{DATABASE, DIR_MODE, companions, from_sqlite, lock, private};
 use crate::Error;
 use rusqlite::{Connection, OpenFlags, params};
 use std::fs::{self, DirBuilder, File};
@@ -24,7 +24,7 @@ pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<()
         return Err(refused("back up", &from, "there is no store"));
     }
     let unfinished = sibling(to);
-    let _former = fs::remove_file(&unfinished);
+    discard(&unfinished)?;
     // It holds Secrets: it must not be readable by others while it is written, either.
     drop(private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
     let path = unfinished.display().to_string();
@@ -32,7 +32,7 @@ pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<()
         .map_err(|error| from_sqlite("back up to", &path, &error))
         .and_then(|()| settle(&unfinished, to));
     if outcome.is_err() {
-        let _nothing_left = fs::remove_file(&unfinished);
+        let _nothing_left = discard(&unfinished);
     }
     outcome
 }
@@ -51,14 +51,24 @@ fn copy(from: &Path, to: &str, attachments: &[(&str, &[u8])]) -> rusqlite::Resul
     Ok(())
 }
 
-/// Makes the store of a backup in `dir`, which must have none, and returns what was attached.
+/// Makes the store of a backup in `dir`, which must have none and nothing that is left of one, and returns what was attached.
 pub fn restore(from: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let store = dir.join(DATABASE);
-    if store.exists() {
-        return Err(refused("restore into", dir, "it has a store already; give an empty directory, or move it away"));
-    }
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
+    // A hub that is started over and over would make a store between the look and the end.
+    let _lock = lock(dir)?;
+    let store = dir.join(DATABASE);
+    let mut former = [store.clone()].into_iter().chain(companions(&store));
+    if let Some(former) = former.find(|file| file.symlink_metadata().is_ok()) {
+        // What is left of another store beside this one would be read into it.
+        let reason = format!(
+            "{} is there; give an empty directory, or move all of the former store away: {DATABASE} and what is called so with \
+             -wal, -shm or -journal behind it",
+            former.display()
+        );
+        return Err(refused("restore into", dir, &reason));
+    }
     let unfinished = sibling(&store);
+    discard(&unfinished)?;
     drop(private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
     fs::copy(from, &unfinished).map_err(|error| failed("read the backup", from, &error))?;
     drop(private(&unfinished).map_err(|error| failed("protect", &unfinished, &error))?);
@@ -86,6 +96,17 @@ fn settle(unfinished: &Path, at: &Path) -> Result<(), Error> {
         .and_then(|()| fs::rename(unfinished, at))
         .and_then(|()| File::open(directory)?.sync_all())
         .map_err(|error| failed("finish", at, &error))
+}
+
+/// Removes what an attempt that died has left, and what SQLite kept beside it: that would be read into the next one.
+fn discard(unfinished: &Path) -> Result<(), Error> {
+    for file in companions(unfinished).iter().map(PathBuf::as_path).chain([unfinished]) {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", file, &error)),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn sibling(path: &Path) -> PathBuf {

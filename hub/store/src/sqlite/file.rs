@@ -16,8 +16,8 @@ const SCHEMA: i64 = 1;
 
 pub(super) const DATABASE: &str = "store.db";
 const LOCK: &str = "store.lock";
-/// What SQLite keeps beside the database, with the same content in it.
-const COMPANIONS: [&str; 2] = ["store.db-wal", "store.db-shm"];
+/// What SQLite keeps beside a database, by how the names end. Whatever database it finds them beside it takes them to be of.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// The store holds Secrets: its files are their owner's alone, whatever directory they are in.
 const FILE_MODE: u32 = 0o600;
@@ -40,11 +40,11 @@ pub(super) struct Opened {
 /// Opens, and if need be creates, the store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Opened, Error> {
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
-    let lock = lock(&dir.join(LOCK))?;
+    let lock = lock(dir)?;
     let file = dir.join(DATABASE);
     // SQLite gives its companions the permissions of the database, and would give that what the umask leaves.
     private(&file).map_err(|error| failed("protect", &file, &error))?;
-    for companion in COMPANIONS.map(|name| dir.join(name)).iter().filter(|file| file.exists()) {
+    for companion in companions(&file).iter().filter(|file| file.exists()) {
         private(companion).map_err(|error| failed("protect", companion, &error))?;
     }
     let path = file.display().to_string();
@@ -105,16 +105,24 @@ pub(super) fn is_fatal(error: &rusqlite::Error) -> bool {
     )
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
-    let file = private(path).map_err(|error| failed("open", path, &error))?;
+/// Takes the store of `dir`, whether there is one or not. Until the file is dropped nobody else opens or makes one.
+pub(super) fn lock(dir: &Path) -> Result<File, Error> {
+    let path = dir.join(LOCK);
+    let file = private(&path).map_err(|error| failed("open", &path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let dir = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-            Err(Error::Locked { path: dir.display().to_string() })
-        }
-        Err(TryLockError::Error(error)) => Err(failed("lock", path, &error)),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: dir.display().to_string() }),
+        Err(TryLockError::Error(error)) => Err(failed("lock", &path, &error)),
     }
+}
+
+/// What SQLite keeps beside `database`, with the same content in it.
+pub(super) fn companions(database: &Path) -> [PathBuf; 3] {
+    COMPANIONS.map(|end| {
+        let mut name = database.file_name().unwrap_or_default().to_owned();
+        name.push(end);
+        database.with_file_name(name)
+    })
 }
 
 /// Opens a file that only its owner may read, making it if it is not there.

@@ -44,7 +44,79 @@ async fn neither_a_backup_nor_a_store_is_written_over() {
     put(&store, "a", "1").await;
     backup(&dir, &file, &[]).unwrap();
     assert!(backup(&dir, &file, &[]).unwrap_err().to_string().contains("already"));
-    assert!(restore(&file, &dir).unwrap_err().to_string().contains("already"));
+    assert!(matches!(restore(&file, &dir), Err(Error::Locked { .. })));
+    store.close().await;
+    assert!(restore(&file, &dir).unwrap_err().to_string().contains("store.db is there"));
+}
+
+#[tokio::test]
+async fn nothing_is_restored_beside_what_is_left_of_another_store() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
+    let store = SqliteStore::open(&dir).unwrap();
+    put(&store, "a", "1").await;
+    backup(&dir, &file, &[]).unwrap();
+    put(&store, "lost", "2").await;
+    fs::create_dir(&other).unwrap();
+    for left in ["store.db-wal", "store.db-shm", "store.db-journal"] {
+        // Of a hub that was killed: what it committed is in the log alone.
+        fs::copy(dir.join("store.db-wal"), other.join(left)).unwrap();
+        assert!(restore(&file, &other).unwrap_err().to_string().contains(left));
+        assert!(!other.join(DATABASE).exists());
+        fs::remove_file(other.join(left)).unwrap();
+    }
+    restore(&file, &other).unwrap();
+    assert_eq!(keys(&SqliteStore::open(&other).unwrap()).await, ["a"]);
+}
+
+#[tokio::test]
+async fn nobody_makes_a_store_where_one_is_being_restored() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
+    let store = SqliteStore::open(&dir).unwrap();
+    put(&store, "a", "1").await;
+    backup(&dir, &file, &[]).unwrap();
+    fs::create_dir(&other).unwrap();
+    let held = lock(&other).unwrap();
+    assert!(matches!(restore(&file, &other), Err(Error::Locked { .. })));
+    drop(held);
+    restore(&file, &other).unwrap();
+}
+
+/// The journal of a transaction that was cut off over the copy of a backup, as a power cut leaves it.
+fn hot_journal(backup: &Path, scratch: &Path) -> Vec<u8> {
+    let copy = scratch.join("copy");
+    fs::copy(backup, &copy).unwrap();
+    let cut_off = Connection::open(&copy).unwrap();
+    // So little is kept in memory that the pages as they were have to be on the disk before the end.
+    cut_off.execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE versions SET value = zeroblob(length(value))").unwrap();
+    let journal = fs::read(&companions(&copy)[2]).unwrap();
+    assert!(journal.len() > 4096);
+    journal
+}
+
+#[tokio::test]
+async fn what_an_attempt_that_died_has_left_is_in_no_later_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    let store = SqliteStore::open(&path("hub")).unwrap();
+    for nth in 0..64 {
+        put(&store, &format!("a{nth:02}"), &"old".repeat(2_000)).await;
+    }
+    backup(&path("hub"), &path("first"), &[]).unwrap();
+    for nth in 0..64 {
+        put(&store, &format!("a{nth:02}"), &"new".repeat(2_000)).await;
+    }
+    let journal = hot_journal(&path("first"), scratch.path());
+    fs::write(path("second.unfinished-journal"), &journal).unwrap();
+    backup(&path("hub"), &path("second"), &[]).unwrap();
+    fs::create_dir(path("other")).unwrap();
+    fs::write(path("other").join("store.db.unfinished-journal"), &journal).unwrap();
+    restore(&path("second"), &path("other")).unwrap();
+    let restored = SqliteStore::open(&path("other")).unwrap();
+    let page = restored.range(KeyRange { start: "a".into(), end: "b".into() }, None, 100).await.unwrap();
+    assert_eq!(page.items.len(), 64);
+    assert!(page.items.iter().all(|item| item.value.starts_with(b"new")));
 }
 
 #[tokio::test]
