@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tideline_store::{Commit, CommitOutcome, Op, SqliteStore, Store};
+use tideline_store::{Op, Restore};
 use uuid::Uuid;
 
 use crate::identity;
@@ -25,6 +25,8 @@ pub enum Error {
     Store(#[from] tideline_store::Error),
     #[error("{0} is no backup of a hub: it lacks {1}")]
     Incomplete(PathBuf, &'static str),
+    #[error("cannot use the keys in {0}")]
+    Keys(PathBuf, #[source] identity::Error),
 }
 
 /// Writes the hub of `data_dir`, which may be running, into the new file `to`.
@@ -37,23 +39,20 @@ pub fn backup(data_dir: &Path, to: &Path, now: jiff::Timestamp) -> Result<(), Er
 }
 
 /// Makes the hub of a backup in `data_dir`, which must have none. Returns when the backup was made.
-pub async fn restore(from: &Path, data_dir: &Path) -> Result<String, Error> {
-    let attachments = tideline_store::restore(from, data_dir)?;
-    let attached = |name| {
-        let found = attachments.iter().find(|(attached, _)| attached == name);
-        found.map(|(_, content)| content).ok_or_else(|| Error::Incomplete(from.to_owned(), name))
-    };
+///
+/// The store comes last, and with the record that it was restored: wherever this ends, no hub starts on a store that says nothing,
+/// or that has no keys.
+pub fn restore(from: &Path, data_dir: &Path) -> Result<String, Error> {
+    let mut restore = Restore::begin(from, data_dir)?;
+    let attached = |name| restore.attachment(name).ok_or_else(|| Error::Incomplete(from.to_owned(), name));
     let made = String::from_utf8_lossy(attached(MADE)?).into_owned();
-    let path = data_dir.join(identity::FILE);
-    identity::write_private(&path, attached(identity::FILE)?).map_err(|source| Error::Write { path, source })?;
-    let store = SqliteStore::open(data_dir)?;
+    let keys = attached(identity::FILE)?.to_owned();
+    identity::hub(from, &keys).map_err(|error| Error::Keys(from.to_owned(), error))?;
     let record = ledger::restored(&Restored { id: Uuid::new_v4().to_string(), made: made.clone() });
-    let put = Op::Put(record.key.into(), record.value.unwrap_or_default().into());
-    match store.commit(Commit { compare: Vec::new(), ops: vec![put] }).await? {
-        CommitOutcome::Committed(_) => {}
-        CommitOutcome::Conflict { .. } => unreachable!("a commit without compares has no conflict"),
-    }
-    store.close().await;
+    restore.add(vec![Op::Put(record.key.into(), record.value.unwrap_or_default().into())])?;
+    let path = data_dir.join(identity::FILE);
+    identity::put(data_dir, &keys).map_err(|source| Error::Write { path, source })?;
+    restore.finish()?;
     Ok(made)
 }
 

@@ -279,7 +279,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
             print(&format!("Written to {}. It holds the hub's keys and every Secret of its spaces.\n", file.display()))
         }
         Command::Restore { file, data_dir } => {
-            let made = block_on(backup::restore(&file, &data_dir))??;
+            let made = backup::restore(&file, &data_dir)?;
             print(&format!(
                 "Restored from {made}. When the hub is started on {}, clusters keep what they have until somebody accepts \
                  that what came after is lost: tideline-hub history accept\n",

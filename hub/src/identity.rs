@@ -11,6 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tideline_common::HubId;
 use tideline_common::signature::SigningKey;
+use tideline_store::Revision;
 use uuid::Uuid;
 
 use crate::certificates::{self, Authority};
@@ -39,6 +40,11 @@ pub enum Error {
     Io { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("{path} cannot be read as this hub's identity; restore it from a backup: agents trust no other")]
     Damaged { path: PathBuf },
+    #[error(
+        "{path} is not there, and the store beside it is of a hub whose keys were in it: agents trust no other; put it back, \
+         or restore a backup into an empty directory"
+    )]
+    Missing { path: PathBuf },
     #[error(
         "{path} has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one"
     )]
@@ -91,12 +97,19 @@ struct Header {
 }
 
 impl Identity {
-    /// Reads the identity of `dir`, or makes one where there is none.
-    pub fn open(dir: &Path) -> Result<Self, Error> {
+    /// Reads the identity of `dir`, or makes one where there is none and the `store` in it is new. One in which anything was
+    /// written was begun under an identity, and another would shut out every agent.
+    pub fn open(dir: &Path, store: Revision) -> Result<Self, Error> {
         let path = dir.join(FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::create(dir, &path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return if store == Revision::default() {
+                    Self::create(dir, &path)
+                } else {
+                    Err(Error::Missing { path })
+                };
+            }
             Err(source) => return Err(Error::Io { operation: "read", path, source }),
         };
         let record = read(&path, &text)?;
@@ -144,8 +157,7 @@ impl Identity {
 /// Does one step of replacing the authority of the hub in `dir`.
 pub fn rotate(dir: &Path, step: Rotation) -> Result<(), Error> {
     let path = dir.join(FILE);
-    let text =
-        fs::read_to_string(&path).map_err(|source| Error::Io { operation: "read", path: path.clone(), source })?;
+    let text = fs::read(&path).map_err(|source| Error::Io { operation: "read", path: path.clone(), source })?;
     let mut record = read(&path, &text)?;
     match (step, record.next_ca.take(), &record.former_ca_certificate) {
         (Rotation::Prepare, None, None) => {
@@ -173,22 +185,28 @@ pub fn rotate(dir: &Path, step: Rotation) -> Result<(), Error> {
     write(dir, &path, &record)
 }
 
-fn read(path: &Path, text: &str) -> Result<Record, Error> {
+/// Whose identity this is, as it was read from `path`, if this version can use it.
+pub(crate) fn hub(path: &Path, text: &[u8]) -> Result<HubId, Error> {
+    Ok(read(path, text)?.hub)
+}
+
+fn read(path: &Path, text: &[u8]) -> Result<Record, Error> {
     let damaged = || Error::Damaged { path: path.to_owned() };
-    let Header { schema } = serde_json::from_str(text).map_err(|_| damaged())?;
+    let Header { schema } = serde_json::from_slice(text).map_err(|_| damaged())?;
     if schema != SCHEMA {
         return Err(Error::Schema { path: path.to_owned(), found: schema });
     }
-    serde_json::from_str(text).map_err(|_| damaged())
+    serde_json::from_slice(text).map_err(|_| damaged())
 }
 
 fn write(dir: &Path, path: &Path, record: &Record) -> Result<(), Error> {
     let json = serde_json::to_vec_pretty(record).expect("a record of strings is JSON");
-    write_private(path, &json).and_then(|()| File::open(dir)?.sync_all()).map_err(|source| Error::Io {
-        operation: "write",
-        path: path.to_owned(),
-        source,
-    })
+    put(dir, &json).map_err(|source| Error::Io { operation: "write", path: path.to_owned(), source })
+}
+
+/// Puts an identity into `dir`. It is there, whole, also after a power cut.
+pub(crate) fn put(dir: &Path, text: &[u8]) -> io::Result<()> {
+    write_private(&dir.join(FILE), text).and_then(|()| File::open(dir)?.sync_all())
 }
 
 /// Puts `content` at `path`, whole or not at all, readable by the owner only.

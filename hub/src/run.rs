@@ -116,7 +116,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
         .map_err(|source| Error::DataDir { path: dir.clone(), source })?;
     let engine = SqliteStore::open(dir).map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::clone(&engine) as _;
-    let identity = Identity::open(dir)?;
+    let identity = Identity::open(dir, engine.revision())?;
     let listener = bind(options.listen, "agents and Kubernetes clients", "--listen").await?;
     let health_listener = health::bind(options.health_listen, "--health-listen").await?;
     let address = listener.local_addr().unwrap_or(options.listen);

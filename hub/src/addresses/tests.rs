@@ -1,5 +1,7 @@
 use super::*;
 use crate::certificates::Authority as Made;
+use tideline_store::Revision;
+
 use crate::identity::{Rotation, rotate};
 
 fn url(text: &str) -> HubUrl {
@@ -14,7 +16,7 @@ fn ca_pem() -> String {
 fn agents_and_clients_are_told_of_the_public_authorities_and_of_the_hubs_own() {
     tideline_runtime::tls::install_provider();
     let dir = tempfile::tempdir().unwrap();
-    let identity = Identity::open(dir.path()).unwrap();
+    let identity = Identity::open(dir.path(), Revision(0)).unwrap();
     let (here, public) = (url("https://127.0.0.1:8443"), url("https://hub.example.com"));
     let plain = Addresses::new(&[], None, &identity, here.clone()).unwrap();
     assert_eq!(plain.first(), &here);
@@ -50,7 +52,7 @@ fn an_authority_is_announced_before_it_certifies_and_after() {
     tideline_runtime::tls::install_provider();
     let dir = tempfile::tempdir().unwrap();
     let told = || {
-        let identity = Identity::open(dir.path()).unwrap();
+        let identity = Identity::open(dir.path(), Revision(0)).unwrap();
         let own = Authority::from_der(identity.authority.certificate_der()).unwrap();
         let addresses = Addresses::new(&[], None, &identity, url("https://127.0.0.1:1")).unwrap();
         (own, addresses.authorities)

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use tideline_store::{Commit, Revision, SqliteStore, Store};
+
 use super::*;
 use crate::fuse::Fuse;
 use crate::identity::Identity;
@@ -16,18 +18,34 @@ async fn started(dir: &Path) -> (crate::engine::Engine, std::sync::Arc<SqliteSto
     (engine, store)
 }
 
+/// A hub with its store and its keys, as it is at work.
+async fn made(dir: &Path) -> (crate::engine::Engine, tideline_common::HubId) {
+    tideline_runtime::tls::install_provider();
+    fs::create_dir(dir).unwrap();
+    let hub = Identity::open(dir, Revision(0)).unwrap().hub;
+    let (engine, store) = started(dir).await;
+    store.close().await;
+    (engine, hub)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
 #[tokio::test]
 async fn a_restored_hub_is_the_same_hub_and_waits_for_a_person() {
     let scratch = tempfile::tempdir().unwrap();
     let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
-    let (engine, _running) = started(&dir).await;
-    let hub = Identity::open(&dir).unwrap().hub;
+    let (engine, hub) = made(&dir).await;
     assert!(!engine.ledger.is_broken());
     backup(&dir, &file, "2026-11-20T10:00:00.2Z".parse().unwrap()).unwrap();
 
-    assert_eq!(restore(&file, &other).await.unwrap(), "2026-11-20T10:00:00Z");
-    assert_eq!(Identity::open(&other).unwrap().hub, hub);
+    assert_eq!(restore(&file, &other).unwrap(), "2026-11-20T10:00:00Z");
     let (engine, store) = started(&other).await;
+    assert_eq!(Identity::open(&other, store.revision()).unwrap().hub, hub);
     assert!(engine.ledger.is_broken(), "nothing goes out before a person accepts it");
     let restored = engine.ledger.restored().unwrap().clone();
     assert_eq!(restored.made, "2026-11-20T10:00:00Z");
@@ -53,5 +71,26 @@ async fn another_database_is_no_backup_of_a_hub() {
     let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
     let (_engine, _running) = started(&dir).await;
     tideline_store::backup(&dir, &file, &[]).unwrap();
-    assert!(matches!(restore(&file, &other).await, Err(Error::Incomplete(..))));
+    assert!(matches!(restore(&file, &other), Err(Error::Incomplete(..))));
+    assert_eq!(names(&other), ["store.lock"]);
+}
+
+#[tokio::test]
+async fn where_the_keys_cannot_be_used_or_written_there_is_no_store() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    made(&path("hub")).await;
+    backup(&path("hub"), &path("b"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+    fs::create_dir_all(path("other/identity.new")).unwrap();
+    assert!(matches!(restore(&path("b"), &path("other")), Err(Error::Write { .. })));
+    assert_eq!(names(&path("other")), ["identity.new", "store.lock"]);
+    // What was in the way is not any more, and nothing else is.
+    fs::remove_dir(path("other/identity.new")).unwrap();
+    restore(&path("b"), &path("other")).unwrap();
+    assert_eq!(names(&path("other")), ["identity.json", "store.db", "store.lock"]);
+
+    fs::write(path("hub/identity.json"), r#"{"schema": 2}"#).unwrap();
+    backup(&path("hub"), &path("newer"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+    assert!(matches!(restore(&path("newer"), &path("third")), Err(Error::Keys(..))));
+    assert_eq!(names(&path("third")), ["store.lock"]);
 }

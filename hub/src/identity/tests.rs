@@ -1,14 +1,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use tideline_store::Revision;
+
 use super::{Error, FILE, Identity};
+
+const NEW: Revision = Revision(0);
 
 #[test]
 fn identity_is_made_once_and_only_the_owner_can_read_it() {
     tideline_runtime::tls::install_provider();
     let dir = tempfile::tempdir().expect("a directory");
-    let made = Identity::open(dir.path()).expect("it is made");
-    let read = Identity::open(dir.path()).expect("it is read");
+    let made = Identity::open(dir.path(), NEW).expect("it is made");
+    let read = Identity::open(dir.path(), Revision(7)).expect("it is read");
     assert_eq!(made.hub, read.hub);
     assert_eq!(made.key.public(), read.key.public());
     assert_eq!(made.authority.certificate_der(), read.authority.certificate_der());
@@ -22,8 +26,15 @@ fn damaged_or_unknown_identity_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join(FILE);
     fs::write(&path, "{\"schema\": 1, \"hub").expect("it is written");
-    assert!(matches!(Identity::open(dir.path()), Err(Error::Damaged { .. })));
+    assert!(matches!(Identity::open(dir.path(), NEW), Err(Error::Damaged { .. })));
     fs::write(&path, "{\"schema\": 2}").expect("it is written");
-    assert!(matches!(Identity::open(dir.path()), Err(Error::Schema { found: 2, .. })));
+    assert!(matches!(Identity::open(dir.path(), NEW), Err(Error::Schema { found: 2, .. })));
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "{\"schema\": 2}");
+}
+
+#[test]
+fn no_identity_is_made_for_a_store_that_was_begun_under_another() {
+    let dir = tempfile::tempdir().expect("a directory");
+    assert!(matches!(Identity::open(dir.path(), Revision(1)), Err(Error::Missing { .. })));
+    assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 0);
 }

@@ -15,4 +15,4 @@ pub use model::{
     Store, WatchStream,
 };
 pub use sqlite::SqliteStore;
-pub use sqlite::backup::{backup, restore};
+pub use sqlite::backup::{Restore, backup};

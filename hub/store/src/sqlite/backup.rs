@@ -2,8 +2,9 @@
 //!
 //! It is a SQLite database with one table more, so that it is whole or not there, and any SQLite can look into it.
 
-use super::file::{DATABASE, DIR_MODE, companions, from_sqlite, lock, private};
-use crate::Error;
+use super::file::{DATABASE, DIR_MODE, check_schema, companions, damage, from_sqlite, lock, private};
+use super::rows;
+use crate::{Commit, Error, Op, Revision};
 use rusqlite::{Connection, OpenFlags, params};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Another name than any table of a store.
 const TABLE: &str = "backup_attachments";
+
+const READ_WRITE: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// Copies the store in `dir` into the new file `to`, with these attachments, by name. The store may be in use: what is copied
 /// is one moment of it, with every commit that was acknowledged before.
@@ -38,11 +41,10 @@ pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<()
 }
 
 fn copy(from: &Path, to: &str, attachments: &[(&str, &[u8])]) -> rusqlite::Result<()> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let store = Connection::open_with_flags(from, flags)?;
+    let store = Connection::open_with_flags(from, READ_WRITE)?;
     // Reads the store alone. An empty file is taken for none.
     store.execute("VACUUM INTO ?1", params![to])?;
-    let copy = Connection::open_with_flags(to, flags)?;
+    let copy = Connection::open_with_flags(to, READ_WRITE)?;
     copy.pragma_update(None, "synchronous", "full")?;
     copy.execute_batch(&format!("CREATE TABLE {TABLE} (name TEXT PRIMARY KEY, content BLOB NOT NULL)"))?;
     for (name, content) in attachments {
@@ -51,41 +53,106 @@ fn copy(from: &Path, to: &str, attachments: &[(&str, &[u8])]) -> rusqlite::Resul
     Ok(())
 }
 
-/// Makes the store of a backup in `dir`, which must have none and nothing that is left of one, and returns what was attached.
-pub fn restore(from: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
-    // A hub that is started over and over would make a store between the look and the end.
-    let _lock = lock(dir)?;
-    let store = dir.join(DATABASE);
-    let mut former = [store.clone()].into_iter().chain(companions(&store));
-    if let Some(former) = former.find(|file| file.symlink_metadata().is_ok()) {
-        // What is left of another store beside this one would be read into it.
-        let reason = format!(
-            "{} is there; give an empty directory, or move all of the former store away: {DATABASE} and what is called so with \
-             -wal, -shm or -journal behind it",
-            former.display()
-        );
-        return Err(refused("restore into", dir, &reason));
-    }
-    let unfinished = sibling(&store);
-    discard(&unfinished)?;
-    drop(private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
-    fs::copy(from, &unfinished).map_err(|error| failed("read the backup", from, &error))?;
-    drop(private(&unfinished).map_err(|error| failed("protect", &unfinished, &error))?);
-    let path = from.display().to_string();
-    let attachments = detach(&unfinished).map_err(|error| from_sqlite("restore from", &path, &error))?;
-    settle(&unfinished, &store)?;
-    Ok(attachments)
+/// A backup on its way to being the store of a directory. It comes to its place with all that is added, or not at all, and
+/// nobody makes a store there meanwhile.
+#[derive(Debug)]
+pub struct Restore {
+    /// The backup, for messages.
+    from: String,
+    store: PathBuf,
+    unfinished: PathBuf,
+    attachments: Vec<(String, Vec<u8>)>,
+    _lock: File,
 }
 
-fn detach(copy: &Path) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let copy = Connection::open_with_flags(copy, flags)?;
+impl Restore {
+    /// Copies a backup into `dir`, which must have no store and nothing that is left of one, and checks that it is whole and
+    /// that this version can read it.
+    pub fn begin(from: &Path, dir: &Path) -> Result<Self, Error> {
+        DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
+        // A hub that is started over and over would make a store between the look and the end.
+        let lock = lock(dir)?;
+        let store = dir.join(DATABASE);
+        let mut former = [store.clone()].into_iter().chain(companions(&store));
+        if let Some(former) = former.find(|file| file.symlink_metadata().is_ok()) {
+            // What is left of another store beside this one would be read into it.
+            let reason = format!(
+                "{} is there; give an empty directory, or move all of the former store away: {DATABASE} and what is called so \
+                 with -wal, -shm or -journal behind it",
+                former.display()
+            );
+            return Err(refused("restore into", dir, &reason));
+        }
+        let unfinished = sibling(&store);
+        discard(&unfinished)?;
+        let path = from.display().to_string();
+        let mut restore = Self { from: path, store, unfinished, attachments: Vec::new(), _lock: lock };
+        restore.copy(from)?;
+        Ok(restore)
+    }
+
+    fn copy(&mut self, from: &Path) -> Result<(), Error> {
+        let copy = &self.unfinished;
+        drop(private(copy).map_err(|error| failed("write", copy, &error))?);
+        fs::copy(from, copy).map_err(|error| failed("read the backup", from, &error))?;
+        drop(private(copy).map_err(|error| failed("protect", copy, &error))?);
+        let copy = self.connect()?;
+        if let Some(damage) = damage(&copy, &self.from)? {
+            return Err(refused("restore from", from, &format!("it is damaged ({damage}); take another backup")));
+        }
+        check_schema(&copy, &self.from)?;
+        self.attachments = detach(&copy).map_err(|error| from_sqlite("restore from", &self.from, &error))?;
+        Ok(())
+    }
+
+    /// What was attached under this name.
+    pub fn attachment(&self, name: &str) -> Option<&[u8]> {
+        self.attachments.iter().find(|(attached, _)| attached == name).map(|(_, content)| &**content)
+    }
+
+    /// Commits this on top of what was backed up.
+    pub fn add(&mut self, ops: Vec<Op>) -> Result<(), Error> {
+        let mut copy = self.connect()?;
+        add(&mut copy, ops).map_err(|error| from_sqlite("restore to", &self.store.display().to_string(), &error))
+    }
+
+    /// Puts the store in its place.
+    pub fn finish(self) -> Result<(), Error> {
+        settle(&self.unfinished, &self.store)
+    }
+
+    fn connect(&self) -> Result<Connection, Error> {
+        let connect = || {
+            let copy = Connection::open_with_flags(&self.unfinished, READ_WRITE)?;
+            copy.pragma_update(None, "synchronous", "full")?;
+            Ok(copy)
+        };
+        connect().map_err(|error| from_sqlite("restore from", &self.from, &error))
+    }
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        // Where it is finished there is nothing; what is left here otherwise the next attempt removes.
+        let _nothing_left = discard(&self.unfinished);
+    }
+}
+
+fn detach(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     let mut select = copy.prepare(&format!("SELECT name, content FROM {TABLE}"))?;
     let attachments = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
     drop(select);
     copy.execute_batch(&format!("DROP TABLE {TABLE}"))?;
     Ok(attachments)
+}
+
+fn add(copy: &mut Connection, ops: Vec<Op>) -> rusqlite::Result<()> {
+    let transaction = copy.transaction()?;
+    let next = Revision(rows::position(&transaction)?.revision.0 + 1);
+    // Nothing is compared, so that nothing conflicts.
+    rows::apply(&transaction, &Commit { compare: Vec::new(), ops }, next)?;
+    rows::set_revision(&transaction, next)?;
+    transaction.commit()
 }
 
 /// Has the finished file be at its place, whole, also after a power cut.

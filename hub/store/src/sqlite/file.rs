@@ -152,17 +152,20 @@ fn configure(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "journal_size_limit", i64::try_from(WAL_BYTES).unwrap_or(i64::MAX))
 }
 
-/// Reads the whole file once. Damage found here costs a restore; found later it costs a night.
+/// Damage found here costs a restore; found later it costs a night.
 fn check(conn: &Connection, path: &str) -> Result<(), Error> {
+    let Some(damage) = damage(conn, path)? else { return Ok(()) };
+    let reason =
+        format!("it is damaged ({damage}): restore the data dir from a backup, or move it away to start empty");
+    Err(Error::Io { operation: "open", path: path.to_owned(), reason })
+}
+
+/// Reads the whole file once, and says what is wrong with it, if anything is.
+pub(super) fn damage(conn: &Connection, path: &str) -> Result<Option<String>, Error> {
     let verdict: String = conn
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|error| from_sqlite("check", path, &error))?;
-    if verdict == "ok" {
-        return Ok(());
-    }
-    let reason =
-        format!("it is damaged ({verdict}): restore the data dir from a backup, or move it away to start empty");
-    Err(Error::Io { operation: "open", path: path.to_owned(), reason })
+    Ok((verdict != "ok").then_some(verdict))
 }
 
 fn migrate(conn: &Connection, path: &str) -> Result<Position, Error> {
@@ -174,13 +177,18 @@ fn migrate(conn: &Connection, path: &str) -> Result<Position, Error> {
             let create = format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", rows::TABLES);
             conn.execute_batch(&create).map_err(failed)?;
         }
-        (SCHEMA, _) => {}
-        // Another program's database, or a version of ours that this build does not know.
-        (found, _) => {
-            return Err(Error::Schema { path: path.to_owned(), found, known: SCHEMA });
-        }
+        (_, _) => check_schema(conn, path)?,
     }
     rows::position(conn).map_err(failed)
+}
+
+/// Refuses another program's database, and a version of ours that this build does not know.
+pub(super) fn check_schema(conn: &Connection, path: &str) -> Result<(), Error> {
+    let found = conn.query_row("PRAGMA user_version", [], |row| row.get(0));
+    match found.map_err(|error| from_sqlite("open", path, &error))? {
+        SCHEMA => Ok(()),
+        found => Err(Error::Schema { path: path.to_owned(), found, known: SCHEMA }),
+    }
 }
 
 fn failed(operation: &'static str, path: &Path, error: &io::Error) -> Error {

@@ -1,6 +1,18 @@
 use super::*;
-use crate::{Commit, KeyRange, Op, SqliteStore, Store};
+use crate::{KeyRange, SqliteStore, Store};
 use std::os::unix::fs::PermissionsExt;
+
+fn restore(from: &Path, dir: &Path) -> Result<(), Error> {
+    Restore::begin(from, dir)?.finish()
+}
+
+/// What is in a directory, without the lock of the store.
+fn names(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name != "store.lock").collect();
+    names.sort();
+    names
+}
 
 async fn put(store: &SqliteStore, key: &str, value: &str) {
     let ops = vec![Op::Put(key.to_owned().into(), value.to_owned().into())];
@@ -23,13 +35,18 @@ async fn a_backup_of_a_store_in_use_has_all_that_was_acknowledged_and_nothing_af
     backup(&dir, &file, &[("identity", b"secret")]).unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     put(&store, "c", "3").await;
-    let at = store.revision();
 
-    assert_eq!(restore(&file, &other).unwrap(), [("identity".to_owned(), b"secret".to_vec())]);
+    let mut restore = Restore::begin(&file, &other).unwrap();
+    assert_eq!((restore.attachment("identity"), restore.attachment("made")), (Some(&b"secret"[..]), None));
+    restore.add(vec![Op::Put("again".into(), "yes".into())]).unwrap();
+    assert!(!other.join(DATABASE).exists(), "it is not there before all of it is");
+    restore.finish().unwrap();
+    assert_eq!(names(&other), [DATABASE]);
     let restored = SqliteStore::open(&other).unwrap();
-    assert_eq!(keys(&restored).await, ["a", "b"]);
-    assert!(restored.revision() < at);
+    assert_eq!(keys(&restored).await, ["a", "again", "b"]);
+    assert_eq!(restored.revision(), Revision(3));
     put(&restored, "d", "4").await;
+    assert_eq!(keys(&restored).await, ["a", "again", "b", "d"]);
     assert_eq!(keys(&store).await, ["a", "b", "c"], "they are two stores");
     let left: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 3, "{left:?}");
@@ -120,10 +137,29 @@ async fn what_an_attempt_that_died_has_left_is_in_no_later_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_backup_is_not_restored() {
+async fn of_what_is_not_restored_nothing_is_left() {
     let scratch = tempfile::tempdir().unwrap();
-    let (dir, file) = (scratch.path().join("hub"), scratch.path().join("b"));
+    let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
     fs::write(&file, "no database").unwrap();
-    assert!(restore(&file, &dir).is_err());
-    assert!(!dir.join(DATABASE).exists());
+    assert!(restore(&file, &other).is_err());
+    assert_eq!(names(&other), [""; 0]);
+    fs::remove_file(&file).unwrap();
+
+    let store = SqliteStore::open(&dir).unwrap();
+    for nth in 0..64 {
+        put(&store, &format!("a{nth}"), &"a".repeat(6_000)).await;
+    }
+    backup(&dir, &file, &[]).unwrap();
+    drop(Restore::begin(&file, &other).unwrap());
+    assert_eq!(names(&other), [""; 0], "where somebody changes their mind");
+
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    assert!(restore(&file, &other).unwrap_err().to_string().contains("damaged"));
+    assert_eq!(names(&other), [""; 0]);
+
+    fs::write(&file, &whole).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    assert!(matches!(restore(&file, &other), Err(Error::Schema { found: 2, .. })));
+    assert_eq!(names(&other), [""; 0], "it would be there for the version that can read it, and say nothing");
 }
