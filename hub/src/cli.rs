@@ -17,6 +17,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use tideline_common::SpaceName;
+use tideline_hub::backup::{Keys, Outcome};
 use tideline_hub::kubeconfig::{self, Access};
 use tideline_hub::token::{self, TokenRequest};
 use tideline_hub::{Options, backup, duration};
@@ -279,9 +280,15 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
             print(&format!("Written to {}. It holds the hub's keys and every Secret of its spaces.\n", file.display()))
         }
         Command::Restore { file, data_dir } => {
-            let made = backup::restore(&file, &data_dir)?;
+            let Outcome { made, keys } = backup::restore(&file, &data_dir)?;
+            let keys = match keys {
+                Keys::OfBackup => "",
+                Keys::Kept => {
+                    "The identity.json that was there is kept: it is of this hub, and may be newer than the backup's. "
+                }
+            };
             print(&format!(
-                "Restored from {made}. When the hub is started on {}, clusters keep what they have until somebody accepts \
+                "Restored from {made}. {keys}When the hub is started on {}, clusters keep what they have until somebody accepts \
                  that what came after is lost: tideline-hub history accept\n",
                 data_dir.display()
             ))

@@ -4,7 +4,7 @@ use tideline_store::{Commit, Revision, SqliteStore, Store};
 
 use super::*;
 use crate::fuse::Fuse;
-use crate::identity::Identity;
+use crate::identity::{Identity, Rotation};
 use crate::ledger::{Accepted, HistoryChange};
 use crate::link::core::Config;
 use crate::placement::Change;
@@ -43,7 +43,8 @@ async fn a_restored_hub_is_the_same_hub_and_waits_for_a_person() {
     assert!(!engine.ledger.is_broken());
     backup(&dir, &file, "2026-11-20T10:00:00.2Z".parse().unwrap()).unwrap();
 
-    assert_eq!(restore(&file, &other).unwrap(), "2026-11-20T10:00:00Z");
+    let outcome = Outcome { made: "2026-11-20T10:00:00Z".to_owned(), keys: Keys::OfBackup };
+    assert_eq!(restore(&file, &other).unwrap(), outcome);
     let (engine, store) = started(&other).await;
     assert_eq!(Identity::open(&other, store.revision()).unwrap().hub, hub);
     assert!(engine.ledger.is_broken(), "nothing goes out before a person accepts it");
@@ -93,4 +94,29 @@ async fn where_the_keys_cannot_be_used_or_written_there_is_no_store() {
     backup(&path("hub"), &path("newer"), jiff::Timestamp::UNIX_EPOCH).unwrap();
     assert!(matches!(restore(&path("newer"), &path("third")), Err(Error::Keys(..))));
     assert_eq!(names(&path("third")), ["store.lock"]);
+}
+
+#[tokio::test]
+async fn keys_that_are_there_are_never_written_over() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    made(&path("hub")).await;
+    backup(&path("hub"), &path("b"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+    identity::rotate(&path("hub"), Rotation::Prepare).unwrap();
+    let newer = fs::read(path("hub/identity.json")).unwrap();
+    fs::create_dir(path("other")).unwrap();
+    let present = path("other/identity.json");
+    fs::write(&present, &newer).unwrap();
+    assert_eq!(restore(&path("b"), &path("other")).unwrap().keys, Keys::Kept);
+    assert_eq!(fs::read(&present).unwrap(), newer, "nothing else has the key of the next authority");
+    assert!(started(&path("other")).await.0.ledger.restored().is_some());
+
+    made(&path("third")).await;
+    let of_another = fs::read(path("third/identity.json")).unwrap();
+    fs::remove_file(path("third/store.db")).unwrap();
+    assert!(matches!(restore(&path("b"), &path("third")), Err(Error::OtherHub { .. })));
+    assert_eq!(fs::read(path("third/identity.json")).unwrap(), of_another);
+    fs::write(path("third/identity.json"), "cut sh").unwrap();
+    assert!(matches!(restore(&path("b"), &path("third")), Err(Error::Unreadable { .. })));
+    assert_eq!(names(&path("third")), ["identity.json", "store.lock"]);
 }
