@@ -1,7 +1,7 @@
 //! One identity out of its two copies. Pure.
 
-use tideline_common::TargetId;
 use tideline_common::wire::v1::Attested;
+use tideline_common::{SessionName, TargetId};
 
 use super::contents::Contents;
 
@@ -60,7 +60,9 @@ pub(super) fn merge(
         let (secret_is, file_is) = (of_secret.target, of_file.target);
         if alike || secret.formers.contains(&file_is) || file.formers.contains(&secret_is) {
             return Ok(Some(if secret.generation > file.generation {
-                Merged { contents: secret, data: Data::Outdated }
+                // What it has become is true of this directory too; which session its agent had is not.
+                let session = session_of(home, &secret, &file);
+                Merged { contents: Contents { session, ..secret }, data: Data::Outdated }
             } else {
                 Merged { contents: file, data: Data::Current }
             }));
@@ -77,10 +79,7 @@ pub(super) fn merge(
         return Ok(Some(Merged { contents, data }));
     }
     let behind = file.session < secret.session || file.floor.map(version) < secret.floor.map(version);
-    let session = match home {
-        HomeIn::Directory if !file.session.is_none() => file.session,
-        HomeIn::Directory | HomeIn::Secret => secret.session.max(file.session),
-    };
+    let session = session_of(home, &secret, &file);
     let floor = newest(secret.floor, file.floor);
     // It is in the home before anybody sees it.
     let next_seed = match home {
@@ -95,6 +94,14 @@ pub(super) fn merge(
     let data = if behind { Data::Outdated } else { Data::Current };
     let addresses = addresses.unwrap_or_else(|| truth.addresses.clone());
     Ok(Some(Merged { contents: Contents { addresses, next_seed, cluster, session, floor, ..truth }, data }))
+}
+
+/// Of two copies of a data directory in one cluster each is a home of its own.
+fn session_of(home: HomeIn, secret: &Contents, file: &Contents) -> SessionName {
+    match home {
+        HomeIn::Directory if !file.session.is_none() => file.session,
+        HomeIn::Directory | HomeIn::Secret => secret.session.max(file.session),
+    }
 }
 
 pub(super) fn newest(a: Option<Attested>, b: Option<Attested>) -> Option<Attested> {
