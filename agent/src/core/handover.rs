@@ -74,7 +74,7 @@ impl Core {
     /// What this place shows, if that has a mark of a former target that no application would write anew.
     fn formers_mark(&self, key: &ObjectKey) -> Option<(Seen, Arc<Mark>)> {
         let me = self.me().filter(|me| me.formers.iter().next().is_some())?;
-        if self.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply) {
+        if self.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply && !entry.implied) {
             return None;
         }
         match self.kinds.view(key) {

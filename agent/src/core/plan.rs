@@ -260,9 +260,9 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     if is_left_alone(entry, policy) {
         let known = is_known(situation, record);
         // Whoever handed it over may not have written its mark: an older build did not. That of a namespace which is only
-        // implied may be nobody's to write.
+        // implied may be nobody's to write: nothing waits for it.
         let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
-        return if !known || (another && !entry.implied) || is_formers(me, seen) {
+        return if !known || (!entry.implied && (another || is_formers(me, seen))) {
             take_up(situation, seen, origin_of(situation, record))
         } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
