@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::{Attested, ClusterFacts, SessionAnswer};
+use tideline_common::wire::v1::{Attested, ClusterFacts, Continuity, SessionAnswer};
 use tideline_common::{Monotonic, SessionName, TargetId, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
@@ -276,6 +276,9 @@ impl Driver {
                         // Of the hub, not of the disk: what this process was told since it began.
                         if *self.core.standing() != core::Standing::Good {
                             loaded.standing = self.core.standing().clone();
+                        }
+                        if self.core.history() != Continuity::Whole {
+                            loaded.history = self.core.history();
                         }
                         let opened = (journal, loaded);
                         info!("the journal can be opened now; the agent begins again with what it holds");

@@ -31,6 +31,11 @@ impl Core {
         self.newest.map(|Attested { set: _, word }| word.shown())
     }
 
+    /// What the hub said last of its history.
+    pub fn history(&self) -> Continuity {
+        self.history
+    }
+
     pub(super) fn is_broken(&self) -> bool {
         self.history != Continuity::Whole
     }

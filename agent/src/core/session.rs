@@ -65,11 +65,15 @@ pub(super) struct Session {
     wait_max: u64,
     polls: u32,
     failures: u32,
+    /// Sets in a row of which no page may be taken, whatever else goes well meanwhile.
+    refused_sets: u32,
     /// The accepted set, or what was to be kept with it, is not whole: everything is asked for.
     whole: bool,
     flaws: BTreeMap<Flaw, u64>,
     /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
     strays: bool,
+    /// The hub said last that it does not know what this agent is, whoever has fenced it before.
+    pub(super) hub_unknown: bool,
     /// When an agent without standing asks next.
     ask_at: Monotonic,
 }
@@ -88,9 +92,11 @@ impl Default for Session {
             wait_max: POLL_WAIT_SECONDS_MAX,
             polls: 0,
             failures: 0,
+            refused_sets: 0,
             whole: false,
             flaws: BTreeMap::new(),
             strays: false,
+            hub_unknown: false,
             ask_at: Monotonic::START,
         }
     }
@@ -453,6 +459,7 @@ impl Core {
             Step::Complete(change) => self.gathered_all(change, out),
             Step::NothingNew => {
                 self.session.succeeded();
+                self.session.refused_sets = 0;
                 self.session.whole = false;
                 self.history_whole(now);
                 self.pause_polling(now, sent, out);
@@ -462,9 +469,15 @@ impl Core {
                 self.failed(now, Next::Gather(Box::new(gather.anew(flaw))), None, out);
             }
             Step::Refuse(flaw) => {
-                // Opening a session shows the hub what was seen of it.
                 self.flawed(flaw);
-                self.failed(now, Next::Open, None, out);
+                self.session.refused_sets = self.session.refused_sets.saturating_add(1);
+                let wait = match self.session.refused_sets {
+                    1 => self.wait_after(1, None),
+                    more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
+                };
+                // Opening a session shows the hub what was seen of it, which mends nothing where there is too much of it.
+                let next = if flaw == Flaw::TooLarge { Next::Poll } else { Next::Open };
+                self.session.rest(now + wait, next, out);
             }
         }
     }
@@ -510,6 +523,7 @@ impl Core {
             && let Link::Fetching { fetch, .. } = std::mem::replace(&mut self.session.link, Link::Switching)
         {
             self.session.succeeded();
+            self.session.refused_sets = 0;
             self.session.whole = false;
             self.begin_switch(fetch.change);
         }

@@ -144,6 +144,7 @@ impl Core {
 
     /// Something was said against this agent. It asks again after a while, whatever it was.
     pub(super) fn lose_standing(&mut self, now: Monotonic, word: Word, out: &mut Effects) {
+        self.session.hub_unknown = word == Word::UnknownTarget;
         let former = std::mem::take(&mut self.standing);
         let standing = former.clone().after(word);
         if former.is_alike(&standing) {
@@ -167,6 +168,7 @@ impl Core {
     /// The hub has taken what was said in a session: whatever stood against that is over.
     pub(super) fn regain_standing(&mut self, out: &mut Effects) {
         self.asked = 0;
+        self.session.hub_unknown = false;
         // Whom the hub does not quarantine any more is at work only where its identity is of this cluster.
         if matches!(self.standing, Standing::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
             return;

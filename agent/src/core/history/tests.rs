@@ -86,3 +86,18 @@ fn what_was_approved_for_a_place_is_void_once_anything_is_assigned_there() {
     world.quiesce();
     assert_eq!(world.cluster.objects.len(), 3, "what is there now was not approved");
 }
+
+/// Its disk takes no session, but what was said was said.
+#[test]
+fn a_broken_history_is_heard_by_an_agent_that_cannot_keep_its_session() {
+    let (mut world, _, _) = holding();
+    world.hub.history = Continuity::Broken;
+    world.full_home = true;
+    world.crash();
+    world.run_for(std::time::Duration::from_mins(1));
+    assert_eq!(world.core.history(), Continuity::Broken);
+    world.full_home = false;
+    world.hub.history = Continuity::Whole;
+    world.quiesce();
+    assert_eq!(world.core.history(), Continuity::Whole);
+}

@@ -59,6 +59,10 @@ impl Core {
         if let Some(Handover { target, name, .. }) = answer.handover {
             return self.become_target(now, Enrolled { target, name }, out);
         }
+        if answer.history != Continuity::Whole {
+            // So it is whether or not the home can take the session.
+            self.history_broken(now);
+        }
         self.session.newest = self.session.newest.max(answer.session.number);
         if answer.outdated {
             // Perhaps another process of this home has opened it.
@@ -106,7 +110,6 @@ impl Core {
         self.repeat_associated(now);
         if history != Continuity::Whole {
             self.session.succeeded();
-            self.history_broken(now);
             return self.poll(now, out);
         }
         match self.floor() {

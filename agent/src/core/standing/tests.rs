@@ -191,3 +191,26 @@ fn after_a_freeze_was_learnt_no_step_of_a_removal_begins() {
         }
     }
 }
+
+/// Its machine was restored from a snapshot, and then the hub was: it does not know the target, and never will.
+#[test]
+fn a_token_ends_a_freeze_at_a_hub_that_does_not_know_who_was_fenced() {
+    for restarts in [false, true] {
+        let (mut world, keys) = at_work();
+        world.shut_out(RefusalKind::Fenced);
+        world.run_for(Duration::from_mins(1));
+        world.shut_out(RefusalKind::UnknownTarget);
+        world.run_for(Duration::from_hours(1));
+        if restarts {
+            world.crash();
+            world.run_for(Duration::from_hours(1));
+        }
+        let uids = keys.clone().map(|key| world.cluster.objects[&key].uid.clone());
+        world.hub.begin_epoch(1);
+        world.hub.enrols_as = Some(super::super::tests::heir(0));
+        world.give_token();
+        world.quiesce();
+        assert_eq!(keys.map(|key| world.cluster.objects[&key].uid.clone()), uids);
+        world.check_converged();
+    }
+}

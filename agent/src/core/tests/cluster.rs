@@ -139,7 +139,7 @@ impl Cluster {
                 }
                 None => OpResult::PreconditionFailed,
             },
-            Op::ReTarget { key, .. } if self.unwritable.contains(key) => {
+            Op::ReTarget { key, .. } | Op::Orphan { key, .. } if self.unwritable.contains(key) => {
                 OpResult::Failed { reason: Reason::Forbidden, message: "no".to_owned(), retry_after: None }
             }
             Op::ReTarget { key, seen, mark, .. } => match self.objects.get(key) {

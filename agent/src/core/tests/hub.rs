@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::{
     ApprovedPage, Attested, BodiesAnswer, BodiesRequest, Body, Continuity, Decommission, DesiredAnswer, DesiredPage,
     DesiredRequest, EnrolAnswer, Fenced, Handover, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind,
-    ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition,
+    ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition, TerminalFact,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Entry, EntryState, Epoch, ObjectKey, PrunePolicy, Revision,
@@ -56,6 +56,8 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) proved: Option<Fenced>,
     /// What it says of its history.
     pub(in crate::core) history: Continuity,
+    /// What happened once of what is assigned.
+    pub(in crate::core) terminal: Vec<TerminalFact>,
 }
 
 impl Hub {
@@ -258,7 +260,7 @@ impl Hub {
                 .map(|(tombstone, (at, policy))| tombstone.clone().under(*policy, Revision(*at)))
                 .collect(),
             policies: self.policies(),
-            terminal: Vec::new(),
+            terminal: self.terminal.iter().filter(|fact| page.contains(&fact.key)).cloned().collect(),
             next,
             decommission: self.decommission,
             absence_unexplained: false,

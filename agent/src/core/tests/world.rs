@@ -19,7 +19,7 @@ pub(in crate::core) struct World {
     fuse: FuseLimits,
     random: Random,
     now: Monotonic,
-    core: Core,
+    pub(in crate::core) core: Core,
     pending: Vec<Effect>,
     /// Long polls, and when they are answered at the latest.
     waiting: Vec<(Monotonic, RequestId, Request)>,
@@ -39,6 +39,8 @@ pub(in crate::core) struct World {
     /// What the agent was told of its standing.
     pub(in crate::core) standings: Vec<String>,
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
+    /// No session can be kept.
+    pub(in crate::core) full_home: bool,
 }
 
 /// The fuse has tests of its own.
@@ -101,6 +103,7 @@ impl World {
             persists: 0,
             standings: Vec::new(),
             decommissioned: None,
+            full_home: false,
         };
         world.step(Event::Started);
         world
@@ -303,7 +306,7 @@ impl World {
                 }
             }
             Effect::KeepSession { session, cluster } => {
-                let result = if self.faults && self.random.chance(10) {
+                let result = if self.full_home || (self.faults && self.random.chance(10)) {
                     Err("full".into())
                 } else {
                     self.journal.session = session;
