@@ -207,6 +207,9 @@ pub struct Core {
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
     ran: Ran,
+    /// Of which the hub told something that happened once, with a set that is not on disk yet. Nothing else is known of what
+    /// it assigns anew, and that is not forgotten.
+    told_ahead: BTreeSet<ObjectKey>,
     /// Objects that stand, as the journal knows them.
     recorded: usize,
     kinds: Kinds,
@@ -283,6 +286,7 @@ impl Core {
             copies: Copies::default(),
             associates: Associates::default(),
             ran: Ran::new(ran),
+            told_ahead: BTreeSet::new(),
             removals: BTreeMap::new(),
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),

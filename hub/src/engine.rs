@@ -211,7 +211,7 @@ impl Engine {
         let now = fresh.now;
         let allowance = self.fuse.allowance(now, self.ledger.assigned()).saturating_sub(self.index.leaving());
         let mut changes = std::mem::take(&mut self.changes);
-        changes.extend(self.retired().map(Change::Retire));
+        changes.extend(self.retired().map(|(target, how)| Change::Retire(target, how)));
         let batch = self.ledger.plan_within(fresh, changes, allowance);
         self.fuse.count(now, batch.unassigned() + batch.kept());
         if batch.kept() > 0 {
@@ -222,9 +222,9 @@ impl Engine {
     }
 
     /// Targets that go out of service: that everything leaves them was said by whoever took them out.
-    fn retired(&self) -> impl Iterator<Item = TargetId> {
-        let leaving = self.targets.iter().filter(|(_, outline)| outline.record.decommission != Decommission::No);
-        leaving.map(|(target, _)| target)
+    fn retired(&self) -> impl Iterator<Item = (TargetId, Decommission)> {
+        let all = self.targets.iter().map(|(target, outline)| (target, outline.record.decommission));
+        all.filter(|(_, how)| *how != Decommission::No)
     }
 
     /// What was taken is persisted: makes it visible, and answers who waits for it.

@@ -14,6 +14,7 @@ use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
 use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
 
 use super::Core;
+use super::decommission::{LET_GO, keeps};
 use super::effect::Write;
 use super::fuse::Leave;
 use super::remove::{Cause, RemovalPolicy};
@@ -98,7 +99,7 @@ impl Core {
         let Some(source) = self.left_over(key) else { return };
         let removal = Tombstone { key: key.clone(), source };
         if retired {
-            self.retire(removal);
+            self.put_removal(removal, RemovalPolicy::default(), None, Cause::Retired);
         } else if self.approvals.open.contains_key(&removal) {
             self.put_removal(removal, RemovalPolicy::default(), None, Cause::Approved);
         }
@@ -125,12 +126,15 @@ impl Core {
         lapsed
     }
 
-    /// A removal begins. Once it has, it is seen through like any other, whenever its approval ends.
+    /// A removal begins. Once it has, it is seen through like any other, whenever what it stood on ends.
     pub(super) fn begun(&mut self, removal: &Tombstone) {
         if let Some(state) = self.removals.get_mut(removal)
-            && state.cause == Cause::Approved
+            && state.cause != Cause::Told
         {
             state.cause = Cause::Told;
+            if keeps(self.decommission) {
+                state.policy = LET_GO;
+            }
             self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
         }
     }

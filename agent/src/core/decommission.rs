@@ -6,23 +6,56 @@
 //!       └──────────────── a set that does not say so ◀───────────┘
 //! ```
 //!
-//! That it is so is in the journal with the set that said it, and so is each removal, so that neither a crash nor a hub that is
-//! away ends it. The removals are the ordinary ones, in their order and through the one gate: nothing foreign is touched, and
+//! That it is so is in the journal with the set that said it, so that neither a crash nor a hub that is away ends it: what is
+//! ours is looked for anew at each start. When the cluster is in service again, what nothing says was unassigned stays, and
+//! what was to be let go of is, whatever was not done by then. The removals are the ordinary ones, in their order and through the one gate: nothing foreign is touched, and
 //! nothing goes that holds what is not ours. Only the fuse lets all pass, for that was said by whoever wants the cluster
 //! emptied. Where all is to be kept, the gate lets go of what it would delete.
 
-use tideline_common::Tombstone;
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
+use tideline_common::{Monotonic, PrunePolicy, Tombstone};
 
 use super::Core;
-use super::effect::{Effect, Effects, Write};
-use super::remove::{Cause, RemovalPolicy};
+use super::effect::{Effect, Effects};
+use super::gather::Change;
+use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
+
+/// Of what is to be let go of, whatever was said of it before.
+pub(super) const LET_GO: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
+
+/// Whether nothing is deleted. What a newer hub says there is no deletion to an older agent.
+pub(super) fn keeps(how: Decommission) -> bool {
+    match how {
+        Decommission::Keep | Decommission::Unknown => true,
+        Decommission::No | Decommission::Remove => false,
+    }
+}
 
 impl Core {
+    /// Those removals under way that were to let go of an object because all was to be kept, if the set says otherwise. They
+    /// end as they would have if they had been done by then.
+    pub(super) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
+        if !keeps(self.decommission) || keeps(change.decommission) {
+            return Vec::new();
+        }
+        let lets_go = |(tombstone, removal): &(&Tombstone, &Removal)| {
+            let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
+            under_way && removal.policy != LET_GO && !change.tombstones.contains_key(*tombstone)
+        };
+        self.removals.iter().filter(lets_go).map(|(tombstone, _)| tombstone.clone()).collect()
+    }
+
     /// A set was accepted that says so.
-    pub(super) fn decommission(&mut self, how: Decommission) {
+    pub(super) fn decommission(&mut self, now: Monotonic, how: Decommission) {
         if self.decommission != how {
             self.decommission = how;
+            if how == Decommission::No {
+                let retired = self.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
+                for removal in retired.map(|(removal, _)| removal.clone()).collect::<Vec<_>>() {
+                    self.dirty(&removal.key, now);
+                    self.forget_removal(&removal);
+                }
+            }
             // What was held may go now, or is let go of.
             for key in self.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
@@ -37,12 +70,6 @@ impl Core {
                 self.take_up(&key);
             }
         }
-    }
-
-    pub(super) fn retire(&mut self, removal: Tombstone) {
-        let policy = RemovalPolicy::default();
-        self.disk.write(Write::Removing { tombstone: removal.clone(), policy });
-        self.put_removal(removal, policy, None, Cause::Told);
     }
 
     /// How far that is; none for a cluster in service.

@@ -9,6 +9,7 @@ use tideline_common::{
     PrunePolicy, Reason, Recreate, Uid, Version,
 };
 
+use super::decommission::keeps;
 use super::effect::{AppliedRecord, Op};
 use super::kinds::View;
 use super::observe::Seen;
@@ -65,6 +66,8 @@ pub(super) enum Cause {
     Told,
     /// Nothing explains that it is in no set, and a person has approved its removal. Ends with the approval.
     Approved,
+    /// Nothing explains that it is in no set, and the cluster goes out of service. Ends if it stays in service.
+    Retired,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -281,7 +284,7 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
             !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted, managed))
         }
     };
-    let delete = deletes && !matches!(decommission, Decommission::Keep | Decommission::Unknown);
+    let delete = deletes && !keeps(decommission);
     let key = key.clone();
     if !delete {
         return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });

@@ -7,6 +7,7 @@ use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
 use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Takeover, Tombstone, Uid, Version};
 
 use super::Core;
+use super::decommission::LET_GO;
 use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Write};
 use super::gather::Change;
@@ -31,18 +32,22 @@ impl Core {
             self.reports.forget_removed(tombstone);
             self.reports.forget_overtaken(tombstone);
             let known = self.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
-            if known.is_none_or(|removal| removal.cause == Cause::Approved || removal.policy != *policy) {
+            if known.is_none_or(|removal| removal.cause != Cause::Told || removal.policy != *policy) {
                 self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
         }
         if *decommission != self.decommission {
             self.disk.write(Write::Decommission(*decommission));
         }
+        for tombstone in self.left_by_keeping(&change) {
+            self.disk.write(Write::Removing { tombstone, policy: LET_GO });
+        }
         for removal in self.lapsed_by(&change) {
             self.disk.write(Write::Removed(removal));
         }
         for fact in terminal {
             self.note_told(fact);
+            self.told_ahead.insert(fact.key.clone());
         }
         self.disk.then(Then::Switched(change));
     }
@@ -127,6 +132,11 @@ impl Core {
             self.forget_removal(&removal);
             self.dirty(&removal.key, now);
         }
+        for removal in self.left_by_keeping(&change) {
+            if let Some(removal) = self.removals.get_mut(&removal) {
+                removal.policy = LET_GO;
+            }
+        }
         let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
         let epoch = accepted.set.version.epoch;
         self.policies.extend(policies);
@@ -166,10 +176,12 @@ impl Core {
         }
         // What is released is not put anew.
         for TerminalFact { key, .. } in terminal {
+            self.told_ahead.remove(&key);
             self.enqueue(&key);
             self.dirty(&key, now);
+            self.forget_if_empty(&key);
         }
-        self.decommission(decommission);
+        self.decommission(now, decommission);
         self.history_whole(now);
         if self.session.take_strays() {
             self.drop_bodies();
@@ -406,7 +418,11 @@ impl Core {
     pub(super) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
         let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some();
-        if !known && self.desired.get(key).is_none() && self.removals_of(key).next().is_none() {
+        if !known
+            && !self.told_ahead.contains(key)
+            && self.desired.get(key).is_none()
+            && self.removals_of(key).next().is_none()
+        {
             if let Some(source) = object.unexplained.clone() {
                 self.kinds.unrefer(key);
                 self.reports.vanished(Tombstone { key: key.clone(), source });

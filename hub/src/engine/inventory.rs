@@ -63,7 +63,7 @@ impl Engine {
         self.changes.extend(released.map(|word| Change::LetRun(id, word)));
         if decommission != Decommission::No {
             // What is held there may be all that it has: placement says nothing of it.
-            self.changes.push(Change::Retire(id));
+            self.changes.push(Change::Retire(id, decommission));
         }
     }
 

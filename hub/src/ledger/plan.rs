@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::wire::v1::{Terminal, TerminalFact};
+use tideline_common::wire::v1::{Decommission, Terminal, TerminalFact};
 use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
 use super::batch::{Batch, Write, chunked};
@@ -83,6 +83,8 @@ struct Draft<'a> {
     released: BTreeSet<Revision>,
     /// What goes out of service: whatever leaves it goes.
     retired: RoaringBitmap,
+    /// Those of them that keep what is there: whatever leaves them is to be let go of.
+    let_go_of: RoaringBitmap,
     /// Sources that go, and that are kept instead, as many as the targets that have them.
     unassigned: u64,
     kept: u64,
@@ -113,6 +115,7 @@ impl<'a> Draft<'a> {
             slots: Vec::new(),
             released: BTreeSet::new(),
             retired: RoaringBitmap::new(),
+            let_go_of: RoaringBitmap::new(),
             unassigned: 0,
             kept: 0,
         }
@@ -139,7 +142,11 @@ impl<'a> Draft<'a> {
             Change::Release(revision) => {
                 self.released.insert(revision);
             }
-            Change::Retire(target) => self.retired.extend(self.ledger.index_of(target)),
+            Change::Retire(target, how) => {
+                let index = self.ledger.index_of(target);
+                self.retired.extend(index);
+                self.let_go_of.extend(index.filter(|_| how != Decommission::Remove));
+            }
             Change::Understands(target, capabilities) => self.understands(target, capabilities),
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
@@ -429,12 +436,17 @@ impl<'a> Draft<'a> {
             grave.overtaken(held);
         }
         for (source, targets) in &difference.left {
+            let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
+            let origin = claims.first().map(|claim| claim.source.clone());
             let targets = targets & &self.valid;
-            if !targets.is_empty() {
-                let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
-                let origin = claims.first().map(|claim| claim.source.clone());
+            let by_policy = &targets - &self.let_go_of;
+            if !by_policy.is_empty() {
                 let forms = claims.iter().flat_map(|claim| &claim.forms);
-                grave::bury(graves, (source, &targets), forms, (self.next, origin));
+                grave::bury(graves, (source, &by_policy), forms, (self.next, origin.clone()));
+            }
+            let let_go_of = targets & &self.let_go_of;
+            if !let_go_of.is_empty() {
+                grave::bury(graves, (source, &let_go_of), [], (self.next, origin));
             }
         }
     }

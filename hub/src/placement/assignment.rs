@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use tideline_common::wire::v1::TerminalFact;
+use tideline_common::wire::v1::{Decommission, TerminalFact};
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Capabilities, Digest, Hasher, Impersonation, ObjectKey, Revision, SourceRef,
     SpaceName, TargetId, Tombstone, Uid, Version,
@@ -164,8 +164,9 @@ pub enum Change {
     /// A person approved the unassignments that were held at this revision: they are done.
     Release(Revision),
     /// Somebody takes the target out of service. To be said with all changes until it is gone: what leaves it then was
-    /// asked for, so it neither counts nor waits, and what waited there goes.
-    Retire(TargetId),
+    /// asked for, so it neither counts nor waits, and what waited there goes. Where all is to be kept it is let go of, also by an
+    /// agent that hears of it when the target is in service again.
+    Retire(TargetId, Decommission),
     /// The agent of the target understands this, and no more: what needs more is withheld from it.
     Understands(TargetId, Capabilities),
     /// What is known of other histories, and was accepted of them, is otherwise.

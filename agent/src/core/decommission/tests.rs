@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{Digest, GroupKind, ObjectKey};
 
@@ -78,4 +80,51 @@ fn a_cluster_that_is_in_service_again_gets_everything_again() {
     world.check_converged();
     world.check_reported();
     assert_eq!(world.decommissioned, Some(DecommissionReport { how: Decommission::No, left: 0 }));
+}
+
+/// It was told to let go of all, and could not of some by then. Nothing is assigned again.
+#[test]
+fn what_was_to_be_kept_is_kept_though_the_cluster_is_in_service_again() {
+    for crashes in [false, true] {
+        let mut world = standing(3, 6);
+        let stuck = ["o00", "o02"].map(|name| key("", "ConfigMap", name));
+        world.cluster.unwritable.extend(stuck.clone());
+        world.hub.decommission(Decommission::Keep);
+        world.run_for(Duration::from_mins(5));
+        world.hub.decommission(Decommission::No);
+        world.hub.put(&key("", "ConfigMap", "new"), 1, 1);
+        world.run_for(Duration::from_mins(5));
+        if crashes {
+            world.crash();
+        }
+        world.cluster.unwritable.clear();
+        world.quiesce();
+        for key in &stuck {
+            let local = world.cluster.objects.get(key).unwrap_or_else(|| panic!("{key} is deleted"));
+            assert!(local.mark.is_none(), "{key} was to be let go of");
+        }
+        world.check_reported();
+    }
+}
+
+#[test]
+fn what_nothing_explains_stays_when_the_cluster_is_in_service_again() {
+    for how in [Decommission::Keep, Decommission::Remove] {
+        let mut world = standing(3, 6);
+        world.hub = world.hub.restored_empty();
+        world.quiesce();
+        // Nothing is begun by then.
+        world.feel(false);
+        world.hub.decommission(how);
+        world.hub.put(&key("", "ConfigMap", "one"), 1, 1);
+        world.run_for(Duration::from_mins(2));
+        world.hub.decommission(Decommission::No);
+        world.hub.put(&key("", "ConfigMap", "other"), 1, 1);
+        world.run_for(Duration::from_mins(2));
+        world.feel(true);
+        world.quiesce();
+        let left = world.cluster.objects.values().filter(|local| local.mark.is_some()).count();
+        assert_eq!(left, 8, "{how:?}: {:?}", world.cluster.objects.keys());
+        world.check_at_rest();
+    }
 }

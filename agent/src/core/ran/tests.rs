@@ -1,3 +1,4 @@
+use super::super::tests::world::World;
 use super::super::tests::{key, uid};
 use super::*;
 
@@ -21,4 +22,28 @@ fn of_more_than_are_remembered_those_that_left_first_are_forgotten() {
     assert_eq!(all.take_first(), None);
     let loaded = Ran::new(all.by_number.clone().into_iter().collect());
     assert_eq!((loaded.numbers, loaded.by_number), (all.numbers, all.by_number));
+}
+
+/// What is told of a Job comes with the set that assigns it, which is not on disk at once.
+#[test]
+fn what_may_have_run_waits_though_a_list_without_it_comes_before_its_set_is_kept() {
+    let (other, job) = (key("batch", "Job", "other"), key("batch", "Job", "j"));
+    for seed in 0..60 {
+        let mut world = World::new(seed);
+        world.hub.put(&other, 1, 1);
+        world.heal();
+        world.quiesce();
+        world.hub.put(&job, 2, 1);
+        let source_uid = world.hub.desired.get(&job).unwrap().source.uid.clone();
+        world.hub.terminal = vec![TerminalFact { key: job.clone(), source_uid, fact: Terminal::MayHaveRun }];
+        for _ in 0..60 {
+            world.cluster.list(&job.kind);
+            world.advance();
+        }
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&job), "seed {seed}: it runs");
+        world.crash();
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&job), "seed {seed}: it runs after a restart");
+    }
 }

@@ -1,5 +1,6 @@
 //! What tombstones carry.
 
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{ApproveDeletions, PruneAdopted, Takeover};
 
 use super::*;
@@ -57,6 +58,25 @@ fn a_tombstone_carries_what_was_said_last_at_each_target() {
         let in_advance = PrunePolicy { approve_deletions: ApproveDeletions::InAdvance, ..DELETE };
         assert_eq!(told(&kept, 1, since), both("u", in_advance));
         assert_eq!(told(&kept, 2, since), both("u", ORPHAN));
+        kept.restart();
+    }
+    check_sound(&kept.ledger);
+}
+
+/// Two of three clusters go out of service, of which one keeps what is there, and are in service again before their agents heard
+/// of it.
+#[test]
+fn what_leaves_a_target_that_keeps_all_is_to_be_let_go_of() {
+    let mut kept = Kept::with_targets(3);
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1, 2])]);
+    let leaves = [(target(0), Decommission::Keep), (target(1), Decommission::Remove)];
+    let leaves = leaves.into_iter().map(|(target, how)| Change::Retire(target, how));
+    kept.change([gone("u")].into_iter().chain(leaves).collect());
+    for _ in 0..2 {
+        assert_eq!(told(&kept, 0, since), both("u", ORPHAN));
+        assert_eq!(told(&kept, 1, since), both("u", DELETE));
+        assert_eq!(told(&kept, 2, since), both("u", DELETE));
         kept.restart();
     }
     check_sound(&kept.ledger);

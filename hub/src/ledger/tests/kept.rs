@@ -1,6 +1,7 @@
 //! What one change unassigns, and is held for being too much.
 
 use tideline_common::ApproveDeletions;
+use tideline_common::wire::v1::Decommission;
 
 use super::*;
 
@@ -120,15 +121,21 @@ fn what_was_approved_in_advance_is_neither_counted_nor_held() {
 #[test]
 fn a_target_that_goes_out_of_service_keeps_nothing_and_counts_for_nothing() {
     let mut kept = held();
-    assert_eq!(kept.change_within(vec![Change::Retire(target(0))], 0), (0, 0));
+    assert_eq!(kept.change_within(vec![Change::Retire(target(0), Decommission::Remove)], 0), (0, 0));
     kept.restart();
     assert_eq!(kept.kept(), ["a-x at [1] since 2"]);
     assert_eq!(kept.tombstones(0), ["ConfigMap shop/x of a-x", "ConfigMap shop/y of a-y"]);
-    let last = vec![remove("a", "x"), remove("a", "z"), Change::Retire(target(1))];
+    let last = vec![remove("a", "x"), remove("a", "z"), Change::Retire(target(1), Decommission::Remove)];
     assert_eq!(kept.change_within(last, 1), (1, 0), "the one at the target that stays in service");
     assert_eq!((kept.kept(), kept.ledger.assigned()), (vec![], 0));
     check_sound(&kept.ledger);
-    assert_eq!(kept.writes(vec![Change::Retire(target(0)), Change::Retire(target(9))]), 0);
+    assert_eq!(
+        kept.writes(vec![
+            Change::Retire(target(0), Decommission::Remove),
+            Change::Retire(target(9), Decommission::Remove)
+        ]),
+        0
+    );
 }
 
 #[test]
