@@ -46,6 +46,7 @@ mod home;
 pub(super) use enrol::Token;
 use home::Look;
 
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 #[derive(Debug)]
 pub(super) struct Session {
     link: Link,

@@ -13,6 +13,7 @@ type Variation<'a> = (&'a str, fn(&mut Case));
 /// One situation, to be varied.
 #[derive(Clone)]
 struct Case {
+    me: Me,
     entry: Entry,
     policy: ApplyPolicy,
     body: Body,
@@ -44,6 +45,7 @@ impl Case {
         };
         let record = record_of(&entry, &seen, Origin::Created, false);
         Self {
+            me: me(),
             entry,
             policy,
             body: Body::Held,
@@ -58,7 +60,7 @@ impl Case {
 
     fn decide(&self) -> Decision {
         plan(Situation {
-            me: me(),
+            me: self.me,
             entry: &self.entry,
             policy: Some(&self.policy),
             body: self.body,
@@ -349,6 +351,12 @@ fn what_is_left_alone_is_handed_over_by_its_mark() {
                 case.entry.source.uid = uid("s9");
                 case.record = Some(record_of(&case.entry, case.seen.as_ref().unwrap(), Origin::Created, true));
             }),
+            ("the same, of a former target", |case| {
+                case.entry.implied = true;
+                case.record = Some(record_of(&case.entry, case.seen.as_ref().unwrap(), Origin::Created, true));
+                case.mark().target = super::super::tests::heir(0);
+                case.me.formers = case.me.formers.with(super::super::tests::heir(0));
+            }),
         ],
         &expect![[r#"
             create-only                                ReMark u1 Created
@@ -367,6 +375,7 @@ fn what_is_left_alone_is_handed_over_by_its_mark() {
             withheld                                   Withhold(Conflict)
             an implied namespace                       ReMark u1 Created
             the same, whose mark could not be written  Nothing(Unchanged)
+            the same, of a former target               Nothing(Unchanged)
         "#]],
     );
 }

@@ -2,7 +2,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use tideline_common::wire::v1::{Accepted, ClusterFacts, EnrolRequest, Handover, HubAddresses, ReportedAnswer};
+use tideline_common::wire::v1::{
+    Accepted, ClusterFacts, DesiredPage, EnrolRequest, Handover, HubAddresses, ReportedAnswer,
+};
 use tideline_common::{Digest, Epoch, Revision, Version};
 
 use super::super::effect::Enrolled;
@@ -303,16 +305,12 @@ fn a_poll_that_is_cut_is_made_shorter() {
     "#]]);
 }
 
-#[test]
-fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
-    let mut script = Script::new(held());
-    script.event("start", Event::Started);
-    script.answer(1, session());
-    let page = tideline_common::wire::v1::DesiredPage {
-        at: Version { epoch: Epoch(1), revision: Revision(4) },
+fn empty_page(at: Version) -> DesiredPage {
+    DesiredPage {
+        at,
         word: word(Version::default()),
         absence_unexplained: false,
-        digest: Digest::of(b"other"),
+        digest: Digest::of(b""),
         total: 0,
         snapshot: false,
         entries: Vec::new(),
@@ -321,7 +319,16 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
         terminal: Vec::new(),
         next: None,
         decommission: tideline_common::wire::v1::Decommission::No,
-    };
+    }
+}
+
+#[test]
+fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    let page =
+        DesiredPage { digest: Digest::of(b"other"), ..empty_page(Version { epoch: Epoch(1), revision: Revision(4) }) };
     script.answer(2, Answer::Desired(DesiredAnswer::Page(page)));
     script.after(60).event("timer", Event::Timer(Timer::Link));
     script.check(&expect![[r#"
@@ -330,6 +337,45 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
         kept: 2 Desired since 1.4 wait 40, Report in 0 s
         answer 2: Link in 0 s
         timer: 3 Session
+    "#]]);
+}
+
+/// Opening a session goes well each time.
+#[test]
+fn a_set_that_is_refused_again_and_again_is_asked_for_less_and_less() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    for id in [1, 3, 6, 8, 10] {
+        script.answer(id, session());
+        let page = DesiredPage {
+            digest: Digest::of(b"other"),
+            ..empty_page(Version { epoch: Epoch(1), revision: Revision(4) })
+        };
+        script.answer(id + 1, Answer::Desired(DesiredAnswer::Page(page)));
+        script.after(400).event("timer", Event::Timer(Timer::Link));
+    }
+    script.check(&expect![[r#"
+        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
+        answer 1: Keep session 3
+        kept: 2 Desired since 1.4 wait 40, Report in 0 s
+        answer 2: Link in 0 s
+        timer: 3 Session
+        answer 3: Keep session 3
+        kept: 4 Desired since 1.4 wait 40, 5 Reported 1 objects
+        answer 4: Link in 4 s
+        timer: 6 Session
+        answer 6: Keep session 3
+        kept: 7 Desired since 1.4 wait 40
+        answer 7: Link in 8 s
+        timer: 8 Session
+        answer 8: Keep session 3
+        kept: 9 Desired since 1.4 wait 40
+        answer 9: Link in 14 s
+        timer: 10 Session
+        answer 10: Keep session 3
+        kept: 11 Desired since 1.4 wait 40
+        answer 11: Link in 21 s
+        timer: 12 Session
     "#]]);
 }
 
