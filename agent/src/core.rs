@@ -43,6 +43,7 @@ mod history;
 mod inputs;
 mod jitter;
 mod kinds;
+mod mode;
 mod name;
 mod notice;
 mod objects;
@@ -61,7 +62,6 @@ mod rows;
 mod session;
 mod shared;
 mod slots;
-mod standing;
 mod switch;
 mod work;
 
@@ -91,6 +91,8 @@ use gate::Gates;
 use inputs::Inputs;
 use jitter::Jitter;
 use kinds::Kinds;
+pub use mode::AgentMode;
+use mode::HubVerdict;
 use notice::Notices;
 use objects::Objects;
 use patrol::Patrol;
@@ -101,8 +103,6 @@ pub use remove::RemovalPolicy;
 use remove::{Cause, Removal};
 use report::Reports;
 use session::{Session, Token};
-pub use standing::Standing;
-use standing::Word;
 use work::Work;
 
 /// What does not change while the agent runs.
@@ -161,8 +161,8 @@ pub struct Loaded {
     pub accepted: Option<Attested>,
     /// What the hub said last of its history.
     pub history: Continuity,
-    /// What the process before was told of its standing.
-    pub standing: Standing,
+    /// The mode of the process before.
+    pub mode: AgentMode,
     pub entries: Vec<Arc<Entry>>,
     /// By the digest that entries name.
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -190,9 +190,9 @@ pub struct Core {
     place: Place,
     jitter: Jitter,
     session: Session,
-    standing: Standing,
+    mode: AgentMode,
     token: Token,
-    /// How often the hub was asked since the standing is what it is.
+    /// How often the hub was asked since the mode is what it is.
     asked: u32,
     accepted: Option<Accepted>,
     /// The newest set that was ever accepted, as far as is known here, with the hub's word of it.
@@ -253,7 +253,7 @@ impl Core {
             floor,
             accepted,
             history,
-            standing,
+            mode,
             entries,
             policies,
             bodies,
@@ -271,7 +271,7 @@ impl Core {
             place: Place::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
-            standing,
+            mode,
             token: if token_spent { Token::Spent } else { Token::Untried },
             asked: 0,
             believe_marks: accepted.is_none(),
@@ -341,7 +341,7 @@ impl Core {
             Event::Cluster(facts) => self.learnt(facts, out),
             Event::Pulse { answers } => self.felt(answers),
             Event::Superseded(why) => {
-                self.lose_standing(now, Word::Frozen(FreezeReason::Fenced(why)), out);
+                self.take_verdict(now, HubVerdict::Frozen(FreezeReason::Fenced(why)), out);
             }
             Event::SessionKept { result } => self.session_kept(now, result, out),
             Event::HomeRead { result } => self.home_read(now, result, out),
@@ -388,7 +388,7 @@ impl Core {
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
-        self.recall_standing(out);
+        self.recall_mode(out);
         self.drop_bodies();
         self.fuse.started(now);
         self.retire_all();

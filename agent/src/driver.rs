@@ -34,10 +34,10 @@ use crate::journal::{self, Journal};
 use crate::lease::Term;
 use crate::link::Link;
 use crate::metrics::Metrics;
+use crate::mode_reporter::ModeReporter;
 use crate::namespaces::Namespaces;
 use crate::outlook::Outlook;
 use crate::patience::Disk;
-use crate::standing::Standing;
 
 mod ask;
 
@@ -127,7 +127,7 @@ pub(crate) struct Driver {
     located: Option<ClusterFacts>,
     /// Held while this is another cluster than that of the identity, as far as is known without the hub.
     misplaced: Option<ReadinessGate>,
-    standing: Standing,
+    mode_reporter: ModeReporter,
     /// The session of a later process in this one's home.
     replaced: Option<SessionName>,
     /// Held while a write hangs.
@@ -211,7 +211,7 @@ impl Driver {
             unwritable: None,
             located: known.clone(),
             misplaced: None,
-            standing: Standing::default(),
+            mode_reporter: ModeReporter::default(),
             replaced: None,
             hanging: None,
             events,
@@ -274,8 +274,8 @@ impl Driver {
                 opened = opened(&mut opening), if self.state == State::Running => match opened {
                     Ok((journal, mut loaded)) => {
                         // Of the hub, not of the disk: what this process was told since it began.
-                        if *self.core.standing() != core::Standing::Good {
-                            loaded.standing = self.core.standing().clone();
+                        if *self.core.mode() != core::AgentMode::Active {
+                            loaded.mode = self.core.mode().clone();
                         }
                         if self.core.history() != Continuity::Whole {
                             loaded.history = self.core.history();
@@ -494,9 +494,9 @@ impl Driver {
             }
             Effect::Decommissioned(report) => self.outlook.decommissioned(&report),
             Effect::Stopped => self.state = State::Stopped,
-            Effect::Freeze(reason) => self.standing.freeze(&reason, &self.health, &self.metrics),
-            Effect::UnknownToHub => self.standing.unknown(&self.health, &self.metrics),
-            Effect::Thaw => self.standing.thaw(&self.metrics),
+            Effect::Freeze(reason) => self.mode_reporter.freeze(&reason, &self.health, &self.metrics),
+            Effect::UnknownToHub => self.mode_reporter.unknown(&self.health, &self.metrics),
+            Effect::Thaw => self.mode_reporter.thaw(&self.metrics),
             Effect::KeepSession { session, cluster } => self.keep_session(session, cluster),
             Effect::ReadHome => self.read_home(),
             Effect::Replaced { by } => self.replaced = Some(by),
@@ -556,7 +556,7 @@ impl Driver {
             | Write::Passed { .. }
             | Write::Lapsed { .. }
             | Write::History(_)
-            | Write::Standing(_)
+            | Write::Mode(_)
             | Write::Decommission(_)
             | Write::Unsent(_)
             | Write::Sent { .. }

@@ -19,11 +19,11 @@ pub mod journal;
 mod lease;
 mod link;
 mod metrics;
+mod mode_reporter;
 mod namespaces;
 mod outlook;
 mod patience;
 mod run;
-mod standing;
 
 pub use given::HubAddress;
 pub use home::{Home, NoNamespace};

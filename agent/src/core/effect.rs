@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::event::LocalField;
+use super::mode::AgentMode;
 use super::notice::Notice;
 use super::patrol::PatrolTally;
 use super::remove::RemovalPolicy;
-use super::standing::Standing;
 use tideline_common::wire::v1::{
     Attested, BodiesRequest, Continuity, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
     ReportedRequest, SessionRequest,
@@ -168,8 +168,8 @@ pub enum Write {
     },
     /// What the hub said of its history.
     History(Continuity),
-    /// What the agent was told of its standing.
-    Standing(Standing),
+    /// The mode that follows from what the hub said.
+    Mode(AgentMode),
     /// The cluster goes out of service, or is in service again.
     Decommission(Decommission),
     /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may

@@ -17,10 +17,10 @@ use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombsto
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
+use super::mode::AgentMode;
 use super::name::Name;
 use super::observe::{Object, Status, Told};
 use super::remove::{Evidence, Ground, RemovalPolicy, RemovalState, Verdict, may_delete};
-use super::standing::Standing;
 use super::{Core, Phase};
 
 /// Changes gather this long before they are sent.
@@ -242,7 +242,7 @@ impl Core {
     /// Says, once and as the last, that this process uses its session no more. True while that is under way: whoever does not
     /// answer is not waited for, and nobody is told who has not answered before.
     pub(super) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
-        let Some(session) = self.session_name().filter(|_| self.standing == Standing::Good) else { return false };
+        let Some(session) = self.session_name().filter(|_| self.mode == AgentMode::Active) else { return false };
         if self.reports.parted || self.reports.failures > 0 || self.reports.last_sent.is_none() {
             return false;
         }

@@ -9,7 +9,7 @@
 //!
 //!  any of them ── no answer ──▶ Resting ── timer ──▶ where it was
 //!  any of them ── fenced ──▶ Looking into the own home, then Opening or Resting
-//!  any of them ── quarantined, deleted, … ──▶ Resting, as `standing` describes
+//!  any of them ── quarantined, deleted, … ──▶ Resting, as `mode` describes
 //! ```
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
 use super::gather::{Change, Flaw, Gather, Held, Question, Step};
-use super::standing::Standing;
+use super::mode::AgentMode;
 use super::{Core, Phase};
 
 /// Wait after a failure, doubled each time up to the second, with full jitter.
@@ -44,7 +44,7 @@ mod enrol;
 mod home;
 
 pub(super) use enrol::Token;
-use home::Look;
+use home::HomeReadReason;
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(super) struct Session {
     strays: bool,
     /// The hub said last that it does not know what this agent is, whoever has fenced it before.
     pub(super) hub_unknown: bool,
-    /// When an agent without standing asks next.
+    /// When an agent that is not active asks next.
     ask_at: Monotonic,
 }
 
@@ -111,7 +111,7 @@ enum Link {
     /// What was offered is being written into the home; only then it is used.
     Keeping(Box<SessionAnswer>),
     /// The home is being read, for this.
-    Looking(Look),
+    Looking(HomeReadReason),
     Polling {
         id: RequestId,
         sent: Monotonic,
@@ -253,8 +253,8 @@ impl Core {
     }
 
     fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
-        // With a session of its own, an agent without standing finds out whether it may use it.
-        if self.standing != Standing::Good && self.session.name.is_none() {
+        // With a session of its own, an agent that is not active finds out whether it may use it.
+        if self.mode != AgentMode::Active && self.session.name.is_none() {
             let at = self.session.ask_at.max(now);
             return self.session.rest(at, Next::Open, out);
         }
@@ -278,7 +278,7 @@ impl Core {
         match std::mem::replace(&mut self.session.link, Link::Off) {
             Link::Resting(Next::Enrol) => self.enrol(out),
             Link::Resting(Next::Open) => match self.session.fenced {
-                Some(fenced) => self.look_home(Look::Fenced(fenced), out),
+                Some(fenced) => self.read_home(HomeReadReason::Fenced(fenced), out),
                 None => self.open_session(out),
             },
             Link::Resting(Next::Poll) => self.poll(now, out),
@@ -309,7 +309,7 @@ impl Core {
         match &result {
             Err(LinkFailure::Refused(refusal)) if self.is_awaited(id) => self.refused(now, refusal, out),
             Ok(Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) if self.is_awaited(id) => {
-                self.regain_standing(out);
+                self.reactivate(out);
             }
             Ok(_) | Err(_) => {}
         }

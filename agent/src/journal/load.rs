@@ -8,8 +8,8 @@ use super::Error;
 use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
 use super::record::{
-    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, SCHEMA,
-    SCHEMA_KEY, STANDING_KEY,
+    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, MODE_KEY, SCHEMA,
+    SCHEMA_KEY,
 };
 use super::stage;
 use crate::core::{AppliedRecord, Loaded, Shared};
@@ -37,7 +37,7 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         enrolled: meta(engine, ENROLLED_KEY)?,
         accepted: meta(engine, ACCEPTED_KEY)?,
         history: meta(engine, HISTORY_KEY)?.unwrap_or_default(),
-        standing: meta(engine, STANDING_KEY)?.unwrap_or_default(),
+        mode: meta(engine, MODE_KEY)?.unwrap_or_default(),
         decommission: meta(engine, DECOMMISSION_KEY)?.unwrap_or_default(),
         ..Loaded::default()
     };

@@ -26,7 +26,8 @@ pub(super) const CAPABILITIES_KEY: &[u8] = b"capabilities";
 pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
 pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
 pub(super) const HISTORY_KEY: &[u8] = b"history";
-pub(super) const STANDING_KEY: &[u8] = b"standing";
+/// Under the name that it always had on disk.
+pub(super) const MODE_KEY: &[u8] = b"standing";
 pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
 
 const CHECKSUM_BYTES: usize = 4;
@@ -55,7 +56,7 @@ pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Chang
         Write::Passed { number, tombstone } => out.push(put(Table::Passed, number.to_be_bytes().to_vec(), tombstone)),
         Write::Lapsed { number } => out.push(take(Table::Passed, number.to_be_bytes().to_vec())),
         Write::History(history) => out.push(put(Table::Meta, HISTORY_KEY.to_vec(), history)),
-        Write::Standing(standing) => out.push(put(Table::Meta, STANDING_KEY.to_vec(), standing)),
+        Write::Mode(mode) => out.push(put(Table::Meta, MODE_KEY.to_vec(), mode)),
         Write::Decommission(how) => out.push(put(Table::Meta, DECOMMISSION_KEY.to_vec(), how)),
         Write::Unsent(report) => out.push(put(Table::Unsent, object_key(&report.key), report)),
         Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),

@@ -145,7 +145,7 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         | Write::Removed(_)
         | Write::Lapsed { .. }
         | Write::History(_)
-        | Write::Standing(_)
+        | Write::Mode(_)
         | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Sent { .. }

@@ -10,7 +10,7 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::{Error, Journal, record, writer};
-use crate::core::{AppliedRecord, Enrolled, FreezeReason, Loaded, RemovalPolicy, Standing, Telltale, Write};
+use crate::core::{AgentMode, AppliedRecord, Enrolled, FreezeReason, Loaded, RemovalPolicy, Telltale, Write};
 
 mod crash;
 mod faults;
@@ -126,12 +126,12 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
     let entries = filled(&path, 50).await?;
     assert_eq!(reopened(&path)?.accepted.map(|accepted| accepted.set.version.revision), Some(Revision(7)));
     let enrolled = Enrolled { target: TargetId::from_uuid(Uuid::from_u128(1)), name: "store".to_owned() };
-    let frozen = Standing::Frozen(FreezeReason::Revoked("its key".to_owned()));
+    let frozen = AgentMode::Frozen(FreezeReason::Revoked("its key".to_owned()));
     {
         let (journal, _) = Journal::open(&path)?;
         let writes = vec![
             Write::Enrolled(enrolled.clone()),
-            Write::Standing(frozen.clone()),
+            Write::Mode(frozen.clone()),
             applied(1),
             applied(2),
             Write::Forgotten { key: entry(2).key.clone() },
@@ -146,7 +146,7 @@ async fn what_was_written_is_read_back() -> Result<(), anyhow::Error> {
     }
     let loaded = reopened(&path)?;
     assert_eq!(loaded.enrolled, Some(enrolled));
-    assert_eq!(loaded.standing, frozen);
+    assert_eq!(loaded.mode, frozen);
     assert_eq!(loaded.accepted, None, "a set is of one target");
     assert_eq!(loaded.entries, entries, "and is kept until that has another");
     assert_eq!(loaded.policies.keys().copied().collect::<Vec<_>>(), [policy().digest()]);

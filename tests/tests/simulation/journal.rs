@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tideline_agent::core::{AppliedRecord, Enrolled, Loaded, RemovalPolicy, Standing, Write};
+use tideline_agent::core::{AgentMode, AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, ObjectKey, SessionName, Tombstone};
 
@@ -21,7 +21,7 @@ pub(crate) struct Journal {
     floor: Option<Attested>,
     pub(crate) accepted: Option<Attested>,
     pub(crate) history: Continuity,
-    pub(crate) standing: Standing,
+    pub(crate) standing: AgentMode,
     pub(crate) entries: BTreeMap<ObjectKey, Arc<Entry>>,
     pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
@@ -76,7 +76,7 @@ impl Journal {
                     self.passed.remove(&number);
                 }
                 Write::History(history) => self.history = history,
-                Write::Standing(standing) => self.standing = standing,
+                Write::Mode(standing) => self.standing = standing,
                 Write::Decommission(how) => self.decommission = how,
                 Write::Unsent(report) => {
                     self.unsent.insert(report.key.clone(), *report);
@@ -151,7 +151,7 @@ impl Journal {
             floor: self.floor,
             accepted: self.accepted,
             history: self.history,
-            standing: self.standing.clone(),
+            mode: self.standing.clone(),
             entries: self.entries.values().cloned().collect(),
             // As the real one: what no entry names is kept for what stands under it.
             policies: self.policies.clone().into_iter().filter(|(digest, _)| named.contains(digest)).collect(),

@@ -222,12 +222,12 @@ enum Standing {
     Frozen,
 }
 
-impl From<&tideline_agent::core::Standing> for Standing {
-    fn from(standing: &tideline_agent::core::Standing) -> Self {
+impl From<&tideline_agent::core::AgentMode> for Standing {
+    fn from(standing: &tideline_agent::core::AgentMode) -> Self {
         match standing {
-            tideline_agent::core::Standing::Good => Self::Good,
-            tideline_agent::core::Standing::UnknownToHub => Self::UnknownToHub,
-            tideline_agent::core::Standing::Frozen(_) => Self::Frozen,
+            tideline_agent::core::AgentMode::Active => Self::Good,
+            tideline_agent::core::AgentMode::UnknownToHub => Self::UnknownToHub,
+            tideline_agent::core::AgentMode::Frozen(_) => Self::Frozen,
         }
     }
 }

@@ -12,9 +12,9 @@ use tideline_common::{
 
 use super::super::effect::{Effect, Enrolled, FreezeReason, Op, Timer};
 use super::super::event::{Event, Served};
+use super::super::mode::HubVerdict;
 use super::super::plan::mark_of;
 use super::super::remove::RemovalPolicy;
-use super::super::standing::Word;
 use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
@@ -346,14 +346,18 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_was_shut_out() {
         removal: None,
         set_back: false,
     };
-    let words = [None, Some(Word::UnknownTarget), Some(Word::Frozen(FreezeReason::TargetGone("deleted".to_owned())))];
-    for word in words {
+    let verdicts = [
+        None,
+        Some(HubVerdict::UnknownTarget),
+        Some(HubVerdict::Frozen(FreezeReason::TargetGone("deleted".to_owned()))),
+    ];
+    for verdict in verdicts {
         let mut server = Server::new(&known, [Says::Done; 7]);
         let (id, op) = server.waiting.pop().expect("it has another input");
         assert_eq!(name(&op), "Apply");
-        let shut_out = word.is_some();
-        if let Some(word) = word {
-            server.core.lose_standing(server.now, word, &mut Vec::new());
+        let shut_out = verdict.is_some();
+        if let Some(verdict) = verdict {
+            server.core.take_verdict(server.now, verdict, &mut Vec::new());
         }
         let result = OpResult::Failed { reason: Reason::Immutable, message: "no".to_owned(), retry_after: None };
         server.step(Event::Executed { id, result });

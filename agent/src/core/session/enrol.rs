@@ -8,7 +8,7 @@ use tideline_common::wire::v1::{EnrolAnswer, Refusal, RefusalKind};
 use super::super::Core;
 use super::super::effect::{Effect, Effects, Enrolled, FreezeReason, Request};
 use super::super::event::LinkFailure;
-use super::super::standing::Standing;
+use super::super::mode::AgentMode;
 use super::{Link, Next, RETRY_REFUSED};
 
 /// How long a token that was refused is not shown. What it was refused for may have been put right at the hub since, as where
@@ -48,8 +48,8 @@ impl Core {
     /// Where the hub has said that it does not serve what this agent is, a token may make it another.
     pub(in crate::core) fn may_enrol_anew(&self, now: Monotonic) -> bool {
         // Who was fenced in the name of a target that the hub does not know is told nothing else by anybody.
-        let fenced = matches!(self.standing, Standing::Frozen(FreezeReason::Fenced(_)));
-        let replaced = self.standing.may_be_replaced() || (fenced && self.session.hub_unknown);
+        let fenced = matches!(self.mode, AgentMode::Frozen(FreezeReason::Fenced(_)));
+        let replaced = self.mode.may_be_replaced() || (fenced && self.session.hub_unknown);
         replaced && self.may_show_its_token(now)
     }
 

@@ -14,13 +14,13 @@ use tideline_common::{Monotonic, SessionName};
 
 use super::super::effect::{Effect, Effects, Enrolled};
 use super::super::gather::{Flaw, Gather};
-use super::super::standing::Word;
+use super::super::mode::HubVerdict;
 use super::super::{Core, Phase};
 use super::{Link, Next};
 
-/// Why the own home is looked at.
+/// Why the own home is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Look {
+pub(super) enum HomeReadReason {
     /// The hub knows a newer session than this process.
     Outdated,
     /// This session fences this process.
@@ -30,8 +30,8 @@ pub(super) enum Look {
 impl Core {
     pub(super) fn refused(&mut self, now: Monotonic, refusal: &Refusal, out: &mut Effects) {
         let own = self.session.name.or(self.session.fenced.map(|fenced| fenced.session)).unwrap_or(self.session.home);
-        if let Some(word) = Word::of(refusal) {
-            self.lose_standing(now, word, out);
+        if let Some(verdict) = HubVerdict::of(refusal) {
+            self.take_verdict(now, verdict, out);
         }
         if refusal.refusal == RefusalKind::SessionUnknown {
             self.session.fenced = None;
@@ -45,12 +45,12 @@ impl Core {
             self.session.fenced = Some(fenced);
             // A set on its way to the disk is accepted first; what follows it is a question, which waits.
             if news && !matches!(self.session.link, Link::Switching) {
-                self.look_home(Look::Fenced(fenced), out);
+                self.read_home(HomeReadReason::Fenced(fenced), out);
             }
         }
     }
 
-    pub(super) fn look_home(&mut self, why: Look, out: &mut Effects) {
+    pub(super) fn read_home(&mut self, why: HomeReadReason, out: &mut Effects) {
         self.session.link = Link::Looking(why);
         out.push(Effect::ReadHome);
     }
@@ -66,7 +66,7 @@ impl Core {
         self.session.newest = self.session.newest.max(answer.session.number);
         if answer.outdated {
             // Perhaps another process of this home has opened it.
-            return self.look_home(Look::Outdated, out);
+            return self.read_home(HomeReadReason::Outdated, out);
         }
         let cluster = answer.cluster.clone().or_else(|| self.place.cluster());
         out.push(Effect::KeepSession { session: answer.session, cluster });
@@ -141,14 +141,14 @@ impl Core {
         };
         match (why, result) {
             (_, Err(_said_by_the_edge)) => self.failed(now, Next::Open, None, out),
-            (Look::Outdated, Ok(home)) => {
+            (HomeReadReason::Outdated, Ok(home)) => {
                 self.session.home = home;
                 self.open_session(out);
             }
-            (Look::Fenced(fenced), Ok(home)) if home == fenced.by || home.number > fenced.by.number => {
+            (HomeReadReason::Fenced(fenced), Ok(home)) if home == fenced.by || home.number > fenced.by.number => {
                 self.replaced_by(home, out);
             }
-            (Look::Fenced(_), Ok(_)) => self.open_session(out),
+            (HomeReadReason::Fenced(_), Ok(_)) => self.open_session(out),
         }
     }
 

@@ -7,8 +7,8 @@ use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, 
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
-    Answer, Config, Core, Effect, Enrolled, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult, PatrolTally,
-    RemovalPolicy, Request, RequestId, Standing, Timer, Write,
+    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult,
+    PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
 };
 use super::cluster::Cluster;
 use super::hub::Hub;
@@ -36,7 +36,7 @@ pub(in crate::core) struct World {
     pub(in crate::core) ops: u64,
     pub(in crate::core) patrols: Vec<PatrolTally>,
     persists: u64,
-    /// What the agent was told of its standing.
+    /// The agent's mode, by what it was told.
     pub(in crate::core) standings: Vec<String>,
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
     /// No session can be kept.
@@ -407,12 +407,12 @@ impl World {
 
     /// Invariant 7: only what is ours, and what the journal says is not assigned, is deleted.
     fn check_op(&self, op: &Op) {
-        let told = self.core.standing();
+        let told = self.core.mode();
         let reads = matches!(op, Op::Get { .. } | Op::Inspect { .. } | Op::Compare { .. });
-        let frozen = matches!(told, Standing::Frozen(_));
+        let frozen = matches!(told, AgentMode::Frozen(_));
         assert!(reads || !frozen, "seed {}: {op:?}, and the agent is frozen", self.seed);
         let removes = matches!(op, Op::Delete { .. } | Op::Orphan { .. });
-        assert!(!removes || *told == Standing::Good, "seed {}: {op:?}, and the agent is {told:?}", self.seed);
+        assert!(!removes || *told == AgentMode::Active, "seed {}: {op:?}, and the agent is {told:?}", self.seed);
         let (Op::Delete { key, uid, .. } | Op::Orphan { key, uid, .. }) = op else { return };
         let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
         let seed = self.seed;
@@ -535,7 +535,7 @@ impl World {
                 Write::Passed { number, tombstone } => journal.passed.push((number, tombstone)),
                 Write::Lapsed { number } => journal.passed.retain(|(other, _)| *other != number),
                 Write::History(history) => journal.history = history,
-                Write::Standing(standing) => journal.standing = standing,
+                Write::Mode(mode) => journal.mode = mode,
                 Write::Decommission(how) => journal.decommission = how,
                 Write::Removed(tombstone) => journal.removing.retain(|(other, _)| *other != tombstone),
                 Write::Unsent(report) => {

@@ -168,7 +168,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Passed { .. } => AgentEffect::PersistPassed,
         Write::Lapsed { .. } => AgentEffect::PersistLapsed,
         Write::History(_) => AgentEffect::PersistHistory,
-        Write::Standing(_) => AgentEffect::PersistStanding,
+        Write::Mode(_) => AgentEffect::PersistStanding,
         Write::Decommission(_) => AgentEffect::PersistDecommission,
         Write::Unsent(_) | Write::Ran { .. } => AgentEffect::PersistUnsent,
         Write::Sent { .. } | Write::RanForgotten { .. } => AgentEffect::PersistSent,
@@ -212,7 +212,7 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Removed(_)
         | Write::Lapsed { .. }
         | Write::History(_)
-        | Write::Standing(_)
+        | Write::Mode(_)
         | Write::Decommission(_)
         | Write::Unsent(_)
         | Write::Ran { .. }

@@ -1,9 +1,9 @@
-//! Whether this agent may act, as far as the hub has said. Everything but `Good` asks again by itself, and ends when the hub
+//! Whether this agent may act, as far as the hub has said. Everything but `Active` asks again by itself, and ends when the hub
 //! takes what it says in the next session: nobody has to come to the site.
 //!
 //! ```text
 //!            fenced, quarantined, deleted, revoked
-//!   Good ───────────────────────────────────────────▶ Frozen ◀─┐ asks after a minute,
+//!   Active ─────────────────────────────────────────▶ Frozen ◀─┐ asks after a minute,
 //!    ▲ │                                              ▲ │  └───┘ backing off to ten
 //!    │ └── the hub does not know this target ─▶ UnknownToHub ◀─┐
 //!    │                                                │  └─────┘ the same
@@ -15,7 +15,7 @@
 //! signature can be verified; so it makes nothing better than it was, and ends no freeze. Only an answer to a request that
 //! the hub has verified does.
 //!
-//! The journal keeps the standing: a process that is started anew knows what the one before it was told.
+//! The journal keeps the mode: a process that is started anew knows what the one before it was told.
 
 use std::time::Duration;
 
@@ -26,30 +26,31 @@ use tideline_common::wire::v1::{Refusal, RefusalKind};
 use super::effect::{Effect, Effects, FreezeReason, Write};
 use super::{Core, Phase};
 
-/// When an agent without standing asks again: after the first, doubled up to the second, each time at least half of it. The
+/// When an agent that is not active asks again: after the first, doubled up to the second, each time at least half of it. The
 /// hub answers 10,000 frozen agents some thirty times a second then.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
-    /// As far as is known.
+pub enum AgentMode {
+    /// Nothing was said against it, as far as is known.
     #[default]
-    Good,
+    #[serde(rename = "Good")]
+    Active,
     UnknownToHub,
     Frozen(FreezeReason),
 }
 
-/// What somebody said against the agent.
+/// What the hub said against the agent, or the agent found out by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum HubVerdict {
     /// To the agent alone: its request was verified, or it found that out by itself.
     Frozen(FreezeReason),
     /// To whoever asks in the name of this target. Nothing was verified.
     UnknownTarget,
 }
 
-impl Word {
-    /// What a refusal says of the agent's standing, if it says anything.
+impl HubVerdict {
+    /// What a refusal says against the agent, if it says anything.
     pub(super) fn of(refusal: &Refusal) -> Option<Self> {
         let message = || refusal.message.clone();
         match refusal.refusal {
@@ -70,19 +71,19 @@ impl Word {
     }
 }
 
-impl Standing {
-    /// The standing of an agent that had this one and hears that word.
-    fn after(self, word: Word) -> Self {
-        match (self, word) {
-            (_, Word::Frozen(reason)) | (Self::Frozen(reason), Word::UnknownTarget) => Self::Frozen(reason),
-            (Self::Good | Self::UnknownToHub, Word::UnknownTarget) => Self::UnknownToHub,
+impl AgentMode {
+    /// The mode that follows this one upon a verdict.
+    fn after(self, verdict: HubVerdict) -> Self {
+        match (self, verdict) {
+            (_, HubVerdict::Frozen(reason)) | (Self::Frozen(reason), HubVerdict::UnknownTarget) => Self::Frozen(reason),
+            (Self::Active | Self::UnknownToHub, HubVerdict::UnknownTarget) => Self::UnknownToHub,
         }
     }
 
     /// Whether anything may be changed at the cluster.
     const fn may_change(&self) -> bool {
         match self {
-            Self::Good | Self::UnknownToHub => true,
+            Self::Active | Self::UnknownToHub => true,
             Self::Frozen(_) => false,
         }
     }
@@ -90,7 +91,7 @@ impl Standing {
     /// Whether removals may begin. A hub that does not know the target knows nothing of what was meant for it either.
     const fn may_remove(&self) -> bool {
         match self {
-            Self::Good => true,
+            Self::Active => true,
             Self::UnknownToHub | Self::Frozen(_) => false,
         }
     }
@@ -99,62 +100,62 @@ impl Standing {
     pub(super) const fn may_be_replaced(&self) -> bool {
         match self {
             Self::UnknownToHub | Self::Frozen(FreezeReason::TargetGone(_) | FreezeReason::Revoked(_)) => true,
-            Self::Good | Self::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)) => false,
+            Self::Active | Self::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)) => false,
         }
     }
 
     fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Frozen(a), Self::Frozen(b)) => std::mem::discriminant(a) == std::mem::discriminant(b),
-            (Self::Good, Self::Good) | (Self::UnknownToHub, Self::UnknownToHub) => true,
-            (Self::Good | Self::UnknownToHub | Self::Frozen(_), _) => false,
+            (Self::Active, Self::Active) | (Self::UnknownToHub, Self::UnknownToHub) => true,
+            (Self::Active | Self::UnknownToHub | Self::Frozen(_), _) => false,
         }
     }
 }
 
 impl Core {
-    /// What the agent was told of its standing last.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    /// The mode that follows from what the agent was told last.
+    pub fn mode(&self) -> &AgentMode {
+        &self.mode
     }
 
     /// Whether anything may be changed at the cluster now.
     pub(super) fn may_change(&self) -> bool {
-        self.phase == Phase::Running && self.is_in_place() && self.standing.may_change()
+        self.phase == Phase::Running && self.is_in_place() && self.mode.may_change()
     }
 
     /// Whether something may be deleted or let go of now. Every step of a removal asks anew: what was begun before is not
     /// gone on with.
     pub(super) fn may_remove(&self) -> bool {
-        self.may_change() && self.standing.may_remove()
+        self.may_change() && self.mode.may_remove()
     }
 
     /// Begins as what the process before this one was told.
-    pub(super) fn recall_standing(&self, out: &mut Effects) {
-        out.extend(self.standing_effect());
+    pub(super) fn recall_mode(&self, out: &mut Effects) {
+        out.extend(self.mode_effect());
     }
 
-    fn standing_effect(&self) -> Option<Effect> {
-        match &self.standing {
-            Standing::Frozen(reason) => Some(Effect::Freeze(reason.clone())),
-            Standing::UnknownToHub => Some(Effect::UnknownToHub),
-            Standing::Good => None,
+    fn mode_effect(&self) -> Option<Effect> {
+        match &self.mode {
+            AgentMode::Frozen(reason) => Some(Effect::Freeze(reason.clone())),
+            AgentMode::UnknownToHub => Some(Effect::UnknownToHub),
+            AgentMode::Active => None,
         }
     }
 
     /// Something was said against this agent. It asks again after a while, whatever it was.
-    pub(super) fn lose_standing(&mut self, now: Monotonic, word: Word, out: &mut Effects) {
-        self.session.hub_unknown = word == Word::UnknownTarget;
-        let former = std::mem::take(&mut self.standing);
-        let standing = former.clone().after(word);
-        if former.is_alike(&standing) {
-            self.standing = former;
+    pub(super) fn take_verdict(&mut self, now: Monotonic, verdict: HubVerdict, out: &mut Effects) {
+        self.session.hub_unknown = verdict == HubVerdict::UnknownTarget;
+        let former = std::mem::take(&mut self.mode);
+        let mode = former.clone().after(verdict);
+        if former.is_alike(&mode) {
+            self.mode = former;
             self.asked = self.asked.saturating_add(1);
         } else {
-            self.standing = standing;
+            self.mode = mode;
             self.asked = 1;
-            out.extend(self.standing_effect());
-            self.disk.write(Write::Standing(self.standing.clone()));
+            out.extend(self.mode_effect());
+            self.disk.write(Write::Mode(self.mode.clone()));
         }
         // A token that was not shown yet, or not for long, need not wait. That its agent's next key was refused, too, is no reason to hurry.
         let wait = if self.may_enrol_anew(now) && !self.session.is_enrolling() {
@@ -166,16 +167,16 @@ impl Core {
     }
 
     /// The hub has taken what was said in a session: whatever stood against that is over.
-    pub(super) fn regain_standing(&mut self, out: &mut Effects) {
+    pub(super) fn reactivate(&mut self, out: &mut Effects) {
         self.asked = 0;
         self.session.hub_unknown = false;
         // Whom the hub does not quarantine any more is at work only where its identity is of this cluster.
-        if matches!(self.standing, Standing::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
+        if matches!(self.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
             return;
         }
-        if std::mem::take(&mut self.standing) != Standing::Good {
+        if std::mem::take(&mut self.mode) != AgentMode::Active {
             out.push(Effect::Thaw);
-            self.disk.write(Write::Standing(Standing::Good));
+            self.disk.write(Write::Mode(AgentMode::Active));
         }
     }
 }

@@ -111,7 +111,7 @@ fn only_who_was_fenced_by_a_session_that_is_not_in_its_home_says_so() {
     }
 }
 
-fn standings() -> Vec<Standing> {
+fn modes() -> Vec<AgentMode> {
     let said = || "said".to_owned();
     let reasons = [
         FreezeReason::Fenced(said()),
@@ -119,17 +119,17 @@ fn standings() -> Vec<Standing> {
         FreezeReason::TargetGone(said()),
         FreezeReason::Revoked(said()),
     ];
-    [Standing::Good, Standing::UnknownToHub].into_iter().chain(reasons.map(Standing::Frozen)).collect()
+    [AgentMode::Active, AgentMode::UnknownToHub].into_iter().chain(reasons.map(AgentMode::Frozen)).collect()
 }
 
 #[test]
 fn no_answer_that_was_not_verified_lets_an_agent_do_more() {
-    for standing in standings() {
-        let after = standing.clone().after(Word::UnknownTarget);
-        assert!(standing.may_change() || !after.may_change(), "{standing:?}");
-        assert!(!after.may_remove(), "{standing:?}");
-        if standing != Standing::Good {
-            assert_eq!(after, standing, "what was said before stands");
+    for mode in modes() {
+        let after = mode.clone().after(HubVerdict::UnknownTarget);
+        assert!(mode.may_change() || !after.may_change(), "{mode:?}");
+        assert!(!after.may_remove(), "{mode:?}");
+        if mode != AgentMode::Active {
+            assert_eq!(after, mode, "what was said before stands");
         }
     }
 }

@@ -6,13 +6,13 @@ use tracing::{error, info, warn};
 use crate::core::FreezeReason;
 use crate::metrics::Metrics;
 
-/// Not ready while it is not good.
+/// Keeps the agent from being ready while it is not active.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub(crate) struct ModeReporter {
     gate: Option<ReadinessGate>,
 }
 
-impl Standing {
+impl ModeReporter {
     pub(crate) fn freeze(&mut self, reason: &FreezeReason, health: &Health, metrics: &Metrics) {
         let (why, remedy) = match reason {
             FreezeReason::Fenced(why) => (
