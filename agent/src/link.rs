@@ -20,11 +20,11 @@ use crate::identity::HubPin;
 
 mod exchange;
 mod http;
-mod reach;
+mod route;
 
 use exchange::{Kind, Outgoing, Said, Sending};
 pub(crate) use http::{Error, GivenAuthorities};
-use reach::Reach;
+use route::HubRoute;
 
 /// Longest wait for an answer that the hub does not hold back: a batch of bodies over a link of 10 KiB/s.
 const ANSWER_MAX: Duration = Duration::from_mins(2);
@@ -50,7 +50,7 @@ struct Token {
 
 /// A client of one hub.
 pub(crate) struct Link {
-    reach: Reach,
+    route: HubRoute,
     hub_key: VerifyingKey,
     speaker: Mutex<Speaker>,
     /// What signs the request to enrol.
@@ -73,7 +73,7 @@ impl Link {
             Some(Token { id: token.id(), name: token.name.clone(), key: Arc::new(SigningKey::from_seed(seed)) })
         });
         Ok(Self {
-            reach: Reach::new(locator, given)?,
+            route: HubRoute::new(locator, given)?,
             hub_key: pin.verifying_key(),
             speaker: Mutex::new(Speaker { key: Arc::new(key), target }),
             token,
@@ -109,11 +109,11 @@ impl Link {
     /// Sends it to the address that the hub answers at, as far as is known.
     async fn send_once(&self, outgoing: &Outgoing, limit: Duration) -> Result<Said, LinkFailure> {
         let sending = self.sign(outgoing)?;
-        let (destination, http) = self.reach.next().map_err(|error| failed(chain(&error)))?;
+        let (destination, http) = self.route.next().map_err(|error| failed(chain(&error)))?;
         let returned = http.exchange(&destination.url, outgoing, &sending, limit).await;
-        let returned = returned.map_err(|unanswered| self.reach.unanswered(&destination, unanswered))?;
+        let returned = returned.map_err(|unanswered| self.route.unanswered(&destination, unanswered))?;
         let said = exchange::read_answer(outgoing.kind, &self.hub_key, outgoing.signed(&sending), &returned);
-        self.reach.heard(&destination, said.as_ref().ok());
+        self.route.heard(&destination, said.as_ref().ok());
         said
     }
 
@@ -149,7 +149,7 @@ impl Link {
 
     /// The hub's addresses, if they have to be kept anew.
     pub(crate) fn take_unsaved_addresses(&self) -> Option<Addresses> {
-        self.reach.take_unsaved()
+        self.route.take_unsaved()
     }
 
     /// None for what cannot be signed: a request to enrol without a token, any other without being enrolled.

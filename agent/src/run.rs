@@ -28,14 +28,14 @@ use crate::cluster::{self, Answers, Kinds};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
-use crate::given::{self, Given, HubAddress};
-use crate::home::{Home, NoNamespace};
 use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretPlace, TargetName};
 use crate::journal::{self, Journal};
 use crate::lease::{self, Candidate, Leading, Term};
 use crate::link::{self, Link};
 use crate::metrics::Metrics;
 use crate::namespaces::{NamespaceName, Namespaces};
+use crate::own_namespace::{NoNamespace, OwnNamespace};
+use crate::start_input::{self, HubAddress, StartInput};
 
 /// Everything the agent is told at its start.
 #[derive(Args, Clone, Debug)]
@@ -62,7 +62,7 @@ pub struct Options {
     #[arg(long, env = "TIDELINE_EVENTS", value_name = "WHETHER", value_enum, default_value_t)]
     pub events: Events,
     #[command(flatten)]
-    pub home: Home,
+    pub own_namespace: OwnNamespace,
     /// Keep these namespaces only, and with them only what is in them: the agent needs no rights elsewhere. What is placed
     /// elsewhere, and what is in no namespace, is withheld
     #[arg(long, env = "TIDELINE_ONLY_NAMESPACES", value_name = "NAME,…", value_delimiter = ',')]
@@ -133,7 +133,7 @@ pub enum Error {
     #[error(transparent)]
     DataDir(#[from] data_dir::Error),
     #[error(transparent)]
-    Given(#[from] given::Error),
+    StartInput(#[from] start_input::Error),
     #[error(transparent)]
     Identity(#[from] identity::Error),
     #[error("cannot open the journal")]
@@ -149,7 +149,7 @@ pub enum Error {
     #[error("the operating system gives no random numbers")]
     Random,
     #[error(transparent)]
-    Home(#[from] NoNamespace),
+    NoNamespace(#[from] NoNamespace),
     #[error(
         "the Lease was lost: {0}. What this replica knows may be out of date: start it again, and it stands by or takes over"
     )]
@@ -181,7 +181,8 @@ enum Run {
 
 /// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
 async fn prepare(options: Options) -> Result<Prepared, Error> {
-    let Options { data_dir, kubeconfig, token_file, hub, listen, patrol, events, home, only_namespaces } = options;
+    let Options { data_dir, kubeconfig, token_file, hub, listen, patrol, events, own_namespace, only_namespaces } =
+        options;
     let namespaces = Namespaces::only(only_namespaces);
     tideline_runtime::tls::install_provider();
     let data_dir = DataDir::open(&data_dir)?;
@@ -189,14 +190,14 @@ async fn prepare(options: Options) -> Result<Prepared, Error> {
         Listen::Off => None,
         Listen::At(address) => Some(health::bind(address, "--listen").await?),
     };
-    let given = Given::read(token_file.as_deref(), hub);
+    let input = StartInput::read(token_file.as_deref(), hub);
     let client = cluster::connect(kubeconfig.as_deref()).await?;
-    let secret = home.secret(&client, kubeconfig.is_none());
-    let lease = home.lease(&client, kubeconfig.is_none())?;
+    let secret = own_namespace.secret(&client, kubeconfig.is_none());
+    let lease = own_namespace.lease(&client, kubeconfig.is_none())?;
     let mut registry = Registry::default();
     health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
     let (metrics, health) = (Metrics::register(&mut registry), Health::new());
-    let agent = Agent { client, given, secret, patrol, events, namespaces, metrics, health };
+    let agent = Agent { client, input, secret, patrol, events, namespaces, metrics, health };
     Ok(Prepared { agent, lease, listener, registry, data_dir })
 }
 
@@ -271,7 +272,7 @@ impl Prepared {
 /// What an agent is made of, before it knows who it is.
 struct Agent {
     client: Client,
-    given: Given,
+    input: StartInput,
     secret: Option<SecretPlace>,
     patrol: Duration,
     events: Events,
@@ -290,16 +291,16 @@ impl Agent {
         term: Option<&Term>,
         given_token: &CancellationToken,
     ) -> Result<(), Error> {
-        let Self { client, mut given, secret, patrol, events, namespaces, metrics, health } = self;
+        let Self { client, mut input, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
         let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
-        let token_file = given.file.take();
-        let look = || Found::look(data_dir.path(), given.token.as_ref(), secret.clone(), home);
+        let token_file = input.file.take();
+        let look = || Found::look(data_dir.path(), input.token.as_ref(), secret.clone(), home);
         let found = Box::pin(identity::when_readable(&health, &metrics, look));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
-        let found = found.map_err(|error| given.instead_of(error))?;
-        given.judge(&found)?;
-        let Given { token, url, authorities, .. } = given;
+        let found = found.map_err(|error| input.instead_of(error))?;
+        input.judge(&found)?;
+        let StartInput { token, url, authorities, .. } = input;
         let path = data_dir.journal();
         if found.data() == Data::Outdated && journal::discard(&path)? {
             warn!(
@@ -439,7 +440,7 @@ fn recall(loaded: &mut Loaded, identity: &Keeper, link: &Link) {
         }
     }
     (loaded.formers, loaded.inherited) = (identity.formers(), identity.inherited());
-    (loaded.session, loaded.floor) = identity.standing();
+    (loaded.session, loaded.floor) = identity.newest_session_and_floor();
     loaded.cluster = identity.cluster();
     loaded.token_spent = link.token().is_some() && link.token() == identity.token();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tideline_agent::{Home, Listen, NamespaceName};
+use tideline_agent::{Listen, NamespaceName, OwnNamespace};
 use tideline_common::{EnrolmentToken, HubUrl};
 use tideline_hub::PublicCa;
 use tideline_hub::token::{self, TokenRequest};
@@ -38,7 +38,7 @@ pub struct Agent {
     pub token_file: Option<PathBuf>,
     /// Where the hub is, if not where it was.
     pub hub: tideline_agent::HubAddress,
-    home: Home,
+    own_namespace: OwnNamespace,
     /// Where it tells how it is, if anywhere.
     health: Option<SocketAddr>,
     /// What its next run keeps; all if there are none.
@@ -176,10 +176,15 @@ impl Hub {
     /// # Errors
     ///
     /// When the token cannot be made or there is no port.
-    pub async fn agent_at_home(&self, name: &str, kubeconfig: &Path, home: Home) -> Result<Agent> {
+    pub async fn agent_with_own_namespace(
+        &self,
+        name: &str,
+        kubeconfig: &Path,
+        own_namespace: OwnNamespace,
+    ) -> Result<Agent> {
         let mut agent = self.prepare(name, &[("tier", "shop")], kubeconfig, None).await?;
         agent.health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
-        agent.home = home;
+        agent.own_namespace = own_namespace;
         agent.resume();
         Ok(agent)
     }
@@ -231,13 +236,13 @@ impl Agent {
         let dir = Scratch::new(&token.name)?;
         let token_file = dir.join("token");
         std::fs::write(&token_file, token.to_string())?;
-        let (token_file, home) = (Some(token_file), Home::default());
+        let (token_file, own_namespace) = (Some(token_file), OwnNamespace::default());
         Ok(Self {
             dir,
             kubeconfig: kubeconfig.to_owned(),
             token_file,
             hub: tideline_agent::HubAddress::default(),
-            home,
+            own_namespace,
             health: None,
             only_namespaces: Vec::new(),
             run: None,
@@ -259,7 +264,7 @@ impl Agent {
             listen: self.health.map_or(Listen::Off, Listen::At),
             patrol: tideline_agent::PATROL_EVERY,
             events: tideline_agent::Events::On,
-            home: self.home.clone(),
+            own_namespace: self.own_namespace.clone(),
             only_namespaces: self.only_namespaces.clone(),
         };
         let stop = CancellationToken::new();
@@ -323,13 +328,14 @@ impl Agent {
     /// When there is no directory or port for it.
     pub fn twin(&self, kubeconfig: &Path) -> Result<Self> {
         let health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
-        let (dir, kubeconfig, home) = (Scratch::new("elsewhere")?, kubeconfig.to_owned(), self.home.clone());
+        let (dir, kubeconfig, own_namespace) =
+            (Scratch::new("elsewhere")?, kubeconfig.to_owned(), self.own_namespace.clone());
         Ok(Self {
             dir,
             kubeconfig,
             token_file: None,
             hub: tideline_agent::HubAddress::default(),
-            home,
+            own_namespace,
             health,
             only_namespaces: self.only_namespaces.clone(),
             run: None,

@@ -331,7 +331,7 @@ impl Keeper {
     }
 
     /// How far the identity has come: the newest session in its home, and the newest set that was accepted.
-    pub(crate) fn standing(&self) -> (SessionName, Option<Attested>) {
+    pub(crate) fn newest_session_and_floor(&self) -> (SessionName, Option<Attested>) {
         let contents = self.contents();
         (contents.session, contents.floor)
     }

@@ -47,7 +47,7 @@ async fn the_key_stays_and_the_enrolment_is_kept() -> Result<(), anyhow::Error> 
     let second = open(directory.path(), None).await?;
     assert_eq!(second.key().seed(), first.key().seed());
     assert_eq!((second.enrolled(), second.pin()), (Some(target(5)), first.pin()));
-    assert_eq!(second.standing(), (SessionName::new(3, 9), None));
+    assert_eq!(second.newest_session_and_floor(), (SessionName::new(3, 9), None));
     let mode = fs::metadata(directory.path().join("identity.json"))?.permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     Ok(())

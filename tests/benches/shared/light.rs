@@ -111,7 +111,7 @@ async fn options(
         listen: Listen::Off,
         patrol: tideline_agent::PATROL_EVERY,
         events: tideline_agent::Events::On,
-        home: tideline_agent::Home::default(),
+        own_namespace: tideline_agent::OwnNamespace::default(),
         only_namespaces: Vec::new(),
     })
 }

@@ -105,7 +105,7 @@ impl Platform {
             listen: Listen::Off,
             patrol: tideline_agent::PATROL_EVERY,
             events: tideline_agent::Events::On,
-            home: tideline_agent::Home::default(),
+            own_namespace: tideline_agent::OwnNamespace::default(),
             only_namespaces: Vec::new(),
         };
         let stop = self.stop.child_token();

@@ -9,7 +9,7 @@ use clap::{Args, Command};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tideline_agent::Home;
+use tideline_agent::OwnNamespace;
 use tideline_tests::fleet::Hub;
 use tideline_tests::kubernetes::{Assets, Audit, Cluster, ClusterOptions, Request};
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
@@ -120,8 +120,8 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
 
     let kubeconfig = directory.join("kubeconfig");
     fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
-    let home = Home { namespace: Some(ACCOUNT.to_owned()), leader_elect: true, ..Home::default() };
-    let mut agent = hub.agent_at_home("east", &kubeconfig, home).await?;
+    let home = OwnNamespace { namespace: Some(ACCOUNT.to_owned()), leader_elect: true, ..OwnNamespace::default() };
+    let mut agent = hub.agent_with_own_namespace("east", &kubeconfig, home).await?;
     work(&hub, &local).await?;
     agent.stop().await?;
 

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, from_value, json};
-use tideline_agent::Home;
+use tideline_agent::OwnNamespace;
 use tideline_common::{MARK_ANNOTATION, Mark};
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
@@ -45,7 +45,7 @@ impl Site {
 
     /// The agent keeps its identity in the cluster.
     pub(crate) async fn at_home(assets: &Assets) -> Result<Self> {
-        let home = Home { namespace: Some("default".to_owned()), ..Home::default() };
+        let home = OwnNamespace { namespace: Some("default".to_owned()), ..OwnNamespace::default() };
         let options = ClusterOptions { controller_manager: true, ..ClusterOptions::default() };
         Self::begin(assets, options, Some(home), None).await
     }
@@ -55,7 +55,12 @@ impl Site {
         Self::begin(assets, options, None, Some(rules)).await
     }
 
-    async fn begin(assets: &Assets, options: ClusterOptions, home: Option<Home>, rules: Option<Value>) -> Result<Self> {
+    async fn begin(
+        assets: &Assets,
+        options: ClusterOptions,
+        home: Option<OwnNamespace>,
+        rules: Option<Value>,
+    ) -> Result<Self> {
         let options = ClusterOptions { name: "east".to_owned(), ..options };
         let (cluster, hub) = tokio::try_join!(Cluster::start(assets, options), Hub::start())?;
         let wire = Relay::start(cluster.address()).await?;
@@ -70,7 +75,7 @@ impl Site {
         }
         std::fs::write(&kubeconfig, access.to_string())?;
         let agent = match home {
-            Some(home) => hub.agent_at_home("east", &kubeconfig, home).await?,
+            Some(home) => hub.agent_with_own_namespace("east", &kubeconfig, home).await?,
             None => hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?,
         };
         let (root, space) = (hub.client("root").await?, hub.client("default").await?);

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use tideline_agent::Home;
+use tideline_agent::OwnNamespace;
 use tideline_tests::fleet::Hub;
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok};
 
@@ -31,8 +31,8 @@ async fn an_agent_whose_identity_is_newer_stays_up_frozen_and_goes_on_when_it_ca
     let scratch = Scratch::new("versions")?;
     let hub = Hub::start().await?;
     let cluster = EmbeddedCluster::start(scratch.path(), "store").await?;
-    let home = Home { namespace: Some("default".to_owned()), ..Home::default() };
-    let mut agent = hub.agent_at_home("store", cluster.kubeconfig(), home).await?;
+    let home = OwnNamespace { namespace: Some("default".to_owned()), ..OwnNamespace::default() };
+    let mut agent = hub.agent_with_own_namespace("store", cluster.kubeconfig(), home).await?;
     let is = async |agent: &tideline_tests::fleet::Agent, wanted: &str| {
         eventually_ok(SOON, wanted, async || {
             let said = agent.readiness().await?;

@@ -109,7 +109,7 @@ async fn a_golden_data_directory_is_read() -> Result<(), anyhow::Error> {
     copy((&golden(), directory.path()), |file| file.with_extension(""), unpack)?;
     let found = Found::look(directory.path(), None, None, HomeIn::Directory).await?.keep()?;
     assert_eq!(found.enrolled().map(|enrolled| enrolled.target), Some(target()));
-    assert_eq!((found.standing().0, found.pin().hub), (SESSION, token().hub));
+    assert_eq!((found.newest_session_and_floor().0, found.pin().hub), (SESSION, token().hub));
     assert_eq!(found.addresses().first().map(ToString::to_string).as_deref(), Some("https://hub.example"));
 
     let path = directory.path().join("journal");

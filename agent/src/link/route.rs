@@ -14,7 +14,7 @@ use crate::core::LinkFailure;
 
 /// Where the hub may be.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct HubRoute {
     locator: Mutex<Locator>,
     given: GivenAuthorities,
     /// The client in use; another one is made when other authorities are to be trusted.
@@ -22,7 +22,7 @@ pub(super) struct Reach {
     start: Instant,
 }
 
-impl Reach {
+impl HubRoute {
     pub(super) fn new(locator: Locator, given: GivenAuthorities) -> Result<Self, Error> {
         let (trust, authorities) = locator.trusted();
         let http = Http::new(authorities, &given)?;

@@ -49,7 +49,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What was given, as far as it can be read.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct StartInput {
     pub(crate) token: Option<EnrolmentToken>,
     pub(crate) url: Option<HubUrl>,
     pub(crate) authorities: GivenAuthorities,
@@ -57,21 +57,21 @@ pub(crate) struct Given {
     unreadable: Vec<Error>,
 }
 
-impl Given {
+impl StartInput {
     pub(crate) fn read(token_file: Option<&Path>, address: HubAddress) -> Self {
         let HubAddress { hub_url, hub_ca } = address;
-        let mut given = Self { url: hub_url, ..Self::default() };
+        let mut input = Self { url: hub_url, ..Self::default() };
         match token_file.map(read_token).transpose() {
-            Ok(token) => given.token = token,
-            Err(error) => given.unreadable.push(error),
+            Ok(token) => input.token = token,
+            Err(error) => input.unreadable.push(error),
         }
-        let in_use = given.token.as_ref().map(EnrolmentToken::id);
-        given.file = token_file.map(|path| TokenFile { path: path.to_owned(), in_use, holds: in_use });
+        let in_use = input.token.as_ref().map(EnrolmentToken::id);
+        input.file = token_file.map(|path| TokenFile { path: path.to_owned(), in_use, holds: in_use });
         match hub_ca.as_deref().map(read_authorities).transpose() {
-            Ok(authorities) => given.authorities = authorities.unwrap_or_default(),
-            Err(error) => given.unreadable.push(error),
+            Ok(authorities) => input.authorities = authorities.unwrap_or_default(),
+            Err(error) => input.unreadable.push(error),
         }
-        given
+        input
     }
 
     /// What an agent without an identity ends with.

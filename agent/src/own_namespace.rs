@@ -13,7 +13,7 @@ const LEASE: &str = "tideline-agent";
 
 /// What the agent has in the cluster for itself.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct OwnNamespace {
     /// The namespace in which the agent keeps its identity, in a Secret; without it, that of its own Pod. Outside a cluster
     /// and without a namespace the data directory alone keeps it
     #[arg(long, env = "TIDELINE_NAMESPACE", value_name = "NAMESPACE")]
@@ -35,7 +35,7 @@ pub struct Home {
 #[error("--leader-elect needs a namespace for the Lease and the identity, which replicas share; give --namespace")]
 pub struct NoNamespace;
 
-impl Default for Home {
+impl Default for OwnNamespace {
     fn default() -> Self {
         Self {
             namespace: None,
@@ -46,7 +46,7 @@ impl Default for Home {
     }
 }
 
-impl Home {
+impl OwnNamespace {
     /// Where the identity is kept, if there is such a place.
     pub(crate) fn secret(&self, client: &Client, in_cluster: bool) -> Option<SecretPlace> {
         let namespace = self.namespace(client, in_cluster)?;

@@ -21,7 +21,7 @@ async fn is_noticed(used: TokenUse, put: impl FnOnce(&Path)) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     std::fs::write(&path, token(1).to_string()).unwrap();
-    let file = Given::read(Some(&path), HubAddress::default()).file.unwrap();
+    let file = StartInput::read(Some(&path), HubAddress::default()).file.unwrap();
     put(&path);
     timeout(3 * LOOK_EVERY, file.changed(|_| used)).await.is_ok()
 }
@@ -43,7 +43,7 @@ async fn another_token_that_is_of_use_is_noticed_and_nothing_else_is() {
 async fn a_token_that_comes_after_the_start_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
-    let file = Given::read(Some(&path), HubAddress::default()).file.unwrap();
+    let file = StartInput::read(Some(&path), HubAddress::default()).file.unwrap();
     let mut changed = pin!(file.changed(|_| TokenUse::Taken));
     assert!(timeout(3 * LOOK_EVERY, &mut changed).await.is_err(), "there is none");
     std::fs::write(&path, token(1).to_string()).unwrap();
@@ -56,7 +56,7 @@ async fn the_token_that_is_in_use_may_come_and_go() {
     let path = directory.path().join("token");
     let put = |seed: u8| std::fs::write(&path, token(seed).to_string()).unwrap();
     put(1);
-    let file = Given::read(Some(&path), HubAddress::default()).file.unwrap();
+    let file = StartInput::read(Some(&path), HubAddress::default()).file.unwrap();
     let used =
         |found: &EnrolmentToken| if found.id() == token(2).id() { TokenUse::Spent } else { TokenUse::SeenBefore };
     let mut changed = pin!(file.changed(used));
