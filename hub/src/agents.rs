@@ -65,9 +65,9 @@ pub enum Error {
     Revoked(String, String),
 }
 
-/// Where an agent stands.
+/// What the hub knows of an agent's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
+pub enum AgentState {
     /// It speaks for its SyncTarget.
     Enrolled,
     /// Its key was revoked.
@@ -88,7 +88,7 @@ pub struct Agent {
     pub name: String,
     /// The SyncTarget's UID.
     pub target: TargetId,
-    pub standing: Standing,
+    pub state: AgentState,
     /// The first digits of the SHA-256 of its key.
     pub fingerprint: String,
     /// In standard base64; of a revoked one there is none.
@@ -177,7 +177,7 @@ fn choose<'a>(
         .iter()
         .filter(|agent| {
             let asked = from.map_or(agent.name == name, |from| agent.target == from);
-            asked && agent.standing == Standing::Deleted && agent.key.is_some()
+            asked && agent.state == AgentState::Deleted && agent.key.is_some()
         })
         .collect();
     if let Some(key) = key {
@@ -196,10 +196,10 @@ fn choose<'a>(
     };
     let with_its_key = |it: &&Agent| it.fingerprint == agent.fingerprint && Some(it.target) != heir;
     for other in agents.iter().filter(with_its_key) {
-        match other.standing {
-            Standing::Enrolled | Standing::Withdrawn => return Err(Error::IsAt(other.name.clone())),
-            Standing::Revoked => return Err(Error::Revoked(other.name.clone(), name.to_owned())),
-            Standing::Deleted | Standing::Adopted => {}
+        match other.state {
+            AgentState::Enrolled | AgentState::Withdrawn => return Err(Error::IsAt(other.name.clone())),
+            AgentState::Revoked => return Err(Error::Revoked(other.name.clone(), name.to_owned())),
+            AgentState::Deleted | AgentState::Adopted => {}
         }
     }
     Ok(agent)
@@ -254,19 +254,19 @@ impl Agent {
     fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, shared: &Shared) -> Self {
         let RememberedTarget { name, key, withdrawn, former: _, cluster, revoked: _, deleted, heir, ran: _ } =
             remembered;
-        let standing = match (heir, deleted) {
-            (Some(_), _) => Standing::Adopted,
-            (None, Some(_)) => Standing::Deleted,
-            (None, None) if remembered.is_revoked() => Standing::Revoked,
-            (None, None) if *withdrawn => Standing::Withdrawn,
-            (None, None) => Standing::Enrolled,
+        let state = match (heir, deleted) {
+            (Some(_), _) => AgentState::Adopted,
+            (None, Some(_)) => AgentState::Deleted,
+            (None, None) if remembered.is_revoked() => AgentState::Revoked,
+            (None, None) if *withdrawn => AgentState::Withdrawn,
+            (None, None) => AgentState::Enrolled,
         };
         let ago = engine.targets.last_asked(target).map(|at| shared.now().since(at));
         let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
         Self {
             name: name.clone(),
             target,
-            standing,
+            state,
             fingerprint: remembered.known_key().map(|key| key.fingerprint()).unwrap_or_default(),
             key: key.clone().filter(|_| !remembered.is_revoked()),
             cluster: cluster.as_ref().map(ToString::to_string),
@@ -307,7 +307,7 @@ impl VirtualResource for Resource {
     fn columns(&self) -> Vec<Column> {
         virtual_resources::columns(&[
             ("SyncTarget", ".name", "string", 0),
-            ("Standing", ".standing", "string", 0),
+            ("State", ".state", "string", 0),
             ("Fingerprint", ".fingerprint", "string", 0),
             ("Cluster", ".cluster", "string", 0),
             ("Last Contact", ".lastContact", "date", 0),

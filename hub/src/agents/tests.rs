@@ -98,7 +98,7 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     shared.step(|engine, now| engine.target_seen(now, target.clone(), None));
     deletes(&shared, &json!({})).unwrap_err();
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
-    assert_eq!(agent.standing, Standing::Withdrawn, "a key that is lost is not revoked");
+    assert_eq!(agent.state, AgentState::Withdrawn, "a key that is lost is not revoked");
     shared.step(|engine, now| {
         engine.keys_revoked(id, "t", &[SigningKey::from_seed([1; 32]).public()]);
         engine.target_seen(now, target, None);
@@ -106,7 +106,7 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     deletes(&shared, &json!({})).unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
-    assert_eq!((agent.standing, agent.deleted_by.as_deref()), (Standing::Deleted, Some("admin")));
+    assert_eq!((agent.state, agent.deleted_by.as_deref()), (AgentState::Deleted, Some("admin")));
     assert_eq!(agent.key, None, "a revoked key is not to be adopted");
 }
 
@@ -160,16 +160,16 @@ fn a_dry_run_says_nothing_of_who_deleted_what() {
     let id: TargetId = TARGET.parse().unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
-    assert_eq!((agent.standing, agent.deleted_by), (Standing::Deleted, None));
+    assert_eq!((agent.state, agent.deleted_by), (AgentState::Deleted, None));
 }
 
-fn an_agent(nth: u128, name: &str, standing: Standing, key: &str) -> Agent {
+fn an_agent(nth: u128, name: &str, state: AgentState, key: &str) -> Agent {
     Agent {
         name: name.to_owned(),
         target: TargetId::from_uuid(uuid::Uuid::from_u128(nth)),
-        standing,
+        state,
         fingerprint: format!("of {key}"),
-        key: (standing != Standing::Revoked).then(|| key.to_owned()),
+        key: (state != AgentState::Revoked).then(|| key.to_owned()),
         cluster: None,
         last_contact: None,
         deleted_at: None,
@@ -181,7 +181,7 @@ fn an_agent(nth: u128, name: &str, standing: Standing, key: &str) -> Agent {
 
 #[test]
 fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
-    let gone = an_agent(1, "store", Standing::Deleted, "k1");
+    let gone = an_agent(1, "store", AgentState::Deleted, "k1");
     let chosen = |others: &[Agent], key: Option<&str>, from: Option<u128>| {
         let agents: Vec<_> = std::iter::once(gone.clone()).chain(others.to_vec()).collect();
         let heir = (key.map(str::to_owned), Some(TargetId::from_uuid(uuid::Uuid::from_u128(9))));
@@ -195,16 +195,16 @@ fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
     };
     assert_eq!(chosen(&[], None, None), Ok(1));
     // Made again from what was saved of it, which has its key.
-    assert_eq!(chosen(&[an_agent(9, "store", Standing::Enrolled, "k1")], Some("k1"), None), Ok(1));
+    assert_eq!(chosen(&[an_agent(9, "store", AgentState::Enrolled, "k1")], Some("k1"), None), Ok(1));
     says(chosen(&[], Some("k2"), None), "has an agent");
     says(chosen(&[], None, Some(3)), "remembers no deleted SyncTarget");
-    let before = an_agent(2, "store", Standing::Deleted, "k2");
+    let before = an_agent(2, "store", AgentState::Deleted, "k2");
     says(chosen(std::slice::from_ref(&before), None, None), "several agents");
     assert_eq!(chosen(std::slice::from_ref(&before), None, Some(2)), Ok(2));
     assert_eq!(chosen(&[before], Some("k2"), None), Ok(2));
-    says(chosen(&[an_agent(3, "other", Standing::Enrolled, "k1")], None, None), "SyncTarget other by now");
-    says(chosen(&[an_agent(3, "other", Standing::Withdrawn, "k1")], None, None), "SyncTarget other by now");
-    says(chosen(&[an_agent(3, "other", Standing::Revoked, "k1")], None, None), "revoked at SyncTarget other");
+    says(chosen(&[an_agent(3, "other", AgentState::Enrolled, "k1")], None, None), "SyncTarget other by now");
+    says(chosen(&[an_agent(3, "other", AgentState::Withdrawn, "k1")], None, None), "SyncTarget other by now");
+    says(chosen(&[an_agent(3, "other", AgentState::Revoked, "k1")], None, None), "revoked at SyncTarget other");
 }
 
 /// A client of the root space, to which somebody else writes the SyncTarget right before each of the first patches of it.
@@ -235,7 +235,7 @@ async fn what_others_write_at_the_same_moment_fails_no_command() {
     api.create(&PostParams::default(), &target).await.unwrap();
     let key = "a2V5".to_owned();
     let agent: Agent = serde_json::from_value(json!({
-        "name": "t", "target": TARGET, "standing": "Deleted", "fingerprint": "0", "key": key,
+        "name": "t", "target": TARGET, "state": "Deleted", "fingerprint": "0", "key": key,
     }))
     .unwrap();
     adopt(&with_others(&root.client, ATTEMPTS_MAX - 1), "t", &agent).await.unwrap();

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use clap::Subcommand;
 use serde_json::json;
 use tideline_common::{InstanceId, SpaceName, TargetId};
-use tideline_hub::agents::{self, Agent, Standing};
+use tideline_hub::agents::{self, Agent, AgentState};
 use tideline_hub::duplicates::{self, Accepted};
 use tideline_hub::kubeconfig::{self, Access};
 
@@ -23,7 +23,7 @@ Example:
 const LIST_EXAMPLE: &str = "\
 Example:
   tideline-hub targets list
-  tideline-hub targets list --output json | jq '.agents[] | select(.standing == \"Deleted\")'";
+  tideline-hub targets list --output json | jq '.agents[] | select(.state == \"Deleted\")'";
 
 const REVOKE_EXAMPLE: &str = "\
 Example:
@@ -196,24 +196,24 @@ fn table(agents: &[Agent]) -> String {
     if agents.is_empty() {
         return "The hub knows no agent.\n".to_owned();
     }
-    let mut table = Table::new(&["SYNCTARGET", "UID", "STANDING", "FINGERPRINT", "CLUSTER", "LAST CONTACT"]);
+    let mut table = Table::new(&["SYNCTARGET", "UID", "STATE", "FINGERPRINT", "CLUSTER", "LAST CONTACT"]);
     for agent in agents {
         let unknown = || "-".to_owned();
         let by = agent.deleted_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let at = agent.deleted_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
-        let standing = match agent.standing {
-            Standing::Enrolled => "Enrolled".to_owned(),
-            Standing::Revoked => "Revoked".to_owned(),
-            Standing::Withdrawn => "Withdrawn".to_owned(),
-            Standing::Deleted => format!("Deleted{by}{at}"),
-            Standing::Adopted => {
+        let state = match agent.state {
+            AgentState::Enrolled => "Enrolled".to_owned(),
+            AgentState::Revoked => "Revoked".to_owned(),
+            AgentState::Withdrawn => "Withdrawn".to_owned(),
+            AgentState::Deleted => format!("Deleted{by}{at}"),
+            AgentState::Adopted => {
                 format!("Adopted by {}", agent.adopted_by.map(|heir| heir.to_string()).unwrap_or_default())
             }
         };
         table.row([
             agent.name.clone(),
             agent.target.to_string(),
-            standing,
+            state,
             agent.fingerprint.clone(),
             agent.cluster.clone().unwrap_or_else(unknown),
             agent.last_contact.map_or_else(unknown, |at| at.to_string()),

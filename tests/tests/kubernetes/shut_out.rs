@@ -202,7 +202,7 @@ async fn a_key_that_was_taken_from_a_sync_target_by_a_slip_is_the_agents_again_w
     set(None).await?;
     freezes(&site.agent).await?;
     let withdrawn = agents::list(&site.root).await?[0].clone();
-    ensure!(withdrawn.standing == agents::Standing::Withdrawn && withdrawn.key == agent.key, "{withdrawn:?}");
+    ensure!(withdrawn.state == agents::AgentState::Withdrawn && withdrawn.key == agent.key, "{withdrawn:?}");
     set(agent.key.as_ref()).await?;
     eventually_ok(ASKED_AGAIN, "the agent to go on", async || {
         let says = site.agent.readiness().await?;
@@ -212,7 +212,7 @@ async fn a_key_that_was_taken_from_a_sync_target_by_a_slip_is_the_agents_again_w
     .await?;
     site.pass_along("witness").await?;
     let now = agents::list(&site.root).await?[0].clone();
-    assert_eq!((now.standing, now.key), (agents::Standing::Enrolled, agent.key));
+    assert_eq!((now.state, now.key), (agents::AgentState::Enrolled, agent.key));
     assert_eq!(uids(&site).await?, before);
     Ok(())
 }
