@@ -35,7 +35,7 @@
 //! be let go of: then it stays until the target has said that it knows, and what stands there counts as adopted.
 //!
 //! **What an agent does not understand** is withheld from it: its entry says so, and nothing else, in pages, digests and the
-//! log alike (`lacking`). So a set is told in one way at one revision, and an upgrade is a commit that releases the rest.
+//! log alike (`missing_capabilities`). So a set is told in one way at one revision, and an upgrade is a commit that releases the rest.
 //!
 //! **What is kept.** Where one change unassigns more than goes without asking, claims keep their targets as they were. What
 //! is kept is in the set, and belongs to nobody: whatever wants its place gets it, and what wants it again has it.
@@ -44,15 +44,15 @@ mod batch;
 mod broken;
 mod claim;
 mod commit;
-mod grave;
 mod happened;
 mod history;
-mod lacking;
 mod log;
+mod missing_capabilities;
 mod page;
 mod plan;
 mod record;
 mod slot;
+mod tombstones;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ use tideline_common::{
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
 
 pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write, chunked};
-pub use broken::{Absence, Accepted, HistoryChange, Missing, Proof, Restored, Standing, Void};
+pub use broken::{Absence, Accepted, HistoryChange, Missing, Proof, Restored, TargetContinuity, Void};
 pub use claim::Body;
 pub use happened::DEPARTED_MAX;
 pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
@@ -76,11 +76,11 @@ pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA, restored};
 use broken::{Broken, Voids};
 use claim::{Claim, ClaimId};
 use commit::TargetState;
-use grave::Grave;
 use happened::Happened;
 use history::History;
-use lacking::Lacking;
 use log::Log;
+use missing_capabilities::MissingCapabilities;
+use tombstones::Tombstones;
 
 /// A target's dense number, as bitmaps hold it. Never given to another.
 pub type TargetIndex = u32;
@@ -108,12 +108,12 @@ pub struct Ledger {
     slots: Slots,
     /// Variants that use each stored body.
     bodies: HashMap<tideline_common::Digest, BodyUse>,
-    graves: BTreeMap<ObjectKey, BTreeMap<Uid, Grave>>,
+    tombstones: BTreeMap<ObjectKey, BTreeMap<Uid, Tombstones>>,
     happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
     /// What happened of sources that are not assigned any more, by when they left.
     departed: BTreeSet<(Revision, ObjectKey, Uid)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
-    lacking: Lacking,
+    missing_capabilities: MissingCapabilities,
     log: Log,
     history: History,
     broken: Broken,
@@ -247,7 +247,7 @@ impl<'a> SourceView<'a> {
     /// What the agent of one of its targets does not understand, and would have to; empty where it is told.
     pub fn too_old_for(&self, ledger: &Ledger, target: TargetIndex) -> BTreeSet<Capability> {
         let needing = self.claim.form(target).and_then(|form| form.needing.as_ref());
-        needing.map(|needing| &needing.needs & &ledger.lacking.of(target)).unwrap_or_default()
+        needing.map(|needing| &needing.needs & &ledger.missing_capabilities.of(target)).unwrap_or_default()
     }
 
     /// The assignment as it was made, as far as it is of this destination.
@@ -397,7 +397,7 @@ impl Ledger {
             next = before(space, GroupResource::new(group.clone(), format!("{resource}\0")));
         }
         let mut next = ObjectKey::new(GroupKind::new("", ""), "", "");
-        while let Some((key, _)) = self.graves.range(next..).next() {
+        while let Some((key, _)) = self.tombstones.range(next..).next() {
             kinds.insert(&key.kind);
             let behind = format!("{}\0", key.kind.kind);
             next = ObjectKey::new(GroupKind::new(key.kind.group.clone(), behind), "", "");
@@ -407,7 +407,7 @@ impl Ledger {
 
     /// Whether the set of a target is told to an agent that understands this, and no more.
     pub fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {
-        self.index_of(target).is_none_or(|index| self.lacking.is_told_to(index, understands))
+        self.index_of(target).is_none_or(|index| self.missing_capabilities.is_told_to(index, understands))
     }
 
     /// The source that holds a destination of a target.
@@ -422,23 +422,23 @@ impl Ledger {
 
     /// Every removal that some target has not confirmed.
     pub fn removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
-        self.graves.iter().flat_map(|graves| self.removals_at(graves))
+        self.tombstones.iter().flat_map(|at| self.removals_at(at))
     }
 
     /// Those of one kind.
     pub fn removals_of<'a>(&'a self, kind: &GroupKind) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
-        let (graves, kind) = (self.graves.range(ObjectKey::new(kind.clone(), "", "")..), kind.clone());
-        graves.take_while(move |(key, _)| key.kind == kind).flat_map(|graves| self.removals_at(graves))
+        let (tombstones, kind) = (self.tombstones.range(ObjectKey::new(kind.clone(), "", "")..), kind.clone());
+        tombstones.take_while(move |(key, _)| key.kind == kind).flat_map(|at| self.removals_at(at))
     }
 
     fn removals_at<'a>(
         &'a self,
-        (key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Grave>),
+        (key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Tombstones>),
     ) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
         let held = slot::all_held(self.slots.claims(key));
-        let view = move |(source, grave): (&'a Uid, &'a Grave)| {
-            let targets = grave.targets() - &held;
-            (!targets.is_empty()).then_some(RemovalView { key, source, origin: grave.origin.as_ref(), targets })
+        let view = move |(source, tombstones): (&'a Uid, &'a Tombstones)| {
+            let targets = tombstones.targets() - &held;
+            (!targets.is_empty()).then_some(RemovalView { key, source, origin: tombstones.origin.as_ref(), targets })
         };
         by_source.iter().filter_map(view)
     }

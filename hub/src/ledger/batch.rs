@@ -8,7 +8,7 @@ use super::broken;
 use super::claim::{Claim, ClaimId};
 use super::history::Advance;
 use super::slot::Difference;
-use super::{BodyUse, Grave, Happened, TargetIndex};
+use super::{BodyUse, Happened, TargetIndex, Tombstones};
 use crate::placement::{PlacementId, SourceId};
 
 /// Operations in one chunk. The store takes 100 in a commit.
@@ -40,7 +40,7 @@ pub struct Batch {
     /// Claims that changed; none where one is gone.
     pub(super) claims: BTreeMap<ClaimId, Option<Arc<Claim>>>,
     pub(super) slots: Vec<(ObjectKey, Vec<Arc<Claim>>, Difference)>,
-    pub(super) graves: BTreeMap<(ObjectKey, Uid), Grave>,
+    pub(super) tombstones: BTreeMap<(ObjectKey, Uid), Tombstones>,
     pub(super) happened: BTreeMap<(ObjectKey, Uid), Happened>,
     pub(super) bodies: BTreeMap<Digest, BodyUse>,
     /// Targets that say for the first time what happened once at a key: it is to be in the history of both sides.

@@ -33,7 +33,7 @@ pub enum Proof {
 
 /// Whether a target may be told of its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TargetContinuity {
     /// What it knows of is part of this history.
     Whole { absence: Absence },
     /// It is not. Everything is kept, and no removal begins. `recorded`: an accept from now on covers what it shows.
@@ -188,9 +188,9 @@ pub(super) struct Draft {
 
 impl Ledger {
     /// Whether a target may be told of its set whose agent shows this.
-    pub fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
+    pub fn continuity(&self, target: TargetId, shown: Option<Shown>) -> TargetContinuity {
         let epoch = self.epoch(target).unwrap_or_default();
-        self.broken.standing(target, epoch, shown, |shown| self.lineage(shown))
+        self.broken.continuity(target, epoch, shown, |shown| self.lineage(shown))
     }
 
     /// Whether nobody may be told of any set until a person accepts that history was lost.
@@ -331,28 +331,28 @@ impl Broken {
         seen.chain(claims)
     }
 
-    pub(super) fn standing(
+    pub(super) fn continuity(
         &self,
         target: TargetId,
         epoch: Epoch,
         shown: Option<Shown>,
         lineage: impl FnOnce(Shown) -> Lineage,
-    ) -> Standing {
-        let standing = shown.map_or(Standing::Whole { absence: Absence::TakenOut }, |shown| {
+    ) -> TargetContinuity {
+        let continuity = shown.map_or(TargetContinuity::Whole { absence: Absence::TakenOut }, |shown| {
             let lineage = if shown.version.epoch > epoch { Lineage::Other { reaches: None } } else { lineage(shown) };
             match lineage {
-                Lineage::Same => Standing::Whole { absence: Absence::TakenOut },
-                Lineage::SameSegment => Standing::Whole { absence: Absence::Unexplained },
+                Lineage::Same => TargetContinuity::Whole { absence: Absence::TakenOut },
+                Lineage::SameSegment => TargetContinuity::Whole { absence: Absence::Unexplained },
                 // Of a lower epoch, so that nothing is concluded from what the next set lacks.
                 Lineage::Other { .. } if self.covers(target, shown) => {
-                    Standing::Whole { absence: Absence::Unexplained }
+                    TargetContinuity::Whole { absence: Absence::Unexplained }
                 }
-                Lineage::Other { .. } => Standing::Broken { recorded: self.is_recorded(target, shown) },
+                Lineage::Other { .. } => TargetContinuity::Broken { recorded: self.is_recorded(target, shown) },
             }
         });
-        match standing {
-            Standing::Whole { .. } if self.is_for_all() => Standing::Broken { recorded: true },
-            Standing::Whole { .. } | Standing::Broken { .. } => standing,
+        match continuity {
+            TargetContinuity::Whole { .. } if self.is_for_all() => TargetContinuity::Broken { recorded: true },
+            TargetContinuity::Whole { .. } | TargetContinuity::Broken { .. } => continuity,
         }
     }
 

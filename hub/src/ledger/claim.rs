@@ -8,7 +8,7 @@ use tideline_common::{
 };
 
 use super::TargetIndex;
-use super::lacking::Lacking;
+use super::missing_capabilities::MissingCapabilities;
 use crate::placement::{Assignment, Destination, Input, SourceId, Variant, place_at};
 
 /// A rendered object, shared by every entry that names it.
@@ -266,7 +266,11 @@ impl Form {
     }
 
     /// Who of them is not told of it as it is, with what is told instead.
-    pub(super) fn withheld(&self, lacking: &Lacking, from: &RoaringBitmap) -> Option<(&Instead, RoaringBitmap)> {
+    pub(super) fn withheld(
+        &self,
+        lacking: &MissingCapabilities,
+        from: &RoaringBitmap,
+    ) -> Option<(&Instead, RoaringBitmap)> {
         let needing = self.needing.as_ref()?;
         let from = lacking.any_of(&needing.needs) & from;
         (!from.is_empty()).then(|| (self.instead(needing), from))

@@ -7,10 +7,10 @@ use tideline_common::{Capability, Digest, Epoch, ItemHash, ObjectKey, Revision, 
 use super::batch::{Batch, Committed, StaleBatch};
 use super::broken;
 use super::claim::{Claim, ClaimId};
-use super::grave::Grave;
 use super::happened::Happened;
 use super::log::{Left, LogEntry};
 use super::slot::Difference;
+use super::tombstones::Tombstones;
 use super::{Ledger, Slot, Slots, TargetIndex};
 use crate::placement::SourceId;
 
@@ -65,7 +65,7 @@ impl Ledger {
             choices,
             claims,
             slots,
-            graves,
+            tombstones,
             happened,
             bodies,
             news,
@@ -107,8 +107,8 @@ impl Ledger {
         let touched: RoaringBitmap = slots.iter().filter_map(|(key, ..)| self.slots.by_key.get(key)).collect();
         let mut told_otherwise = Vec::new();
         for (index, (_, capabilities)) in understands {
-            let lacked = self.lacking.of(index);
-            self.lacking.set(index, &capabilities);
+            let lacked = self.missing_capabilities.of(index);
+            self.missing_capabilities.set(index, &capabilities);
             affected.insert(index);
             if retold.contains(index) {
                 told_otherwise.extend(self.retell(index, &lacked, &touched));
@@ -118,7 +118,7 @@ impl Ledger {
         for (key, claims, difference) in slots {
             touched.extend(self.happened.contains_key(&key).then(|| key.clone()));
             self.put_slot(&key, claims, &difference, &mut affected);
-            self.log_difference(revision, &key, difference, &graves);
+            self.log_difference(revision, &key, difference, &tombstones);
         }
         let told = news.values().fold(RoaringBitmap::new(), |all, targets| all | targets);
         self.each(&told, |_| ());
@@ -131,12 +131,12 @@ impl Ledger {
             self.target_ids.remove(&id);
             self.targets.remove(&index);
             self.registered.remove(index);
-            self.lacking.forget(index);
+            self.missing_capabilities.forget(index);
             affected.insert(index);
         }
-        for (place, grave) in graves {
-            let grave = Some(grave).filter(|grave| !grave.is_empty());
-            put_or_remove(&mut self.graves, place, grave);
+        for (place, tombstones) in tombstones {
+            let tombstones = Some(tombstones).filter(|tombstones| !tombstones.is_empty());
+            put_or_remove(&mut self.tombstones, place, tombstones);
         }
         for (place, happened) in happened {
             self.put_happened(place, happened);
@@ -175,7 +175,7 @@ impl Ledger {
     /// An agent that lacked this is told otherwise of what it has from now on: of these sources. What is `touched` says so with
     /// its own change.
     fn retell(&mut self, index: TargetIndex, lacked: &BTreeSet<Capability>, touched: &RoaringBitmap) -> Vec<SourceId> {
-        let otherwise: Vec<_> = self.told_otherwise(index, (lacked, &self.lacking.of(index))).collect();
+        let otherwise: Vec<_> = self.told_otherwise(index, (lacked, &self.missing_capabilities.of(index))).collect();
         let Some(target) = self.targets.get_mut(&index) else { return Vec::new() };
         for Otherwise { slot: _, lost, gained } in otherwise.iter().filter(|it| !touched.contains(it.slot)) {
             target.set.remove(*lost);
@@ -275,11 +275,11 @@ impl Ledger {
         revision: Revision,
         key: &ObjectKey,
         difference: Difference,
-        graves: &BTreeMap<(ObjectKey, Uid), Grave>,
+        tombstones: &BTreeMap<(ObjectKey, Uid), Tombstones>,
     ) {
         let Difference { left, updated, .. } = difference;
         for (source, targets) in left {
-            let policies = graves.get(&(key.clone(), source.clone())).into_iter().flat_map(Grave::policies);
+            let policies = tombstones.get(&(key.clone(), source.clone())).into_iter().flat_map(Tombstones::policies);
             for ((policy, at), of) in policies {
                 let left = Some(Left { source: source.clone(), policy, at });
                 self.log_change(LogEntry { revision, key: key.clone(), left, targets: &targets & of });

@@ -161,21 +161,21 @@ impl<'a> TargetView<'a> {
     /// Every removal that the target has not confirmed, in key order; not those of places where it has something again.
     pub fn tombstones(&self) -> impl Iterator<Item = Unassignment> + use<'a> {
         let view = *self;
-        self.buried(None).filter(move |unassigned| view.held(&unassigned.tombstone.key).is_none())
+        self.tombstones_after(None).filter(move |unassigned| view.held(&unassigned.tombstone.key).is_none())
     }
 
-    /// All that it has not confirmed, in key order.
-    fn buried(&self, after: Option<&ObjectKey>) -> impl Iterator<Item = Unassignment> + use<'a> {
+    /// Every removal that it has not confirmed, in key order.
+    fn tombstones_after(&self, after: Option<&ObjectKey>) -> impl Iterator<Item = Unassignment> + use<'a> {
         let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         let Self { ledger, index, .. } = *self;
-        let graves = ledger.graves.range((after, Bound::Unbounded));
-        graves.filter_map(move |(key, _)| ledger.buried_at(index, key))
+        let tombstones = ledger.tombstones.range((after, Bound::Unbounded));
+        tombstones.filter_map(move |(key, _)| ledger.tombstone_at(index, key))
     }
 
     /// Whether this is one of them.
     pub fn is_leaving(&self, key: &ObjectKey, source: &Uid) -> bool {
-        let grave = self.ledger.graves.get(key).and_then(|by_source| by_source.get(source));
-        grave.is_some_and(|grave| grave.at(self.index).is_some())
+        let tombstones = self.ledger.tombstones.get(key).and_then(|by_source| by_source.get(source));
+        tombstones.is_some_and(|tombstones| tombstones.at(self.index).is_some())
     }
 
     /// Reads at most `limit` keys after `after`: of the whole set, or of what changed since `since`.
@@ -201,11 +201,11 @@ impl<'a> TargetView<'a> {
         }
         slots.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut page = self.empty_page(true);
-        let mut tombstones = self.buried(after).take(limit + 1).peekable();
+        let mut tombstones = self.tombstones_after(after).take(limit + 1).peekable();
         let mut slots = slots.into_iter().peekable();
         for _ in 0..limit {
-            let buried = tombstones.peek().map(|unassigned| &unassigned.tombstone.key);
-            let Some(key) = slots.peek().map(|slot| &slot.key).into_iter().chain(buried).min().cloned() else { break };
+            let removed = tombstones.peek().map(|unassigned| &unassigned.tombstone.key);
+            let Some(key) = slots.peek().map(|slot| &slot.key).into_iter().chain(removed).min().cloned() else { break };
             page.tombstones.extend(tombstones.next_if(|unassigned| unassigned.tombstone.key == key));
             if let Some((_, form)) = slots.next_if(|slot| slot.key == key).and_then(|slot| slot.holder(self.index)) {
                 page.take(self.told(form));
@@ -228,7 +228,7 @@ impl<'a> TargetView<'a> {
         for (key, left) in changes.into_iter().take(limit) {
             if let Some((_, form)) = self.held(key) {
                 page.take(self.told(form));
-                page.tombstones.extend(self.ledger.buried_at(self.index, key));
+                page.tombstones.extend(self.ledger.tombstone_at(self.index, key));
             } else if let Some(Left { source, policy, at }) = left {
                 let tombstone = Tombstone { key: key.clone(), source: source.clone() };
                 page.tombstones.push(tombstone.under(*policy, *at));
@@ -255,7 +255,7 @@ impl<'a> TargetView<'a> {
     /// What is told of a form: the same, or that it is withheld.
     fn told(&self, form: &'a Form) -> (&'a Arc<Entry>, &'a Arc<ApplyPolicy>) {
         match &form.needing {
-            Some(needing) if self.ledger.lacking.lacks(self.index, &needing.needs) => {
+            Some(needing) if self.ledger.missing_capabilities.lacks(self.index, &needing.needs) => {
                 let instead = form.instead(needing);
                 (&instead.entry, &instead.policy)
             }
@@ -265,7 +265,7 @@ impl<'a> TargetView<'a> {
 
     /// How many entries are withheld because its agent does not understand what they need, and what that is.
     pub fn too_old_for(&self) -> (usize, BTreeSet<Capability>) {
-        let lacks = self.ledger.lacking.of(self.index);
+        let lacks = self.ledger.missing_capabilities.of(self.index);
         let (mut entries, mut missing) = (0, BTreeSet::new());
         for slot in self.ledger.slots.needing(&lacks) & &self.state.slots {
             let needing = self.ledger.slots.get(slot).holder(self.index).and_then(|(_, form)| form.needing.as_ref());
@@ -279,7 +279,7 @@ impl<'a> TargetView<'a> {
 
     /// Whether its agent understands this, as far as it has said.
     pub fn understands(&self, capability: Capability) -> bool {
-        !self.ledger.lacking.of(self.index).contains(&capability)
+        !self.ledger.missing_capabilities.of(self.index).contains(&capability)
     }
 
     fn held(&self, key: &ObjectKey) -> Option<(&'a Claim, &'a Form)> {
@@ -289,9 +289,9 @@ impl<'a> TargetView<'a> {
 
 impl Ledger {
     /// The removal that a target has not confirmed at one place.
-    fn buried_at(&self, target: TargetIndex, key: &ObjectKey) -> Option<Unassignment> {
+    fn tombstone_at(&self, target: TargetIndex, key: &ObjectKey) -> Option<Unassignment> {
         let (source, (policy, at)) =
-            self.graves.get(key)?.iter().find_map(|(source, grave)| Some((source, grave.at(target)?)))?;
+            self.tombstones.get(key)?.iter().find_map(|(source, tombstones)| Some((source, tombstones.at(target)?)))?;
         Some(Tombstone { key: key.clone(), source: source.clone() }.under(policy, at))
     }
 }

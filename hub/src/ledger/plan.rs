@@ -9,11 +9,11 @@ use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId
 use super::batch::{Batch, Write, chunked};
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
-use super::grave::{self, Grave};
 use super::happened::outlives_assignment;
 use super::history::{Fresh, Occasion};
-use super::lacking::Lacking;
+use super::missing_capabilities::MissingCapabilities;
 use super::slot::{Difference, all_held, settle};
+use super::tombstones::{self, Tombstones};
 use super::{BodyUse, DEPARTED_MAX, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
@@ -67,13 +67,13 @@ struct Draft<'a> {
     broken: broken::Draft,
     /// What agents understand, where that changes, and all of it as of this batch.
     understands: BTreeMap<TargetIndex, (TargetId, Capabilities)>,
-    lacking: Cow<'a, Lacking>,
+    missing_capabilities: Cow<'a, MissingCapabilities>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     proposals: BTreeMap<ClaimId, Option<Claim>>,
     /// Proposals that later ones replaced, the first of them first: what was said in between, though it was never so.
     replaced: BTreeMap<ClaimId, Vec<Claim>>,
     /// The removals of every key touched.
-    graves: Places<Grave>,
+    tombstones: Places<Tombstones>,
     /// What happened once, at every key touched.
     happened: Places<Happened>,
     news: BTreeMap<ObjectKey, RoaringBitmap>,
@@ -104,11 +104,11 @@ impl<'a> Draft<'a> {
             forgotten: BTreeMap::new(),
             broken: broken::Draft::default(),
             understands: BTreeMap::new(),
-            lacking: Cow::Borrowed(&ledger.lacking),
+            missing_capabilities: Cow::Borrowed(&ledger.missing_capabilities),
             choices: BTreeMap::new(),
             proposals: BTreeMap::new(),
             replaced: BTreeMap::new(),
-            graves: Places::new(),
+            tombstones: Places::new(),
             happened: Places::new(),
             news: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -151,11 +151,11 @@ impl<'a> Draft<'a> {
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
                     self.doubt_what_ran();
-                    for key in self.ledger.graves.keys() {
+                    for key in self.ledger.tombstones.keys() {
                         // Where something is assigned again, it says only that that counts as adopted.
                         let held = all_held(self.ledger.slots.claims(key));
-                        for grave in staged(&mut self.graves, &self.ledger.graves, key).values_mut() {
-                            grave.restrict(&held);
+                        for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
+                            tombstones.restrict(&held);
                         }
                     }
                 }
@@ -223,10 +223,10 @@ impl<'a> Draft<'a> {
                 }
             }
         }
-        for (key, by_source) in &self.ledger.graves {
-            if by_source.values().any(|grave| grave.at(index).is_some()) {
-                for grave in staged(&mut self.graves, &self.ledger.graves, key).values_mut() {
-                    grave.remove(&RoaringBitmap::from_iter([index]));
+        for (key, by_source) in &self.ledger.tombstones {
+            if by_source.values().any(|tombstones| tombstones.at(index).is_some()) {
+                for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
+                    tombstones.remove(&RoaringBitmap::from_iter([index]));
                 }
             }
         }
@@ -236,12 +236,12 @@ impl<'a> Draft<'a> {
     fn confirm(&mut self, target: TargetId, accepted: Version, tombstone: Tombstone) {
         let Some(index) = self.ledger.index_of(target) else { return };
         let Tombstone { key, source } = tombstone;
-        let known = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source));
+        let known = self.ledger.tombstones.get(&key).and_then(|by_source| by_source.get(&source));
         let told = |(_, at)| accepted >= Version { epoch: self.ledger.targets[&index].epoch, revision: at };
-        if known.is_some_and(|grave| grave.at(index).is_some_and(told))
-            && let Some(grave) = staged(&mut self.graves, &self.ledger.graves, &key).get_mut(&source)
+        if known.is_some_and(|tombstones| tombstones.at(index).is_some_and(told))
+            && let Some(tombstones) = staged(&mut self.tombstones, &self.ledger.tombstones, &key).get_mut(&source)
         {
-            grave.remove(&RoaringBitmap::from_iter([index]));
+            tombstones.remove(&RoaringBitmap::from_iter([index]));
         }
     }
 
@@ -260,8 +260,8 @@ impl<'a> Draft<'a> {
         let TerminalFact { key, source_uid, fact } = fact;
         let held = holder(self.ledger.slots.claims(&key), index);
         let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
-        let grave = self.ledger.graves.get(&key).and_then(|by_source| by_source.get(&source_uid));
-        let left = grave.and_then(|grave| grave.at(index)).map(|(_, at)| at);
+        let tombstones = self.ledger.tombstones.get(&key).and_then(|by_source| by_source.get(&source_uid));
+        let left = tombstones.and_then(|tombstones| tombstones.at(index)).map(|(_, at)| at);
         let ran = fact == Terminal::Finished && left.is_some();
         let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
         if said && fact != Terminal::Unknown {
@@ -277,8 +277,8 @@ impl<'a> Draft<'a> {
     /// Whatever needs what the agent did not understand before, or does not now, is told it otherwise.
     fn understands(&mut self, target: TargetId, capabilities: Capabilities) {
         let Some(index) = self.ledger.index_of(target) else { return };
-        if !self.lacking.is_told_to(index, &capabilities) {
-            self.lacking.to_mut().set(index, &capabilities);
+        if !self.missing_capabilities.is_told_to(index, &capabilities) {
+            self.missing_capabilities.to_mut().set(index, &capabilities);
             self.understands.insert(index, (target, capabilities));
         }
     }
@@ -286,7 +286,7 @@ impl<'a> Draft<'a> {
     /// The targets whose agents are told otherwise than before of what does not change.
     fn retold(&self) -> RoaringBitmap {
         let retold = |index: &TargetIndex| {
-            let (lacked, lacks) = (self.ledger.lacking.of(*index), self.lacking.of(*index));
+            let (lacked, lacks) = (self.ledger.missing_capabilities.of(*index), self.missing_capabilities.of(*index));
             self.ledger.told_otherwise(*index, (&lacked, &lacks)).next().is_some()
         };
         self.understands.keys().copied().filter(retold).collect()
@@ -312,10 +312,10 @@ impl<'a> Draft<'a> {
 
     fn finish(mut self, allowance: u64) -> Batch {
         let touched = self.touched();
-        let staged = (self.graves.clone(), self.happened.clone());
+        let staged = (self.tombstones.clone(), self.happened.clone());
         self.resolve_all(&touched, Leaving::Goes);
         if self.unassigned > allowance {
-            (self.graves, self.happened) = staged;
+            (self.tombstones, self.happened) = staged;
             (self.claims, self.slots, self.unassigned) = (BTreeMap::new(), Vec::new(), 0);
             self.resolve_all(&touched, Leaving::IsKept);
         }
@@ -359,8 +359,9 @@ impl<'a> Draft<'a> {
                 self.claims.entry(old.id.clone()).or_insert(None);
             }
         }
-        let difference = Difference::between((before, &self.ledger.lacking), (&after, &self.lacking));
-        self.bury(&key, &said, &difference, &all_held(&after));
+        let difference =
+            Difference::between((before, &self.ledger.missing_capabilities), (&after, &self.missing_capabilities));
+        self.note_removals(&key, &said, &difference, &all_held(&after));
         self.forget_what_happened(&key, &difference);
         let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
@@ -427,13 +428,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Notes what targets must remove, and drops what they need not any more because something is assigned there.
-    fn bury(&mut self, key: &ObjectKey, before: &[Arc<Claim>], difference: &Difference, held: &RoaringBitmap) {
-        if difference.left.is_empty() && !self.ledger.graves.contains_key(key) {
+    fn note_removals(&mut self, key: &ObjectKey, before: &[Arc<Claim>], difference: &Difference, held: &RoaringBitmap) {
+        if difference.left.is_empty() && !self.ledger.tombstones.contains_key(key) {
             return;
         }
-        let graves = staged(&mut self.graves, &self.ledger.graves, key);
-        for grave in graves.values_mut() {
-            grave.overtaken(held);
+        let by_source = staged(&mut self.tombstones, &self.ledger.tombstones, key);
+        for tombstones in by_source.values_mut() {
+            tombstones.overtaken(held);
         }
         for (source, targets) in &difference.left {
             let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
@@ -442,11 +443,11 @@ impl<'a> Draft<'a> {
             let by_policy = &targets - &self.let_go_of;
             if !by_policy.is_empty() {
                 let forms = claims.iter().flat_map(|claim| &claim.forms);
-                grave::bury(graves, (source, &by_policy), forms, (self.next, origin.clone()));
+                tombstones::record_removal(by_source, (source, &by_policy), forms, (self.next, origin.clone()));
             }
             let let_go_of = targets & &self.let_go_of;
             if !let_go_of.is_empty() {
-                grave::bury(graves, (source, &let_go_of), [], (self.next, origin));
+                tombstones::record_removal(by_source, (source, &let_go_of), [], (self.next, origin));
             }
         }
     }
@@ -513,7 +514,7 @@ impl<'a> Draft<'a> {
     fn into_batch(mut self) -> Batch {
         self.forget_the_departed();
         let retold = self.retold();
-        let graves = changed(&self.ledger.graves, self.graves, |before, after| {
+        let tombstones = changed(&self.ledger.tombstones, self.tombstones, |before, after| {
             // With its revision: what left again in the same way is a removal of its own, of which deltas tell.
             before.map_or(after.is_empty(), |before| before == after)
         });
@@ -541,7 +542,7 @@ impl<'a> Draft<'a> {
             choices: choices.collect(),
             claims: self.claims,
             slots: self.slots,
-            graves,
+            tombstones,
             happened,
             bodies,
             news: self.news,
@@ -640,10 +641,11 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
     for body in new_bodies {
         writes.extend(record::body(body));
     }
-    let graves = batch.graves.iter().map(|((key, source), grave)| record::grave(key, source, grave));
+    let tombstones =
+        batch.tombstones.iter().map(|((key, source), tombstones)| record::tombstones(key, source, tombstones));
     let happened = batch.happened.iter().map(|((key, source), happened)| record::happened(key, source, happened));
     // That something was accepted or released comes after what follows from it: until then it is done again.
-    for write in graves.chain(happened).chain(record::broken(&batch.broken)) {
+    for write in tombstones.chain(happened).chain(record::broken(&batch.broken)) {
         if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     for &(id, index) in &batch.registered {

@@ -33,10 +33,10 @@ use super::batch::Write;
 use super::broken::{self, Broken, Restored, Voids};
 use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
-use super::grave::Grave;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
 use super::log::{Left, LogEntry};
 use super::slot::{Difference, all_held, settle};
+use super::tombstones::Tombstones;
 use super::{BodyUse, Happened, Ledger, TargetIndex};
 use crate::placement::{Destination, Input, PlacementId, SourceId};
 
@@ -128,7 +128,7 @@ struct FormRecord {
 }
 
 #[derive(Serialize, Deserialize)]
-struct GraveRecord {
+struct TombstonesRecord {
     tombstone: Tombstone,
     /// Of records that do not say it of each policy.
     #[serde(default)]
@@ -221,16 +221,16 @@ pub(super) fn body(body: &Body) -> Vec<Write> {
 }
 
 /// A removal without targets is deleted.
-pub(super) fn grave(destination: &ObjectKey, source: &Uid, grave: &Grave) -> Write {
+pub(super) fn tombstones(destination: &ObjectKey, source: &Uid, tombstones: &Tombstones) -> Write {
     let key = key(&format!("tombstone/{}", digest(destination, source)));
-    if grave.is_empty() {
+    if tombstones.is_empty() {
         return Write { key, value: None };
     }
     let tombstone = Tombstone { key: destination.clone(), source: source.clone() };
-    let (policies, revisions): (Vec<_>, Vec<_>) = grave.policies().map(|(policy, _)| policy).unzip();
+    let (policies, revisions): (Vec<_>, Vec<_>) = tombstones.policies().map(|(policy, _)| policy).unzip();
     let at = revisions.iter().copied().max().unwrap_or_default();
-    let header = GraveRecord { tombstone, at, origin: grave.origin.clone(), policies, revisions };
-    put(key, frame(&header, grave.policies().map(|(_, targets)| targets)))
+    let header = TombstonesRecord { tombstone, at, origin: tombstones.origin.clone(), policies, revisions };
+    put(key, frame(&header, tombstones.policies().map(|(_, targets)| targets)))
 }
 
 /// That nothing happened is deleted.
@@ -376,7 +376,7 @@ struct Loading {
     claims: Vec<(ClaimRecord, Vec<RoaringBitmap>)>,
     /// By input, the parts in order.
     bodies: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
-    graves: Vec<(ObjectKey, Uid, Grave)>,
+    tombstones: Vec<(ObjectKey, Uid, Tombstones)>,
     happened: Vec<(ObjectKey, Uid, Happened)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     history: History,
@@ -439,14 +439,14 @@ impl Loading {
             }
             "tombstone" => {
                 let header = reader.piece()?;
-                let header: GraveRecord = reader.json(header)?;
-                let GraveRecord { tombstone: Tombstone { key, source }, at, origin, policies, revisions } = header;
-                let mut grave = Grave::new(origin);
+                let header: TombstonesRecord = reader.json(header)?;
+                let TombstonesRecord { tombstone: Tombstone { key, source }, at, origin, policies, revisions } = header;
+                let mut tombstones = Tombstones::new(origin);
                 let revisions = revisions.into_iter().chain(std::iter::repeat(at));
                 for policy in policies.into_iter().zip(revisions) {
-                    grave.put(policy, reader.next_bitmap()?);
+                    tombstones.put(policy, reader.next_bitmap()?);
                 }
-                self.graves.push((key, source, grave));
+                self.tombstones.push((key, source, tombstones));
             }
             "happened" => {
                 let header = reader.piece()?;
@@ -508,7 +508,7 @@ impl Loading {
             targets,
             claims,
             bodies,
-            graves,
+            tombstones,
             happened,
             choices,
             history,
@@ -541,7 +541,7 @@ impl Loading {
             ledger.targets.insert(index, target);
             ledger.registered.insert(index);
             if let Some(understands) = understands {
-                ledger.lacking.set(index, &understands);
+                ledger.missing_capabilities.set(index, &understands);
             }
             ledger.next_target = ledger.next_target.max(index + 1);
         }
@@ -568,7 +568,7 @@ impl Loading {
         for (key, claims) in by_key {
             ledger.restore_slot(&key, claims, &mut changes);
         }
-        ledger.restore_graves(graves, &mut changes);
+        ledger.restore_tombstones(tombstones, &mut changes);
         ledger.restore_happened(happened);
         changes.sort_by_key(|change| change.revision);
         for change in changes {
@@ -591,29 +591,29 @@ impl Ledger {
                 changes.push(LogEntry { revision: claim.changed, key: key.clone(), left: None, targets });
             }
         }
-        let lacking = &self.lacking;
+        let lacking = &self.missing_capabilities;
         let difference = Difference::between((&[], lacking), (&claims, lacking));
         self.put_slot(key, claims, &difference, &mut RoaringBitmap::new());
     }
 
-    fn restore_graves(&mut self, graves: Vec<(ObjectKey, Uid, Grave)>, changes: &mut Vec<LogEntry>) {
-        for (key, source, mut grave) in graves {
-            grave.restrict(&self.registered);
+    fn restore_tombstones(&mut self, tombstones: Vec<(ObjectKey, Uid, Tombstones)>, changes: &mut Vec<LogEntry>) {
+        for (key, source, mut tombstones) in tombstones {
+            tombstones.restrict(&self.registered);
             let held = all_held(self.slots.claims(&key));
-            grave.overtaken(&held);
+            tombstones.overtaken(&held);
             // What was to be removed before a person accepted that history was lost is not told any more.
-            grave.restrict_until(self.broken.accepted, &held);
-            if grave.is_empty() {
-                self.garbage.push(self::grave(&key, &source, &grave).key);
+            tombstones.restrict_until(self.broken.accepted, &held);
+            if tombstones.is_empty() {
+                self.garbage.push(self::tombstones(&key, &source, &tombstones).key);
                 continue;
             }
-            for ((policy, at), targets) in grave.policies() {
+            for ((policy, at), targets) in tombstones.policies() {
                 let (left, targets) = (Some(Left { source: source.clone(), policy, at }), targets - &held);
                 if !targets.is_empty() {
                     changes.push(LogEntry { revision: at, key: key.clone(), left, targets });
                 }
             }
-            self.graves.entry(key).or_default().insert(source, grave);
+            self.tombstones.entry(key).or_default().insert(source, tombstones);
         }
     }
 }

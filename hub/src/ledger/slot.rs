@@ -6,7 +6,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{ItemHash, Uid};
 
 use super::claim::Claim;
-use super::lacking::Lacking;
+use super::missing_capabilities::MissingCapabilities;
 
 /// Decides anew who holds the destination where.
 ///
@@ -53,8 +53,8 @@ pub(super) struct Difference {
 
 impl Difference {
     pub(super) fn between(
-        (before, lacked): (&[Arc<Claim>], &Lacking),
-        (after, lacking): (&[Arc<Claim>], &Lacking),
+        (before, lacked): (&[Arc<Claim>], &MissingCapabilities),
+        (after, lacking): (&[Arc<Claim>], &MissingCapabilities),
     ) -> Self {
         let mut lost = holdings(before, lacked);
         let mut gained = holdings(after, lacking);
@@ -87,7 +87,7 @@ pub(super) fn all_held(claims: &[Arc<Claim>]) -> RoaringBitmap {
 }
 
 /// Entries as they are told, by their hash.
-fn holdings(claims: &[Arc<Claim>], lacking: &Lacking) -> Vec<(ItemHash, RoaringBitmap)> {
+fn holdings(claims: &[Arc<Claim>], lacking: &MissingCapabilities) -> Vec<(ItemHash, RoaringBitmap)> {
     let mut holdings = Vec::new();
     for claim in claims {
         for form in &claim.forms {

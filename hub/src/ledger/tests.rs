@@ -19,12 +19,12 @@ mod agent;
 mod broken;
 mod capabilities;
 mod conflicts;
-mod graves;
 mod history;
 mod kept;
 mod last_word;
 mod mapping;
 mod records;
+mod tombstones;
 
 /// The records of a ledger as a store holds them.
 #[derive(Clone, Debug, Default)]
@@ -211,8 +211,9 @@ fn check_sound(ledger: &Ledger) {
         for tombstone in view.tombstones() {
             assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
         }
-        for (key, graves) in &ledger.graves {
-            let here: Vec<_> = graves.values().filter_map(|grave| grave.at(index)).map(|(policy, _)| policy).collect();
+        for (key, by_source) in &ledger.tombstones {
+            let here: Vec<_> =
+                by_source.values().filter_map(|tombstones| tombstones.at(index)).map(|(policy, _)| policy).collect();
             assert!(here.len() <= 1, "a target has one tombstone for a place");
             let remembered = view.entry(key).is_none() || here.iter().all(|policy| policy.lets_go());
             assert!(remembered, "of what is assigned again only what was to be let go of is remembered");

@@ -27,7 +27,7 @@ use tideline_common::{
     TargetId, Uid, Unassignment, Version, Word, upgrade,
 };
 
-use crate::ledger::{Absence, Proof, Standing};
+use crate::ledger::{Absence, Proof, TargetContinuity};
 pub use holder::{Record as HolderRecord, Seen};
 use sessions::Sessions;
 pub use sessions::{Origin, handing_over};
@@ -67,7 +67,7 @@ pub trait Sets {
     ) -> Option<SetPage>;
 
     /// Whether the target may be told of its set, whose agent knows of this one.
-    fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing;
+    fn continuity(&self, target: TargetId, shown: Option<Shown>) -> TargetContinuity;
 
     /// Whether the set is told to an agent that understands this, and no more.
     fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool;

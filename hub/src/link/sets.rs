@@ -5,7 +5,7 @@ use tideline_common::{
 
 use super::core::{SetInfo, SetPage, Sets};
 use crate::approvals::Approvals;
-use crate::ledger::{Ledger, Standing};
+use crate::ledger::{Ledger, TargetContinuity};
 
 /// What the link tells agents: their sets, and what was approved.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +45,8 @@ impl Sets for Desk<'_> {
         })
     }
 
-    fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
-        self.ledger.standing(target, shown)
+    fn continuity(&self, target: TargetId, shown: Option<Shown>) -> TargetContinuity {
+        self.ledger.continuity(target, shown)
     }
 
     fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {

@@ -7,7 +7,7 @@ use tideline_common::wire::v1::Decommission;
 use tideline_common::{
     ApproveDeletions, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Uid, Version, Word,
 };
-use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, Standing};
+use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, TargetContinuity};
 use tideline_hub::link::core as link;
 use tideline_hub::placement::Change;
 
@@ -140,7 +140,7 @@ impl Hub {
         if let Some((word, shown)) = self.history.other.zip(former) {
             assert!(word.is_by(&key().public()), "the word is another's");
             self.disk.heard.extend(self.history.lines.get(&word.point.id).into_iter().flatten());
-            if let Standing::Broken { recorded: false } = self.ledger.standing(target, former) {
+            if let TargetContinuity::Broken { recorded: false } = self.ledger.continuity(target, former) {
                 let shown_by = self.history.lines.get(&word.point.id).into_iter().flatten();
                 self.told.missing.extend(shown_by.filter(|commit| !self.disk.line.contains(commit)));
                 let proof = Proof::OwnWord;
@@ -150,7 +150,7 @@ impl Hub {
         let view = self.ledger.target(target).expect("it is registered");
         let (version, point) = (view.version(), view.point());
         let newer = former.is_none_or(|former| former.version < version);
-        if newer && let Standing::Whole { .. } = self.ledger.standing(target, former) {
+        if newer && let TargetContinuity::Whole { .. } = self.ledger.continuity(target, former) {
             self.history.other = Some(Word::unsigned(target, Shown { version, point }).sign(&key()));
         }
     }

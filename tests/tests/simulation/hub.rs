@@ -14,7 +14,7 @@ use tideline_common::{
     SessionId, Shown, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
-use tideline_hub::ledger::{Batch, Committed, Fresh, HistoryChange, Ledger, Standing};
+use tideline_hub::ledger::{Batch, Committed, Fresh, HistoryChange, Ledger, TargetContinuity};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
@@ -141,8 +141,8 @@ impl Sets for Small<'_> {
         self.0.page(target, since, after, limit.min(PAGE))
     }
 
-    fn standing(&self, target: TargetId, shown: Option<Shown>) -> Standing {
-        self.0.standing(target, shown)
+    fn continuity(&self, target: TargetId, shown: Option<Shown>) -> TargetContinuity {
+        self.0.continuity(target, shown)
     }
 
     fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {

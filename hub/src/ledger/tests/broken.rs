@@ -2,13 +2,13 @@
 
 use tideline_common::{Point, Shown};
 
-use super::super::{Absence, Accepted, Proof, Standing, Void};
+use super::super::{Absence, Accepted, Proof, TargetContinuity, Void};
 use super::*;
 
-const WHOLE: Standing = Standing::Whole { absence: Absence::TakenOut };
-const COVERED: Standing = Standing::Whole { absence: Absence::Unexplained };
-const UNKNOWN: Standing = Standing::Broken { recorded: false };
-const BROKEN: Standing = Standing::Broken { recorded: true };
+const WHOLE: TargetContinuity = TargetContinuity::Whole { absence: Absence::TakenOut };
+const COVERED: TargetContinuity = TargetContinuity::Whole { absence: Absence::Unexplained };
+const UNKNOWN: TargetContinuity = TargetContinuity::Broken { recorded: false };
+const BROKEN: TargetContinuity = TargetContinuity::Broken { recorded: true };
 
 /// Two targets that have the same, and a copy of the hub's directory from then.
 fn copied() -> (Kept, Kept) {
@@ -50,8 +50,8 @@ impl Kept {
         self.change(acceptance(shown))
     }
 
-    fn standing(&self, nth: u32, shown: Shown) -> Standing {
-        self.ledger.standing(target(nth), Some(shown))
+    fn continuity(&self, nth: u32, shown: Shown) -> TargetContinuity {
+        self.ledger.continuity(target(nth), Some(shown))
     }
 }
 
@@ -62,20 +62,20 @@ fn the_hub_s_own_word_of_a_later_history_concerns_everybody_until_a_person_accep
     hub.change(vec![assign("a", "z", &[0])]);
     let lost = shown(&hub, 0);
     copy.start();
-    assert_eq!((copy.standing(0, lost), copy.standing(1, same)), (UNKNOWN, WHOLE));
+    assert_eq!((copy.continuity(0, lost), copy.continuity(1, same)), (UNKNOWN, WHOLE));
 
     let committed = copy.change(show(0, lost, Proof::OwnWord));
     assert_eq!(committed.affected, bits(&[0, 1]), "every poll is answered");
     copy.restart();
-    assert_eq!((copy.standing(0, lost), copy.standing(1, same)), (BROKEN, BROKEN));
-    assert_eq!(copy.ledger.standing(target(1), None), BROKEN, "who knows of nothing is given nothing either");
+    assert_eq!((copy.continuity(0, lost), copy.continuity(1, same)), (BROKEN, BROKEN));
+    assert_eq!(copy.ledger.continuity(target(1), None), BROKEN, "who knows of nothing is given nothing either");
     let missing: Vec<_> = copy.ledger.missing().collect();
     assert_eq!((missing.len(), missing[0].target, missing[0].after), (1, target(0), Revision(2)));
 
     let committed = copy.accept();
     assert_eq!(committed.affected, bits(&[0, 1]));
     copy.restart();
-    assert_eq!((copy.standing(0, lost), copy.standing(1, same)), (COVERED, WHOLE));
+    assert_eq!((copy.continuity(0, lost), copy.continuity(1, same)), (COVERED, WHOLE));
     assert!((0..2).all(|nth| copy.version(nth).epoch == Epoch(2)), "every epoch is raised");
     assert_eq!(copy.ledger.missing().count(), 0);
     copy.change(vec![Change::Register(target(2))]);
@@ -90,10 +90,10 @@ fn what_is_only_claimed_concerns_the_one_that_claims_it() {
     let claimed = Shown { version, point: Point::NOWHERE };
     copy.start();
     copy.change(show(0, claimed, Proof::Claim));
-    assert_eq!((copy.standing(0, claimed), copy.standing(1, same)), (BROKEN, WHOLE));
-    assert_eq!(copy.standing(1, claimed), UNKNOWN, "it is claimed for one target");
+    assert_eq!((copy.continuity(0, claimed), copy.continuity(1, same)), (BROKEN, WHOLE));
+    assert_eq!(copy.continuity(1, claimed), UNKNOWN, "it is claimed for one target");
     copy.accept();
-    assert_eq!((copy.standing(0, claimed), copy.standing(1, claimed)), (COVERED, UNKNOWN));
+    assert_eq!((copy.continuity(0, claimed), copy.continuity(1, claimed)), (COVERED, UNKNOWN));
 
     // A claim raises nobody's epoch beyond what is, and one that claims too much helps itself to nothing.
     let version = Version { epoch: Epoch(u64::MAX), revision: Revision(1) };
@@ -101,7 +101,7 @@ fn what_is_only_claimed_concerns_the_one_that_claims_it() {
     copy.change(show(0, claimed, Proof::Claim));
     copy.accept();
     assert_eq!(copy.version(1).epoch, Epoch(3));
-    assert_eq!((copy.standing(0, claimed), copy.standing(1, shown(&copy, 1))), (BROKEN, WHOLE));
+    assert_eq!((copy.continuity(0, claimed), copy.continuity(1, shown(&copy, 1))), (BROKEN, WHOLE));
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn an_accept_covers_what_was_shown_and_seen_and_nothing_after_it() {
     // Between the look of the person and its word a cluster shows more.
     copy.change(show(1, second, Proof::OwnWord));
     copy.accept_only(seen.clone());
-    assert_eq!(copy.standing(1, second), BROKEN);
-    assert_eq!(copy.standing(0, first), BROKEN, "it concerns everybody");
+    assert_eq!(copy.continuity(1, second), BROKEN);
+    assert_eq!(copy.continuity(0, first), BROKEN, "it concerns everybody");
     copy.accept();
-    assert_eq!((copy.standing(0, first), copy.standing(1, second)), (COVERED, COVERED));
+    assert_eq!((copy.continuity(0, first), copy.continuity(1, second)), (COVERED, COVERED));
     let epoch = copy.version(0).epoch;
 
     // The object that says it is read again at each start.
@@ -129,7 +129,7 @@ fn an_accept_covers_what_was_shown_and_seen_and_nothing_after_it() {
     hub.change(vec![assign("a", "z", &[1])]);
     let third = shown(&hub, 0);
     copy.change(show(0, third, Proof::OwnWord));
-    assert_eq!(copy.standing(0, third), BROKEN, "a later break asks again");
+    assert_eq!(copy.continuity(0, third), BROKEN, "a later break asks again");
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn what_was_accepted_is_of_a_lower_epoch() {
     copy.accept();
     // The same segment goes on elsewhere, and a person accepts there, too.
     let later = Shown { version: Version { epoch: Epoch(5), ..lost.version }, ..lost };
-    assert_eq!(copy.standing(0, later), UNKNOWN);
+    assert_eq!(copy.continuity(0, later), UNKNOWN);
     copy.change(show(0, later, Proof::OwnWord));
-    assert_eq!(copy.standing(0, lost), BROKEN);
+    assert_eq!(copy.continuity(0, lost), BROKEN);
     copy.accept();
-    assert_eq!((copy.standing(0, later), copy.version(0).epoch), (COVERED, Epoch(6)));
+    assert_eq!((copy.continuity(0, later), copy.version(0).epoch), (COVERED, Epoch(6)));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_run_on_a_copy_that_committed_nothing_leaves_nobody_behind() {
     copy.start();
     let given = shown(&copy, 1);
     assert!(given.version > hub.version(1));
-    assert_eq!(hub.standing(1, given), WHOLE);
+    assert_eq!(hub.continuity(1, given), WHOLE);
     hub.ledger.confirmed(target(1), given);
     assert_eq!(hub.version(1), given.version, "else it would be told of an older one");
 }

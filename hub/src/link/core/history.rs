@@ -14,7 +14,7 @@ use tideline_common::wire::v1::{Attested, Continuity, DesiredAnswer, DesiredRequ
 use tideline_common::{Epoch, Monotonic, Point, Shown, TargetId, Version};
 
 use super::{Answer, Core, Effect, Effects, Origin, Request, RequestId, Sets, Waiting, refuse, respond_desired, wait};
-use crate::ledger::{Absence, Proof, Standing};
+use crate::ledger::{Absence, Proof, TargetContinuity};
 
 impl Request {
     /// A request for a session, of a hub with this key.
@@ -57,10 +57,10 @@ pub(super) fn shown(target: TargetId, Attested { set, word }: Attested, proof: P
     Shown { version: Version { epoch, ..set.version }, point }
 }
 
-pub(super) fn continuity(standing: Standing) -> Continuity {
-    match standing {
-        Standing::Whole { .. } => Continuity::Whole,
-        Standing::Broken { .. } => Continuity::Broken,
+pub(super) fn told(continuity: TargetContinuity) -> Continuity {
+    match continuity {
+        TargetContinuity::Whole { .. } => Continuity::Whole,
+        TargetContinuity::Broken { .. } => Continuity::Broken,
     }
 }
 
@@ -75,19 +75,19 @@ impl Core {
         request: &DesiredRequest,
         out: &mut Effects,
     ) -> Option<Absence> {
-        match sets.standing(key, request.shown) {
-            Standing::Whole { absence } => return Some(absence),
-            Standing::Broken { recorded: false } => {
+        match sets.continuity(key, request.shown) {
+            TargetContinuity::Whole { absence } => return Some(absence),
+            TargetContinuity::Broken { recorded: false } => {
                 out.push(refuse(
                     id,
                     RefusalKind::SessionUnknown,
                     "the set that this agent knows of is not of this hub's history; open another session to show it",
                 ));
             }
-            Standing::Broken { recorded: true } if request.history == Continuity::Whole => {
+            TargetContinuity::Broken { recorded: true } if request.history == Continuity::Whole => {
                 out.push(respond_desired(id, DesiredAnswer::Broken));
             }
-            Standing::Broken { recorded: true } => {
+            TargetContinuity::Broken { recorded: true } => {
                 let until = now + wait(request.wait_seconds);
                 let DesiredRequest { approved, decommission, shown, history, .. } = *request;
                 let since = request.since.unwrap_or_default();
@@ -101,7 +101,7 @@ impl Core {
     pub(super) fn tell_broken(&mut self, sets: &impl Sets, key: TargetId, out: &mut Effects) -> bool {
         let Some(target) = self.targets.get_mut(&key) else { return true };
         let Some(waiting) = &target.waiting else { return true };
-        if continuity(sets.standing(key, waiting.shown)) == Continuity::Whole {
+        if told(sets.continuity(key, waiting.shown)) == Continuity::Whole {
             return false;
         }
         if let Some(waiting) = target.waiting.take_if(|waiting| waiting.history == Continuity::Whole) {

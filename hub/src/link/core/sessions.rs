@@ -9,7 +9,7 @@ use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, Targ
 
 use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, history, refuse};
-use crate::ledger::{Proof, Standing};
+use crate::ledger::{Proof, TargetContinuity};
 
 /// Letters of a host's name that are kept: as many as Linux gives one.
 const HOST_LETTERS_MAX: usize = 64;
@@ -135,7 +135,8 @@ impl Core {
             asked_as: _,
         } = request;
         target.shown = accepted.map(|accepted| history::shown(key, accepted, from.proof));
-        let shown = target.shown.filter(|_| sets.standing(key, target.shown) == Standing::Broken { recorded: false });
+        let shown =
+            target.shown.filter(|_| sets.continuity(key, target.shown) == TargetContinuity::Broken { recorded: false });
         let host = instance.host.chars().take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
         let verdict =
@@ -194,7 +195,7 @@ impl Core {
         // The edge knows where the hub is reached.
         let (poll, addresses) = (self.config.poll, HubAddresses::default());
         let shown = self.targets.get(&key).and_then(|target| target.shown);
-        let history = history::continuity(sets.standing(key, shown));
+        let history = history::told(sets.continuity(key, shown));
         let cluster = self.targets.get(&key).and_then(|target| target.recorded.clone());
         let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history, cluster, handover: None };
         out.push(Effect::Respond { id, answer: Ok(Answer::Session(answer)) });

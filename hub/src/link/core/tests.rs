@@ -19,14 +19,14 @@ struct OneSet {
     revision: u64,
     epoch: u64,
     approvals: Approvals,
-    standing: Option<Standing>,
+    continuity: Option<TargetContinuity>,
     /// As which agent understands it, it is told. None: as one that understands all.
     told_to: Option<Capabilities>,
 }
 
 impl Sets for OneSet {
-    fn standing(&self, _: TargetId, _: Option<Shown>) -> Standing {
-        self.standing.unwrap_or(Standing::Whole { absence: Absence::TakenOut })
+    fn continuity(&self, _: TargetId, _: Option<Shown>) -> TargetContinuity {
+        self.continuity.unwrap_or(TargetContinuity::Whole { absence: Absence::TakenOut })
     }
 
     fn info(&self, id: TargetId) -> Option<SetInfo> {
@@ -394,7 +394,7 @@ fn a_set_that_is_not_of_the_history_is_recorded_with_a_session_and_then_kept_sti
     script.sets.put("a");
     let accepted = script.accepted();
     script.open(None);
-    script.sets.standing = Some(Standing::Broken { recorded: false });
+    script.sets.continuity = Some(TargetContinuity::Broken { recorded: false });
     check(
         &script.desired(5, Some(accepted), 45),
         &expect![[r#"
@@ -409,7 +409,7 @@ fn a_set_that_is_not_of_the_history_is_recorded_with_a_session_and_then_kept_sti
             store 3
             3: session 6 epoch 1, broken"#]],
     );
-    script.sets.standing = Some(Standing::Broken { recorded: true });
+    script.sets.continuity = Some(TargetContinuity::Broken { recorded: true });
     check(
         &script.desired(6, Some(accepted), 45),
         &expect![[r#"
@@ -433,12 +433,12 @@ fn a_history_that_breaks_is_told_at_once_and_so_is_one_that_is_whole_again() {
     script.open(None);
     let accepted = script.accepted();
     script.desired(5, Some(accepted), 45);
-    script.sets.standing = Some(Standing::Broken { recorded: true });
+    script.sets.continuity = Some(TargetContinuity::Broken { recorded: true });
     check(&script.event(Event::Committed(vec![target()])), &expect!["2: Broken"]);
     script.desired_still(5, Some(accepted), 45);
     script.sets.put("b");
     check(&script.event(Event::Committed(vec![target()])), &expect![""]);
-    script.sets.standing = None;
+    script.sets.continuity = None;
     script.sets.epoch = 2;
     check(&script.event(Event::Committed(vec![target()])), &expect!["3: SnapshotRequired { epoch: Epoch(2) }"]);
     let accepted = script.accepted();
@@ -452,7 +452,7 @@ fn what_the_segment_alone_says_is_told_whole_and_nothing_follows_from_absence() 
     let accepted = script.accepted();
     script.sets.put("b");
     script.open(None);
-    script.sets.standing = Some(Standing::Whole { absence: Absence::Unexplained });
+    script.sets.continuity = Some(TargetContinuity::Whole { absence: Absence::Unexplained });
     let shown = Some(Shown { version: accepted.version, point: Point::NOWHERE });
     let onto = Request::Desired(DesiredRequest { shown, ..Script::poll(5, Some(accepted), 45) });
     check(

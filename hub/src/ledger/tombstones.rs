@@ -12,14 +12,14 @@ use super::claim::Form;
 /// A target that has something there again stays only where it was to let go of what stood there: what is there then counts
 /// as adopted, until the target has said that it knows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Grave {
+pub(super) struct Tombstones {
     /// With the revision that took it out there. Over disjoint and non-empty sets of targets.
     policies: BTreeMap<(PrunePolicy, Revision), RoaringBitmap>,
     /// Whose removal it is. Records of older hubs do not say.
     pub(super) origin: Option<SourceRef>,
 }
 
-impl Grave {
+impl Tombstones {
     pub(super) fn new(origin: Option<SourceRef>) -> Self {
         Self { policies: BTreeMap::new(), origin }
     }
@@ -83,19 +83,20 @@ impl Grave {
     }
 }
 
-/// Buries at one destination what left it, at the targets that it left, as its forms said last. What had been let go of
+/// Records at one destination the removal of what left it, at the targets that it left, as its forms said last. What had been let go of
 /// there before, and is not confirmed, counts as adopted.
-pub(super) fn bury<'f>(
-    graves: &mut BTreeMap<Uid, Grave>,
+pub(super) fn record_removal<'f>(
+    by_source: &mut BTreeMap<Uid, Tombstones>,
     (source, targets): (&Uid, &RoaringBitmap),
     forms: impl IntoIterator<Item = &'f Form>,
     (at, origin): (Revision, Option<SourceRef>),
 ) {
-    let overtaken = graves.values().fold(RoaringBitmap::new(), |all, grave| all | grave.targets()) & targets;
-    for grave in graves.values_mut() {
-        grave.remove(targets);
+    let overtaken =
+        by_source.values().fold(RoaringBitmap::new(), |all, tombstones| all | tombstones.targets()) & targets;
+    for tombstones in by_source.values_mut() {
+        tombstones.remove(targets);
     }
-    let grave = graves.entry(source.clone()).or_insert_with(|| Grave::new(None));
+    let tombstones = by_source.entry(source.clone()).or_insert_with(|| Tombstones::new(None));
     let mut left = targets.clone();
     let forms =
         forms.into_iter().map(|form| (form.entry.prune_policy(&form.policy), form.policy.takeover, &form.targets));
@@ -103,8 +104,8 @@ pub(super) fn bury<'f>(
     for (policy, takeover, of) in forms.chain([(PrunePolicy::LEAST, Takeover::Never, targets)]) {
         let here = of & &left;
         left -= &here;
-        grave.put((policy.overtaken(takeover), at), &here & &overtaken);
-        grave.put((policy, at), here - &overtaken);
+        tombstones.put((policy.overtaken(takeover), at), &here & &overtaken);
+        tombstones.put((policy, at), here - &overtaken);
     }
-    grave.origin = origin.or(grave.origin.take());
+    tombstones.origin = origin.or(tombstones.origin.take());
 }

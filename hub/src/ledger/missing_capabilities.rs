@@ -9,11 +9,11 @@ use tideline_common::{Capabilities, Capability};
 use super::TargetIndex;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lacking {
+pub(super) struct MissingCapabilities {
     by_capability: BTreeMap<Capability, RoaringBitmap>,
 }
 
-impl Lacking {
+impl MissingCapabilities {
     /// The agent of a target understands this, and no more.
     pub(super) fn set(&mut self, target: TargetIndex, understands: &Capabilities) {
         self.forget(target);
