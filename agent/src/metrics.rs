@@ -14,9 +14,9 @@ use crate::core::{Answer, Keeping, LinkFailure, Op, OpResult, PaceReading, Patro
 
 /// A label value that is one of a fixed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Word(&'static str);
+struct LabelValue(&'static str);
 
-impl EncodeLabelValue for Word {
+impl EncodeLabelValue for LabelValue {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         EncodeLabelValue::encode(&self.0, encoder)
     }
@@ -24,24 +24,24 @@ impl EncodeLabelValue for Word {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LinkLabels {
-    request: Word,
-    outcome: Word,
+    request: LabelValue,
+    outcome: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PatrolLabels {
-    state: Word,
+    state: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
-    operation: Word,
-    outcome: Word,
+    operation: LabelValue,
+    outcome: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EventLabels {
-    outcome: Word,
+    outcome: LabelValue,
 }
 
 /// Clones count into the same places.
@@ -180,7 +180,9 @@ impl Metrics {
             Err(LinkFailure::Unreachable { .. }) => "unreachable",
             Err(LinkFailure::NotTheHub { .. }) => "not_the_hub",
         };
-        self.link_requests.get_or_create(&LinkLabels { request: Word(request), outcome: Word(outcome) }).inc();
+        self.link_requests
+            .get_or_create(&LinkLabels { request: LabelValue(request), outcome: LabelValue(outcome) })
+            .inc();
     }
 
     pub(crate) fn keeps(&self, Keeping { revision, assigned, removals }: Keeping) {
@@ -211,7 +213,9 @@ impl Metrics {
             OpResult::Compared { .. } => "Compared",
             OpResult::Failed { reason, .. } => reason.as_str(),
         };
-        self.operations.get_or_create(&OperationLabels { operation: Word(operation), outcome: Word(outcome) }).inc();
+        self.operations
+            .get_or_create(&OperationLabels { operation: LabelValue(operation), outcome: LabelValue(outcome) })
+            .inc();
     }
 
     pub(crate) fn persisted(&self, took: Duration, success: bool, journal_bytes: u64) {
@@ -252,11 +256,11 @@ impl Metrics {
         ];
         let states = [("checked", checked), ("withheld", withheld), ("failing", failing), ("held", held)];
         for (state, count) in states.into_iter().chain(findings) {
-            let labels = PatrolLabels { state: Word(state) };
+            let labels = PatrolLabels { state: LabelValue(state) };
             self.patrol_objects.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         for (state, count) in findings {
-            self.patrol_findings.get_or_create(&PatrolLabels { state: Word(state) }).inc_by(count);
+            self.patrol_findings.get_or_create(&PatrolLabels { state: LabelValue(state) }).inc_by(count);
         }
     }
 
@@ -270,7 +274,7 @@ impl Metrics {
             Told::No => "failed",
             Told::Dropped => "dropped",
         };
-        self.events.get_or_create(&EventLabels { outcome: Word(outcome) }).inc();
+        self.events.get_or_create(&EventLabels { outcome: LabelValue(outcome) }).inc();
     }
 
     pub(crate) fn forbidden(&self, kinds: usize) {

@@ -11,12 +11,12 @@ use crate::signature::{SigningKey, VerifyingKey};
 /// What tells a revision from any other of the same number: the segment of history in which it was made, and its own id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Point {
+pub struct RevisionPoint {
     pub segment: SegmentId,
     pub id: RevisionId,
 }
 
-impl Point {
+impl RevisionPoint {
     /// A random UUID is never nil, so this is in no history.
     pub const NOWHERE: Self =
         Self { segment: SegmentId::from_uuid(uuid::Uuid::nil()), id: RevisionId::from_uuid(uuid::Uuid::nil()) };
@@ -26,12 +26,12 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shown {
     pub version: Version,
-    pub point: Point,
+    pub point: RevisionPoint,
 }
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { version, point: Point { segment, id } } = self;
+        let Self { version, point: RevisionPoint { segment, id } } = self;
         write!(f, "{version}.{segment}.{id}")
     }
 }
@@ -47,18 +47,18 @@ impl FromStr for Shown {
         };
         let (rest, id) = text.rsplit_once('.').ok_or_else(invalid)?;
         let (version, segment) = rest.rsplit_once('.').ok_or_else(invalid)?;
-        Ok(Self { version: version.parse()?, point: Point { segment: segment.parse()?, id: id.parse()? } })
+        Ok(Self { version: version.parse()?, point: RevisionPoint { segment: segment.parse()?, id: id.parse()? } })
     }
 }
 
-/// The hub's signed word that it gave a target the set of this revision. A hub that was set back, or moved to a copy of
+/// The hub's signed statement that it gave a target the set of this revision. A hub that was set back, or moved to a copy of
 /// its data directory, knows by its own signature that it once said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Word {
+pub struct Attestation {
     pub target: TargetId,
     pub version: Version,
-    pub point: Point,
+    pub point: RevisionPoint,
     signature: Signature,
 }
 
@@ -67,7 +67,7 @@ pub struct Word {
 #[serde(try_from = "String", into = "String")]
 struct Signature([u8; 64]);
 
-impl Word {
+impl Attestation {
     /// As whoever decides what is said makes it: to be signed before it is sent.
     pub const fn unsigned(target: TargetId, Shown { version, point }: Shown) -> Self {
         Self { target, version, point, signature: Signature([0; 64]) }
@@ -79,7 +79,7 @@ impl Word {
         Self { signature: Signature(key.sign_statement(&statement(target, version, point))), ..self }
     }
 
-    /// Whether this is the word of whoever has the key.
+    /// Whether whoever has this key signed it.
     pub fn is_by(&self, key: &VerifyingKey) -> bool {
         let Self { target, version, point, signature } = self;
         key.verify_statement(&statement(*target, *version, *point), &signature.0)
@@ -112,7 +112,7 @@ impl fmt::Debug for Signature {
 }
 
 /// What is signed. Its first line is in no base of an HTTP message signature, so neither passes for the other.
-fn statement(target: TargetId, version: Version, point: Point) -> String {
+fn statement(target: TargetId, version: Version, point: RevisionPoint) -> String {
     format!("tideline/history/v1\n{target}\n{}\n", Shown { version, point })
 }
 

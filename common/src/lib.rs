@@ -38,7 +38,7 @@ pub use capability::{
 };
 pub use desired::{DesiredSet, Entry, EntryState, Impersonation, Tombstone, Unassignment};
 pub use digest::{BUCKETS, Digest, Hasher, ItemHash, ParseDigestError, SetDigest};
-pub use history::{Point, Shown, Word};
+pub use history::{Attestation, RevisionPoint, Shown};
 pub use ids::{
     Epoch, HubId, InstanceId, InvalidId, Revision, RevisionId, RunId, SegmentId, SessionId, SessionName, SessionNumber,
     SpaceName, TargetId, Uid, Version,

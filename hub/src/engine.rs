@@ -382,7 +382,7 @@ impl Engine {
             }
             link::Effect::Respond { id, answer } => {
                 if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
-                    self.ledger.handed(page.word.target);
+                    self.ledger.handed(page.attestation.target);
                 }
                 self.respond(id, answer.map(Reply::Core));
             }

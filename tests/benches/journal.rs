@@ -22,8 +22,8 @@ use tideline_agent::core::Write;
 use tideline_agent::journal::Journal;
 use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Point, Revision, Shown,
-    SourceRef, SpaceName, TargetId, Version, Word,
+    ApplyPolicy, Attestation, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Revision,
+    RevisionPoint, Shown, SourceRef, SpaceName, TargetId, Version,
 };
 use tideline_tests::Scratch;
 use tokio::time::sleep;
@@ -91,9 +91,9 @@ async fn fill(directory: &Path, count: u32) -> Result<()> {
     }
     let set: DesiredSet = entries.iter().cloned().collect();
     let version = Version { epoch: Epoch(1), revision: Revision(1) };
-    let shown = Shown { version, point: Point::NOWHERE };
-    let word = Word::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
-    let accepted = Attested { set: Accepted { version, digest: set.digest() }, word };
+    let shown = Shown { version, point: RevisionPoint::NOWHERE };
+    let attestation = Attestation::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
+    let accepted = Attested { set: Accepted { version, digest: set.digest() }, attestation };
     let policies = vec![Arc::new(ApplyPolicy::default())];
     let accept = Write::Accept { accepted, put: entries.clone(), remove: Vec::new(), policies };
     journal.write(vec![accept]).await?;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{Accepted, Attested, Decommission, DesiredPage, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, ObjectKey, Revision, SetDigest, Tombstone, Unassignment, Version, Word,
+    ApplyPolicy, Attestation, DesiredSet, Digest, Entry, ObjectKey, Revision, SetDigest, Tombstone, Unassignment,
+    Version,
 };
 
 use super::name::Name;
@@ -109,7 +110,7 @@ struct Walk {
 #[derive(Clone, Copy, Debug)]
 struct At {
     version: Version,
-    word: Word,
+    attestation: Attestation,
     digest: Digest,
     total: u64,
 }
@@ -184,7 +185,7 @@ impl Gather {
         if let Err(step) = self.check(&page, held) {
             return step;
         }
-        let at = At { version: page.at, word: page.word, digest: page.digest, total: page.total };
+        let at = At { version: page.at, attestation: page.attestation, digest: page.digest, total: page.total };
         let next = page.next.clone();
         let first_page = self.walk.after.is_none();
         if first_page {
@@ -336,7 +337,7 @@ impl Gather {
             }
         }
         let terminal = std::mem::take(&mut self.terminal);
-        let accepted = Attested { set: accepted, word: at.word };
+        let accepted = Attested { set: accepted, attestation: at.attestation };
         Step::Complete(Box::new(Change {
             accepted,
             put,

@@ -28,7 +28,7 @@ impl Core {
 
     /// What the hub is to judge its history by.
     pub(super) fn shown(&self) -> Option<Shown> {
-        self.newest.map(|Attested { set: _, word }| word.shown())
+        self.newest.map(|Attested { set: _, attestation }| attestation.shown())
     }
 
     /// What the hub said last of its history.

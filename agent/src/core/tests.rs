@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tideline_common::wire::v1::{Accepted, Attested, Progress};
 use tideline_common::{
-    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, Formers, GroupKind, HubId, ObjectKey, Point, Reason, Shown,
-    SourceRef, SpaceName, TargetId, Uid, Version, Word,
+    ApplyMode, ApplyPolicy, Attestation, Digest, Entry, EntryState, Formers, GroupKind, HubId, ObjectKey, Reason,
+    RevisionPoint, Shown, SourceRef, SpaceName, TargetId, Uid, Version,
 };
 
 use super::plan::Me;
@@ -19,13 +19,13 @@ use world::World;
 
 const SEEDS: u64 = 100;
 
-/// A hub's word that nobody signed.
-pub(super) fn word(version: Version) -> Word {
-    Word::unsigned(target_id(), Shown { version, point: Point::NOWHERE })
+/// A hub's attestation that nobody signed.
+pub(super) fn attestation(version: Version) -> Attestation {
+    Attestation::unsigned(target_id(), Shown { version, point: RevisionPoint::NOWHERE })
 }
 
 pub(super) fn attested(set: Accepted) -> Attested {
-    Attested { set, word: word(set.version) }
+    Attested { set, attestation: attestation(set.version) }
 }
 
 #[test]

@@ -443,7 +443,9 @@ impl Keeper {
             let floor = *newest.borrow_and_update();
             let newer = |contents: &mut Contents| {
                 // What was accepted as another target is no measure.
-                if contents.enrolled.as_ref().map(|enrolled| enrolled.target) == floor.map(|floor| floor.word.target) {
+                if contents.enrolled.as_ref().map(|enrolled| enrolled.target)
+                    == floor.map(|floor| floor.attestation.target)
+                {
                     contents.floor = merge::newest(contents.floor, floor);
                 }
             };

@@ -10,7 +10,9 @@ use kube::client::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tideline_common::wire::v1::{Accepted, Attested};
-use tideline_common::{Digest, EnrolmentToken, Epoch, Point, Revision, SessionName, Shown, TargetId, Version, Word};
+use tideline_common::{
+    Attestation, Digest, EnrolmentToken, Epoch, Revision, RevisionPoint, SessionName, Shown, TargetId, Version,
+};
 use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
@@ -138,9 +140,9 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
         session: if session == 0 { SessionName::default() } else { SessionName::new(session, 9) },
         floor: revision.map(|revision| {
             let version = Version { epoch: Epoch(1), revision: Revision(revision) };
-            let shown = Shown { version, point: Point::NOWHERE };
-            let word = Word::unsigned(target(5).target, shown);
-            Attested { set: Accepted { version, digest: Digest::of(&revision.to_be_bytes()) }, word }
+            let shown = Shown { version, point: RevisionPoint::NOWHERE };
+            let attestation = Attestation::unsigned(target(5).target, shown);
+            Attested { set: Accepted { version, digest: Digest::of(&revision.to_be_bytes()) }, attestation }
         }),
     }
 }

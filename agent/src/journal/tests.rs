@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Point, PrunePolicy,
-    Revision, Shown, SourceRef, SpaceName, Takeover, TargetId, Tombstone, Version, Word,
+    ApplyPolicy, Attestation, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, PrunePolicy,
+    Revision, RevisionPoint, Shown, SourceRef, SpaceName, Takeover, TargetId, Tombstone, Version,
 };
 use uuid::Uuid;
 
@@ -18,8 +18,8 @@ mod golden;
 mod growth;
 
 fn attested(set: Accepted) -> Attested {
-    let shown = Shown { version: set.version, point: Point::NOWHERE };
-    Attested { set, word: Word::unsigned(TargetId::from_uuid(Uuid::nil()), shown) }
+    let shown = Shown { version: set.version, point: RevisionPoint::NOWHERE };
+    Attested { set, attestation: Attestation::unsigned(TargetId::from_uuid(Uuid::nil()), shown) }
 }
 
 fn policy() -> Arc<ApplyPolicy> {

@@ -4,8 +4,10 @@ use super::*;
 use crate::ids::{Epoch, Revision};
 
 fn shown() -> Shown {
-    let point =
-        Point { segment: SegmentId::from_uuid(Uuid::from_u128(0xa)), id: RevisionId::from_uuid(Uuid::from_u128(0xb)) };
+    let point = RevisionPoint {
+        segment: SegmentId::from_uuid(Uuid::from_u128(0xa)),
+        id: RevisionId::from_uuid(Uuid::from_u128(0xb)),
+    };
     Shown { version: Version { epoch: Epoch(2), revision: Revision(71) }, point }
 }
 
@@ -28,16 +30,16 @@ fn what_is_shown_is_written_and_read() {
 #[test]
 fn a_word_is_of_one_key_one_target_and_one_revision() {
     let (key, other) = (SigningKey::from_seed([1; 32]), SigningKey::from_seed([2; 32]));
-    let word = Word::unsigned(target(1), shown()).sign(&key);
-    assert!(word.is_by(&key.public()));
-    assert!(!word.is_by(&other.public()));
-    let later = Version { revision: Revision(72), ..word.version };
-    let elsewhere = Point { segment: SegmentId::from_uuid(Uuid::from_u128(0xc)), ..word.point };
-    let unsigned = Word::unsigned(target(1), shown());
+    let attestation = Attestation::unsigned(target(1), shown()).sign(&key);
+    assert!(attestation.is_by(&key.public()));
+    assert!(!attestation.is_by(&other.public()));
+    let later = Version { revision: Revision(72), ..attestation.version };
+    let elsewhere = RevisionPoint { segment: SegmentId::from_uuid(Uuid::from_u128(0xc)), ..attestation.point };
+    let unsigned = Attestation::unsigned(target(1), shown());
     let forged = [
-        Word { version: later, ..word },
-        Word { point: elsewhere, ..word },
-        Word { target: target(2), ..word },
+        Attestation { version: later, ..attestation },
+        Attestation { point: elsewhere, ..attestation },
+        Attestation { target: target(2), ..attestation },
         unsigned,
     ];
     for forged in forged {
@@ -47,8 +49,8 @@ fn a_word_is_of_one_key_one_target_and_one_revision() {
 
 #[test]
 fn a_word_survives_its_text() {
-    let word = Word::unsigned(target(1), shown()).sign(&SigningKey::from_seed([1; 32]));
-    let text = serde_json::to_string(&word).unwrap();
-    assert_eq!(serde_json::from_str::<Word>(&text).unwrap(), word);
-    assert!(serde_json::from_str::<Word>(&text.replace("==\"", "\"")).is_err(), "it is cut");
+    let attestation = Attestation::unsigned(target(1), shown()).sign(&SigningKey::from_seed([1; 32]));
+    let text = serde_json::to_string(&attestation).unwrap();
+    assert_eq!(serde_json::from_str::<Attestation>(&text).unwrap(), attestation);
+    assert!(serde_json::from_str::<Attestation>(&text.replace("==\"", "\"")).is_err(), "it is cut");
 }

@@ -26,7 +26,7 @@ use crate::capability::Capabilities;
 use crate::desired::{Entry, Tombstone, Unassignment};
 use crate::digest::Digest;
 use crate::health::Health;
-use crate::history::{Shown, Word};
+use crate::history::{Attestation, Shown};
 use crate::ids::{Epoch, HubId, InstanceId, SessionName, SessionNumber, TargetId, Uid, Version};
 use crate::object::ObjectKey;
 use crate::policy::ApplyPolicy;
@@ -232,12 +232,13 @@ pub struct Accepted {
     pub digest: Digest,
 }
 
-/// A set that was accepted, with the hub's signed word that it gave it.
+/// A set that was accepted, with the hub's signed statement that it gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attested {
     pub set: Accepted,
-    pub word: Word,
+    #[serde(rename = "word")]
+    pub attestation: Attestation,
 }
 
 /// How often to ask. Set by the hub, so that it can be changed for all.
@@ -384,8 +385,9 @@ pub struct ApprovedPage {
 pub struct DesiredPage {
     /// The version this page was read at.
     pub at: Version,
-    /// The hub's word of `at`, to be kept with the set and to be shown.
-    pub word: Word,
+    /// The hub's statement that it gave `at`, to be kept with the set and to be shown.
+    #[serde(rename = "word")]
+    pub attestation: Attestation,
     /// The digest of the whole set at `at`.
     pub digest: Digest,
     /// Entries in the whole set at `at`.

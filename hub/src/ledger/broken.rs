@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use tideline_common::{Epoch, ObjectKey, Point, Revision, SegmentId, Shown, TargetId, Uid, Version};
+use tideline_common::{Epoch, ObjectKey, Revision, RevisionPoint, SegmentId, Shown, TargetId, Uid, Version};
 
 use super::Ledger;
 use super::history::Lineage;
@@ -143,7 +143,7 @@ struct Seen {
 #[serde(rename_all = "camelCase")]
 struct Claim {
     version: Version,
-    point: Point,
+    point: RevisionPoint,
     after: Revision,
     covered: bool,
 }
@@ -317,7 +317,7 @@ impl Broken {
             target: seen.by,
             shown: Shown {
                 version: Version { epoch: seen.epoch, revision: seen.revision },
-                point: Point { segment: *segment, id: Point::NOWHERE.id },
+                point: RevisionPoint { segment: *segment, id: RevisionPoint::NOWHERE.id },
             },
             after: seen.after,
             proven: true,

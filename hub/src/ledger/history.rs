@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tideline_common::{Monotonic, Point, Revision, RevisionId, SegmentId, Shown};
+use tideline_common::{Monotonic, Revision, RevisionId, RevisionPoint, SegmentId, Shown};
 
 use super::TargetIndex;
 
@@ -213,11 +213,11 @@ impl History {
     }
 
     /// What names a revision of this history.
-    pub(super) fn point(&self, revision: Revision) -> Point {
+    pub(super) fn point(&self, revision: Revision) -> RevisionPoint {
         let segment = self.segments.iter().rev().find(|(first, _)| *first <= revision);
-        Point {
-            segment: segment.map_or(Point::NOWHERE.segment, |(_, id)| *id),
-            id: self.ids.get(&revision).copied().unwrap_or(Point::NOWHERE.id),
+        RevisionPoint {
+            segment: segment.map_or(RevisionPoint::NOWHERE.segment, |(_, id)| *id),
+            id: self.ids.get(&revision).copied().unwrap_or(RevisionPoint::NOWHERE.id),
         }
     }
 
@@ -228,7 +228,7 @@ impl History {
 
     /// Whether what an agent shows is part of this history, which is at `present`.
     pub(super) fn lineage(&self, present: Revision, shown: Shown) -> Lineage {
-        let Shown { version, point: Point { segment, id } } = shown;
+        let Shown { version, point: RevisionPoint { segment, id } } = shown;
         let Some(listed) = self.segments(present).find(|listed| listed.id == segment) else {
             return Lineage::Other { reaches: None };
         };

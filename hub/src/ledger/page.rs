@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{ReportedRequest, Terminal, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, Capability, Digest, Entry, Epoch, ObjectKey, Point, SetDigest, TargetId, Tombstone, Uid, Unassignment,
-    Version,
+    ApplyPolicy, Capability, Digest, Entry, Epoch, ObjectKey, RevisionPoint, SetDigest, TargetId, Tombstone, Uid,
+    Unassignment, Version,
 };
 
 use super::claim::{Body, Claim, Form};
@@ -22,7 +22,7 @@ pub struct PageData {
     /// The version this page was read at.
     pub at: Version,
     /// Where in the history `at` is.
-    pub point: Point,
+    pub point: RevisionPoint,
     /// Of the whole set at `at`.
     pub digest: Digest,
     /// Entries in the whole set at `at`.
@@ -66,7 +66,7 @@ impl<'a> TargetView<'a> {
     }
 
     /// Where in the history its revision was made.
-    pub fn point(&self) -> Point {
+    pub fn point(&self) -> RevisionPoint {
         self.ledger.history.point(self.state.revision)
     }
 

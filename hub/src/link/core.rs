@@ -23,8 +23,8 @@ use tideline_common::wire::v1::{
     SessionRequest, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, Capabilities, Capability, Digest, Entry, InstanceId, Monotonic, ObjectKey, Point, Revision, Shown,
-    TargetId, Uid, Unassignment, Version, Word, upgrade,
+    ApplyPolicy, Attestation, Capabilities, Capability, Digest, Entry, InstanceId, Monotonic, ObjectKey, Revision,
+    RevisionPoint, Shown, TargetId, Uid, Unassignment, Version, upgrade,
 };
 
 use crate::ledger::{Absence, Proof, TargetContinuity};
@@ -37,7 +37,7 @@ pub use sessions::{Origin, handing_over};
 pub struct SetInfo {
     pub version: Version,
     /// Where in the hub's history its revision was made.
-    pub point: Point,
+    pub point: RevisionPoint,
     pub digest: Digest,
     pub entries: u64,
 }
@@ -653,7 +653,7 @@ fn answer_desired(
     let SetPage { entries, tombstones, policies, terminal, next } = page;
     DesiredAnswer::Page(DesiredPage {
         at: present.version,
-        word: Word::unsigned(target, Shown { version: present.version, point: present.point }),
+        attestation: Attestation::unsigned(target, Shown { version: present.version, point: present.point }),
         digest: present.digest,
         total: present.entries,
         snapshot: since.is_none(),

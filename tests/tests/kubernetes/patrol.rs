@@ -13,8 +13,9 @@ use tideline_agent::cluster::{Executor, Kinds, Scope, Survey, connect};
 use tideline_agent::core::{Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, PatrolTally, Served, Timer};
 use tideline_common::wire::v1::{Accepted, Attested, ClusterFacts, Instance};
 use tideline_common::{
-    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, GroupKind, HubId, MARK_ANNOTATION, MARK_LABEL, Mark, Monotonic,
-    ObjectKey, Origin, Point, Prune, PruneAdopted, Shown, SourceRef, SpaceName, TargetId, Version, Word,
+    ApplyPolicy, Attestation, DesiredSet, Digest, Entry, EntryState, GroupKind, HubId, MARK_ANNOTATION, MARK_LABEL,
+    Mark, Monotonic, ObjectKey, Origin, Prune, PruneAdopted, RevisionPoint, Shown, SourceRef, SpaceName, TargetId,
+    Version,
 };
 use tideline_tests::kubernetes::{Cluster, ClusterOptions};
 use tideline_tests::{eventually_ok, require_kubernetes};
@@ -94,11 +95,14 @@ impl Watchless {
             }));
         }
         let set: DesiredSet = entries.iter().cloned().collect();
-        let shown = Shown { version: Version::default(), point: Point::NOWHERE };
-        let word = Word::unsigned(scope().target, shown);
+        let shown = Shown { version: Version::default(), point: RevisionPoint::NOWHERE };
+        let attestation = Attestation::unsigned(scope().target, shown);
         let loaded = Loaded {
             enrolled: Some(Enrolled { target: scope().target, name: "store".to_owned() }),
-            accepted: Some(Attested { set: Accepted { version: Version::default(), digest: set.digest() }, word }),
+            accepted: Some(Attested {
+                set: Accepted { version: Version::default(), digest: set.digest() },
+                attestation,
+            }),
             policies: [(policy.digest(), policy)].into(),
             bodies: entries.iter().map(|entry| entry.input).collect(),
             entries,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{
-    ApproveDeletions, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Uid, Version, Word,
+    ApproveDeletions, Attestation, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Uid, Version,
 };
 use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, TargetContinuity};
 use tideline_hub::link::core as link;
@@ -40,7 +40,7 @@ pub(crate) struct History {
     /// What the hub had heard of other agents when it first gave a set.
     answered: BTreeMap<(Version, RevisionId), BTreeSet<CommitNumber>>,
     /// The hub's word of what the agent of the other target accepted.
-    other: Option<Word>,
+    other: Option<Attestation>,
 }
 
 impl History {
@@ -87,13 +87,13 @@ impl History {
     }
 
     /// The agent accepted a set: it can tell of all that led there.
-    pub(crate) fn learnt(&mut self, word: Word) {
+    pub(crate) fn learnt(&mut self, word: Attestation) {
         self.known.extend(self.lines.get(&word.point.id).into_iter().flatten());
         self.known.extend(self.answered.get(&(word.version, word.point.id)).into_iter().flatten());
     }
 
     /// The hub gives a set, knowing of these commits.
-    pub(crate) fn answered(&mut self, word: Word, heard: &BTreeSet<CommitNumber>) {
+    pub(crate) fn answered(&mut self, word: Attestation, heard: &BTreeSet<CommitNumber>) {
         self.answered.entry((word.version, word.point.id)).or_insert_with(|| heard.clone());
     }
 
@@ -151,7 +151,7 @@ impl Hub {
         let (version, point) = (view.version(), view.point());
         let newer = former.is_none_or(|former| former.version < version);
         if newer && let TargetContinuity::Whole { .. } = self.ledger.continuity(target, former) {
-            self.history.other = Some(Word::unsigned(target, Shown { version, point }).sign(&key()));
+            self.history.other = Some(Attestation::unsigned(target, Shown { version, point }).sign(&key()));
         }
     }
 

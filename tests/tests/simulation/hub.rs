@@ -504,8 +504,8 @@ impl Hub {
                 if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
                     let missing = &self.disk.missing;
                     assert!(missing.is_empty(), "a set goes out, and the hub was shown that it lost {missing:?}");
-                    self.ledger.handed(page.word.target);
-                    self.history.answered(page.word, &self.disk.heard);
+                    self.ledger.handed(page.attestation.target);
+                    self.history.answered(page.attestation, &self.disk.heard);
                 }
                 out.push(Demand::Respond(id, answer.map(|answer| answer.sign(&key()))));
             }

@@ -53,7 +53,7 @@ impl Journal {
                     self.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
                     self.accepted = Some(accepted);
                     // What was accepted as another target is no measure.
-                    if self.identity.as_ref().is_some_and(|identity| identity.target == accepted.word.target) {
+                    if self.identity.as_ref().is_some_and(|identity| identity.target == accepted.attestation.target) {
                         self.floor = Some(accepted);
                     }
                 }

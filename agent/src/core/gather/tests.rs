@@ -1,5 +1,5 @@
 use super::super::tests::hub::Hub;
-use super::super::tests::{Random, entry, key, policies, uid, word};
+use super::super::tests::{Random, attestation, entry, key, policies, uid};
 use super::*;
 
 use tideline_common::wire::v1::{ApprovedHeld, Continuity, DesiredAnswer, DesiredRequest};
@@ -173,7 +173,7 @@ fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {
     let set: DesiredSet = entries.iter().cloned().collect();
     DesiredPage {
         at,
-        word: word(at),
+        attestation: attestation(at),
         digest: set.digest(),
         total: entries.len() as u64,
         snapshot: true,

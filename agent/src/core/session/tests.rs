@@ -9,7 +9,7 @@ use tideline_common::{Digest, Epoch, Revision, Version};
 
 use super::super::effect::Enrolled;
 use super::super::tests::hub::Hub;
-use super::super::tests::{attested, entry, hub_id, key, policies, target_id, word};
+use super::super::tests::{attestation, attested, entry, hub_id, key, policies, target_id};
 use super::super::{Config, Event, FuseLimits, Loaded};
 use super::*;
 
@@ -308,7 +308,7 @@ fn a_poll_that_is_cut_is_made_shorter() {
 fn empty_page(at: Version) -> DesiredPage {
     DesiredPage {
         at,
-        word: word(Version::default()),
+        attestation: attestation(Version::default()),
         absence_unexplained: false,
         digest: Digest::of(b""),
         total: 0,

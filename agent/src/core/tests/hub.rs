@@ -14,7 +14,7 @@ use tideline_common::{
 };
 
 use super::super::{Answer, LinkFailure, Request};
-use super::{Policies, entry, hub_id, policies, target_id, word};
+use super::{Policies, attestation, entry, hub_id, policies, target_id};
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Hub {
@@ -251,7 +251,7 @@ impl Hub {
         });
         DesiredAnswer::Page(DesiredPage {
             at,
-            word: word(at),
+            attestation: attestation(at),
             digest: self.desired.digest(),
             total: self.desired.len() as u64,
             snapshot: since.is_none(),

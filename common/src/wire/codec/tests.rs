@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::{Error, decode, decode_request, desired_query, encode, parse_desired_query};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::v1::{ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
-use crate::{Digest, Epoch, GroupKind, ObjectKey, Point, Revision, RevisionId, SegmentId, SessionName, Shown, Version};
+use crate::{
+    Digest, Epoch, GroupKind, ObjectKey, Revision, RevisionId, RevisionPoint, SegmentId, SessionName, Shown, Version,
+};
 use uuid::Uuid;
 
 fn full() -> DesiredRequest {
@@ -28,7 +30,7 @@ fn full() -> DesiredRequest {
 
 fn shown() -> Shown {
     let id = Uuid::from_u128;
-    let point = Point { segment: SegmentId::from_uuid(id(0xa)), id: RevisionId::from_uuid(id(0xb)) };
+    let point = RevisionPoint { segment: SegmentId::from_uuid(id(0xa)), id: RevisionId::from_uuid(id(0xb)) };
     Shown { version: Version { epoch: Epoch(1), revision: Revision(71) }, point }
 }
 

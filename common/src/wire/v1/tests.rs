@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::associated::{AssociatedKind, Example, Made, Phase, Tally};
 use crate::{
-    Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Point, Prune,
-    PruneAdopted, PrunePolicy, Revision, SourceRef, Takeover,
+    Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Prune, PruneAdopted,
+    PrunePolicy, Revision, RevisionPoint, SourceRef, Takeover,
 };
 
 /// Writing gives the golden file, and reading the golden file gives the message.
@@ -54,12 +54,13 @@ fn accepted() -> Accepted {
 
 fn shown(version: Version) -> Shown {
     let id = uuid::Uuid::from_u128;
-    let point = Point { segment: crate::SegmentId::from_uuid(id(0xa)), id: crate::RevisionId::from_uuid(id(0xb)) };
+    let point =
+        RevisionPoint { segment: crate::SegmentId::from_uuid(id(0xa)), id: crate::RevisionId::from_uuid(id(0xb)) };
     Shown { version, point }
 }
 
-fn word(version: Version) -> Word {
-    Word::unsigned(target(), shown(version)).sign(&crate::signature::SigningKey::from_seed([1; 32]))
+fn attestation(version: Version) -> Attestation {
+    Attestation::unsigned(target(), shown(version)).sign(&crate::signature::SigningKey::from_seed([1; 32]))
 }
 
 fn entry() -> Entry {
@@ -119,7 +120,7 @@ fn session_is_stable() {
         "session-request",
         &SessionRequest {
             facts: facts(),
-            accepted: Some(Attested { set: accepted(), word: word(version(71)) }),
+            accepted: Some(Attested { set: accepted(), attestation: attestation(version(71)) }),
             instance: Instance { id: InstanceId(0x3f9c_2b7d_10e8_a645), host: "store-0042-0".to_owned() },
             home: SessionName::new(7, 5),
             last: SessionNumber(9),
@@ -184,7 +185,7 @@ fn desired_is_stable() {
         "desired-page",
         &DesiredAnswer::Page(DesiredPage {
             at: version(71),
-            word: word(version(71)),
+            attestation: attestation(version(71)),
             digest: Digest::of(b"set"),
             total: 9,
             snapshot: false,
@@ -259,7 +260,7 @@ fn decommissioning_is_stable() {
         "desired-page-decommission",
         &DesiredAnswer::Page(DesiredPage {
             at: version(72),
-            word: word(version(72)),
+            attestation: attestation(version(72)),
             digest: Digest::of(b"empty"),
             total: 0,
             snapshot: false,

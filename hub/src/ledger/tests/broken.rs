@@ -1,6 +1,6 @@
 //! Histories that are not this one.
 
-use tideline_common::{Point, Shown};
+use tideline_common::{RevisionPoint, Shown};
 
 use super::super::{Absence, Accepted, Proof, TargetContinuity, Void};
 use super::*;
@@ -87,7 +87,7 @@ fn what_is_only_claimed_concerns_the_one_that_claims_it() {
     let (hub, mut copy) = copied();
     let same = shown(&hub, 1);
     let version = Version { epoch: Epoch(1), revision: Revision(99) };
-    let claimed = Shown { version, point: Point::NOWHERE };
+    let claimed = Shown { version, point: RevisionPoint::NOWHERE };
     copy.start();
     copy.change(show(0, claimed, Proof::Claim));
     assert_eq!((copy.continuity(0, claimed), copy.continuity(1, same)), (BROKEN, WHOLE));
@@ -97,7 +97,7 @@ fn what_is_only_claimed_concerns_the_one_that_claims_it() {
 
     // A claim raises nobody's epoch beyond what is, and one that claims too much helps itself to nothing.
     let version = Version { epoch: Epoch(u64::MAX), revision: Revision(1) };
-    let claimed = Shown { version, point: Point::NOWHERE };
+    let claimed = Shown { version, point: RevisionPoint::NOWHERE };
     copy.change(show(0, claimed, Proof::Claim));
     copy.accept();
     assert_eq!(copy.version(1).epoch, Epoch(3));

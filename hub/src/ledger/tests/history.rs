@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tideline_common::{Point, Shown};
+use tideline_common::{RevisionPoint, Shown};
 
 use super::super::{Lineage, REVISION_IDS_MAX};
 use super::*;
@@ -135,7 +135,7 @@ fn a_batch_of_several_commits_that_is_cut_has_its_id() {
     kept.start();
     assert_eq!(kept.ledger.revision(), batch.revision());
     assert_eq!(kept.ledger.lineage(kept.shown(0)), Lineage::Same);
-    assert_ne!(kept.shown(0).point.id, Point::NOWHERE.id);
+    assert_ne!(kept.shown(0).point.id, RevisionPoint::NOWHERE.id);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn where_an_id_is_not_kept_the_segment_decides() {
     // The last one was that of a set when the hub started.
     assert_eq!(lineage, [dropped, dropped, Lineage::Same, dropped, Lineage::Same]);
     assert_eq!(kept.ledger.lineage(handed.unwrap()), Lineage::Same, "what was handed last is kept, across a start");
-    let other = Shown { point: Point { segment: fresh().segment, ..shown[0].point }, ..shown[0] };
+    let other = Shown { point: RevisionPoint { segment: fresh().segment, ..shown[0].point }, ..shown[0] };
     assert_eq!(kept.ledger.lineage(other), Lineage::Other { reaches: None });
 }
 

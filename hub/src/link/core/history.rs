@@ -11,7 +11,7 @@
 
 use tideline_common::signature::{SigningKey, VerifyingKey};
 use tideline_common::wire::v1::{Attested, Continuity, DesiredAnswer, DesiredRequest, RefusalKind, SessionRequest};
-use tideline_common::{Epoch, Monotonic, Point, Shown, TargetId, Version};
+use tideline_common::{Epoch, Monotonic, RevisionPoint, Shown, TargetId, Version};
 
 use super::{Answer, Core, Effect, Effects, Origin, Request, RequestId, Sets, Waiting, refuse, respond_desired, wait};
 use crate::ledger::{Absence, Proof, TargetContinuity};
@@ -19,7 +19,8 @@ use crate::ledger::{Absence, Proof, TargetContinuity};
 impl Request {
     /// A request for a session, of a hub with this key.
     pub fn session(request: SessionRequest, from: Origin, hub: &VerifyingKey) -> Self {
-        let own = |Attested { set, word }: Attested| word.is_by(hub) && word.version == set.version;
+        let own =
+            |Attested { set, attestation }: Attested| attestation.is_by(hub) && attestation.version == set.version;
         let proof = if request.accepted.is_some_and(own) { Proof::OwnWord } else { Proof::Claim };
         Self::Session(Box::new(request), Origin { proof, ..from })
     }
@@ -39,21 +40,21 @@ impl Answer {
     #[must_use]
     pub fn sign(mut self, key: &SigningKey) -> Self {
         if let Self::Desired(DesiredAnswer::Page(page)) = &mut self {
-            page.word = page.word.sign(key);
+            page.attestation = page.attestation.sign(key);
         }
         self
     }
 }
 
-/// What was shown without a word that speaks of it is in no history.
-pub(super) fn shown(target: TargetId, Attested { set, word }: Attested, proof: Proof) -> Shown {
+/// What was shown without an attestation of it is in no history.
+pub(super) fn shown(target: TargetId, Attested { set, attestation }: Attested, proof: Proof) -> Shown {
     let point = match proof {
-        Proof::OwnWord => word.point,
-        Proof::Claim if word.version == set.version => word.point,
-        Proof::Claim => Point::NOWHERE,
+        Proof::OwnWord => attestation.point,
+        Proof::Claim if attestation.version == set.version => attestation.point,
+        Proof::Claim => RevisionPoint::NOWHERE,
     };
     // An epoch is of one target. What the agent accepted as another that it was is of the same revisions.
-    let epoch = if word.target == target { set.version.epoch } else { Epoch::default() };
+    let epoch = if attestation.target == target { set.version.epoch } else { Epoch::default() };
     Shown { version: Version { epoch, ..set.version }, point }
 }
 

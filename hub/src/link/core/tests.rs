@@ -32,7 +32,7 @@ impl Sets for OneSet {
     fn info(&self, id: TargetId) -> Option<SetInfo> {
         (id == target()).then(|| SetInfo {
             version: Version { epoch: Epoch(self.epoch), revision: Revision(self.revision) },
-            point: Point::NOWHERE,
+            point: RevisionPoint::NOWHERE,
             digest: self.set.digest(),
             entries: self.set.len() as u64,
         })
@@ -152,8 +152,8 @@ impl Script {
     fn open(&mut self, accepted: Option<Accepted>) -> String {
         let home = self.core.holder(target()).expect("it is known").session();
         let accepted = accepted.map(|set| {
-            let shown = Shown { version: set.version, point: Point::NOWHERE };
-            Attested { set, word: Word::unsigned(target(), shown) }
+            let shown = Shown { version: set.version, point: RevisionPoint::NOWHERE };
+            Attested { set, attestation: Attestation::unsigned(target(), shown) }
         });
         let request = SessionRequest { accepted, ..asks_from(home, self.requests + 1) };
         let from = Origin { id: SessionId(1), proof: Proof::OwnWord, ..Origin::default() };
@@ -453,7 +453,7 @@ fn what_the_segment_alone_says_is_told_whole_and_nothing_follows_from_absence() 
     script.sets.put("b");
     script.open(None);
     script.sets.continuity = Some(TargetContinuity::Whole { absence: Absence::Unexplained });
-    let shown = Some(Shown { version: accepted.version, point: Point::NOWHERE });
+    let shown = Some(Shown { version: accepted.version, point: RevisionPoint::NOWHERE });
     let onto = Request::Desired(DesiredRequest { shown, ..Script::poll(5, Some(accepted), 45) });
     check(
         &script.request(onto),
@@ -461,7 +461,7 @@ fn what_the_segment_alone_says_is_told_whole_and_nothing_follows_from_absence() 
         store 2
         2: SnapshotRequired { epoch: Epoch(1) }"#]],
     );
-    let later = Some(Shown { version: Version::default(), point: Point::NOWHERE });
+    let later = Some(Shown { version: Version::default(), point: RevisionPoint::NOWHERE });
     let pages = Request::Desired(DesiredRequest { shown: later, digest: None, ..Script::poll(5, Some(accepted), 0) });
     check(&script.request(pages), &expect!["3: delta at 1.2 of 2: b"]);
     let mut out = Effects::new();
@@ -478,11 +478,11 @@ fn what_the_segment_alone_says_is_told_whole_and_nothing_follows_from_absence() 
 fn a_word_of_another_hub_or_another_set_is_a_claim() {
     let key = tideline_common::signature::SigningKey::from_seed([1; 32]);
     let set = Script::new().accepted();
-    let shown = Shown { version: set.version, point: Point::NOWHERE };
-    let word = Word::unsigned(target(), shown).sign(&key);
-    let proof = |set: Accepted, word: Word, hub: u8| {
+    let shown = Shown { version: set.version, point: RevisionPoint::NOWHERE };
+    let attestation = Attestation::unsigned(target(), shown).sign(&key);
+    let proof = |set: Accepted, attestation: Attestation, hub: u8| {
         let hub = tideline_common::signature::SigningKey::from_seed([hub; 32]).public();
-        let accepted = Some(Attested { set, word });
+        let accepted = Some(Attested { set, attestation });
         let request = SessionRequest { accepted, ..asks_from(SessionName::new(4, 1), 9) };
         match Request::session(request, Origin::default(), &hub) {
             Request::Session(_, from) => from.proof,
@@ -490,10 +490,10 @@ fn a_word_of_another_hub_or_another_set_is_a_claim() {
         }
     };
     let later = Accepted { version: Version { revision: Revision(9), ..set.version }, ..set };
-    assert_eq!(proof(set, word, 1), Proof::OwnWord);
-    assert_eq!(proof(set, word, 2), Proof::Claim);
-    assert_eq!(proof(later, word, 1), Proof::Claim, "the word is of another set");
-    assert_eq!(proof(set, Word::unsigned(target(), shown), 1), Proof::Claim);
+    assert_eq!(proof(set, attestation, 1), Proof::OwnWord);
+    assert_eq!(proof(set, attestation, 2), Proof::Claim);
+    assert_eq!(proof(later, attestation, 1), Proof::Claim, "it attests another set");
+    assert_eq!(proof(set, Attestation::unsigned(target(), shown), 1), Proof::Claim);
 }
 
 #[test]

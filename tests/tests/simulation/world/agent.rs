@@ -152,7 +152,7 @@ impl World {
             self.agent.journal.write(&writes);
             for write in &writes {
                 if let Write::Accept { accepted, .. } = write {
-                    self.hub.history.learnt(accepted.word);
+                    self.hub.history.learnt(accepted.attestation);
                 }
             }
             Ok(())
