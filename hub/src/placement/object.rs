@@ -66,20 +66,20 @@ pub(super) struct Form {
     pub(super) targets: RoaringBitmap,
 }
 
-/// What a policy that is wanted says about one that was in force.
+/// When a policy that is wanted came, seen from one that was in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum PolicyOrder {
     /// It came later.
     Last,
-    /// Nobody knows whether it still was in force when the object was taken away: what destroys less stands.
-    Doubtful,
+    /// Nobody knows whether the former still was in force when the object was taken away: what destroys less stands.
+    Unknown,
 }
 
-impl Word {
+impl PolicyOrder {
     fn over(self, former: &Arc<ApplyPolicy>, wanted: &Arc<ApplyPolicy>) -> Arc<ApplyPolicy> {
         match self {
             Self::Last => wanted.clone(),
-            Self::Doubtful => Arc::new(ApplyPolicy {
+            Self::Unknown => Arc::new(ApplyPolicy {
                 prune: former.prune.min(wanted.prune),
                 prune_adopted: former.prune_adopted.min(wanted.prune_adopted),
                 approve_deletions: former.approve_deletions.min(wanted.approve_deletions),
@@ -90,10 +90,10 @@ impl Word {
 }
 
 /// Returns whether that changed anything.
-pub(super) fn restate(variants: &mut Vec<Variant>, wants: &Forms, word: Word) -> bool {
+pub(super) fn restate(variants: &mut Vec<Variant>, wants: &Forms, order: PolicyOrder) -> bool {
     let changes = |variant: &Variant| {
         let forms = wants.get(&variant.destination).into_iter().flatten();
-        let otherwise = |form: &Form| word.over(&variant.policy, &form.policy) != variant.policy;
+        let otherwise = |form: &Form| order.over(&variant.policy, &form.policy) != variant.policy;
         !variant.implied && forms.filter(|form| !form.targets.is_disjoint(&variant.targets)).any(otherwise)
     };
     if !variants.iter().any(changes) {
@@ -113,7 +113,7 @@ pub(super) fn restate(variants: &mut Vec<Variant>, wants: &Forms, word: Word) ->
         for form in wants.get(&variant.destination).into_iter().flatten().filter(|_| !variant.implied) {
             let targets = &rest & &form.targets;
             rest -= &targets;
-            put(Variant { policy: word.over(&variant.policy, &form.policy), targets, ..variant.clone() });
+            put(Variant { policy: order.over(&variant.policy, &form.policy), targets, ..variant.clone() });
         }
         put(Variant { targets: rest, ..variant });
     }
@@ -217,7 +217,7 @@ impl Object {
         match &self.state {
             State::Restored => return (self.emitted.clone(), None),
             State::Unreadable(_) => {
-                self.restate(&wanted.explicit, Word::Last);
+                self.restate(&wanted.explicit, PolicyOrder::Last);
                 return (self.emitted.clone(), None);
             }
             State::Readable { .. } | State::NeverPlaced => {}
@@ -249,9 +249,9 @@ impl Object {
     }
 
     /// Has targets keep what they have by these policies from now on. Where none is wanted, the former stands.
-    pub(super) fn restate(&mut self, wants: &Forms, word: Word) {
+    pub(super) fn restate(&mut self, wants: &Forms, order: PolicyOrder) {
         let Some(emitted) = &mut self.emitted else { return };
-        self.restated |= restate(&mut emitted.variants, wants, word);
+        self.restated |= restate(&mut emitted.variants, wants, order);
     }
 
     /// Whether a target that has it would not have it by that assignment.

@@ -12,7 +12,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, ObjectKey};
 
 use super::inventory::{Inventory, News, Reach, choose};
-use super::object::{Form, Object, Word, merged, restate};
+use super::object::{Form, Object, PolicyOrder, merged, restate};
 use super::rule::{Candidate, PlacementRule};
 use super::space::Space;
 use super::{Assignment, Change, Destination, Input, NamespaceMapping, SourceId, Variant};
@@ -126,7 +126,7 @@ impl Wants<'_> {
             let wants = self.policies(space, object);
             self.hear(space, index, &wants);
             if let Some(object) = space.object_mut(index) {
-                object.restate(&wants, Word::Last);
+                object.restate(&wants, PolicyOrder::Last);
             }
         }
         if !space.is_resolved {
@@ -147,7 +147,7 @@ impl Wants<'_> {
         let leaves = emitted.variants.iter().any(|variant| !variant.implied && !wanted(variant));
         let wants = if leaves { self.as_it_was(space, emitted) } else { Forms::new() };
         if let Some(object) = space.object_mut(index) {
-            object.restate(&wants, Word::Doubtful);
+            object.restate(&wants, PolicyOrder::Unknown);
             object.heard = true;
         }
     }
@@ -160,7 +160,7 @@ impl Wants<'_> {
             let wants = space.leaving.get(&id).map(|leaving| self.as_it_was(space, &leaving.assignment));
             let Some((leaving, wants)) = space.leaving.get_mut(&id).zip(wants) else { continue };
             leaving.heard = true;
-            if restate(&mut leaving.assignment.variants, &wants, Word::Doubtful) {
+            if restate(&mut leaving.assignment.variants, &wants, PolicyOrder::Unknown) {
                 space.ready_changes.push(Change::Assign(Box::new(leaving.assignment.clone())));
             }
         }

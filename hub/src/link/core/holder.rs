@@ -56,7 +56,8 @@ pub struct Seen {
 struct Offer {
     session: SessionName,
     to: Seen,
-    how: How,
+    #[serde(rename = "how")]
+    ground: OfferGround,
     /// What it understands to whom it is offered.
     #[serde(default)]
     capabilities: Capabilities,
@@ -64,7 +65,7 @@ struct Offer {
 
 /// By what right a session is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum How {
+enum OfferGround {
     Start,
     /// The place was free: silence, goodbye, or a person's word.
     Vacant,
@@ -221,10 +222,10 @@ impl Holder {
         let known = self.knows(asks.home);
         let vacant = self.is_vacant(now, who, known);
         if self.record.entitled == Some(who) {
-            return self.offer(now, asks, How::Back, id);
+            return self.offer(now, asks, OfferGround::Back, id);
         }
         if vacant && self.is_duplicate() {
-            return self.offer(now, asks, How::Vacant, id);
+            return self.offer(now, asks, OfferGround::Vacant, id);
         }
         let stranger = !known && !present.is_none() && !self.is_holder(who);
         if stranger && !vacant {
@@ -232,8 +233,9 @@ impl Holder {
             return Verdict::Fenced(present);
         }
         // What was offered since the session in use, and is in its home, was offered to the process before it.
-        let inherited = self.record.offer.as_ref().filter(|_| asks.home.number > present.number).map(|offer| offer.how);
-        self.offer(now, asks, inherited.unwrap_or(How::Start), id)
+        let inherited =
+            self.record.offer.as_ref().filter(|_| asks.home.number > present.number).map(|offer| offer.ground);
+        self.offer(now, asks, inherited.unwrap_or(OfferGround::Start), id)
     }
 
     /// One that was fenced asks, and has not found in its home what fenced it.
@@ -252,7 +254,7 @@ impl Holder {
             return Verdict::Fenced(fenced.by);
         }
         if self.is_vacant(now, who, self.knows(asks.home)) {
-            return self.offer(now, asks, How::Vacant, id);
+            return self.offer(now, asks, OfferGround::Vacant, id);
         }
         if fenced.by == self.record.session && !self.record.hearsay {
             self.other(now, &asks.who);
@@ -292,12 +294,12 @@ impl Holder {
     }
 
     fn pass(&mut self, now: Monotonic, offer: Offer) {
-        let Offer { session, to, how, capabilities } = offer;
+        let Offer { session, to, ground, capabilities } = offer;
         let record = &mut self.record;
         let displaced = record.holder.take().filter(|holder| holder.instance.id != to.instance.id);
-        record.former = displaced.as_ref().filter(|_| how == How::Start).map(|holder| holder.instance.id);
+        record.former = displaced.as_ref().filter(|_| ground == OfferGround::Start).map(|holder| holder.instance.id);
         record.others.retain(|other| other.instance.id != to.instance.id);
-        if let (How::Back, Some(displaced)) = (how, displaced) {
+        if let (OfferGround::Back, Some(displaced)) = (ground, displaced) {
             record.others.insert(0, displaced);
             record.others.truncate(OTHERS_MAX);
             self.other_heard_at = now;
@@ -315,12 +317,12 @@ impl Holder {
         self.heard(now);
     }
 
-    fn offer(&mut self, now: Monotonic, asks: &Asks, how: How, id: SessionId) -> Verdict {
+    fn offer(&mut self, now: Monotonic, asks: &Asks, ground: OfferGround, id: SessionId) -> Verdict {
         let record = &mut self.record;
         let number = record.session.number.max(record.newest).max(asks.last).next();
         record.newest = number;
         let session = SessionName { number, id };
-        record.offer = Some(Offer { session, to: asks.who.clone(), how, capabilities: asks.capabilities.clone() });
+        record.offer = Some(Offer { session, to: asks.who.clone(), ground, capabilities: asks.capabilities.clone() });
         self.offered_at = now;
         Verdict::Offer(session)
     }

@@ -393,7 +393,7 @@ impl World {
 
     fn passed(&mut self, offer: &Offer, displaced: Option<Seen>) {
         let is_clone = |instance: u64| self.of[usize::try_from(instance).expect("few")] > 0;
-        let (by_clone, named) = (is_clone(offer.to.instance.id.0), offer.how == How::Vacant);
+        let (by_clone, named) = (is_clone(offer.to.instance.id.0), offer.ground == OfferGround::Vacant);
         let alive = |instance: u64| self.processes.iter().flatten().any(|process| process.instance == instance);
         let victim = displaced.map(|seen| seen.instance.id.0).filter(|holder| alive(*holder) && !is_clone(*holder));
         self.victim = victim.filter(|_| by_clone && !named);
