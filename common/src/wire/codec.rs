@@ -80,15 +80,11 @@ pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<(&'static str, Vec<u
 /// Reads an answer. `media_type` is the `Content-Type`; its parameters are ignored. Neither the bytes given nor what they
 /// inflate to may exceed [`LINK_MESSAGE_BYTES_MAX`].
 pub fn decode<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, Error> {
-    decode_within(LINK_MESSAGE_BYTES_MAX, media_type, bytes)
+    read(&unpack(LINK_MESSAGE_BYTES_MAX, media_type, bytes)?)
 }
 
-/// Reads a request, which may have [`REQUEST_BYTES_MAX`].
-pub fn decode_request<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, Error> {
-    read(&unpack_request(media_type, bytes)?)
-}
-
-/// The JSON of a request, which is as much as it costs to read it.
+/// The JSON of a request, for [`read`]. A request may have [`REQUEST_BYTES_MAX`], sent and inflated, which bounds what it costs
+/// to read it.
 pub fn unpack_request<'a>(media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
     unpack(REQUEST_BYTES_MAX, media_type, bytes)
 }
@@ -96,10 +92,6 @@ pub fn unpack_request<'a>(media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [
 /// Reads what [`unpack_request`] gave.
 pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     Ok(serde_json::from_slice(json)?)
-}
-
-fn decode_within<T: DeserializeOwned>(most: usize, media_type: &str, bytes: &[u8]) -> Result<T, Error> {
-    read(&unpack(most, media_type, bytes)?)
 }
 
 fn unpack<'a>(most: usize, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
