@@ -128,7 +128,7 @@ fn who_deletes_what_is_being_deleted_is_not_who_deleted_it() {
 }
 
 #[test]
-fn what_is_no_sync_target_is_nobodys_business() {
+fn the_deletion_guard_concerns_sync_targets_only() {
     let shared = at_work();
     let object = json!({"metadata": {"name": "t", "uid": TARGET}});
     let identity = Identity::new("admin", []);

@@ -150,7 +150,7 @@ async fn an_enrolment_revokes_the_keys_that_its_sync_target_had() {
 }
 
 #[tokio::test]
-async fn an_agent_that_enrols_again_with_its_own_key_revokes_it_not() {
+async fn enrolling_again_with_the_same_key_does_not_revoke_it() {
     let site = Site::new().await;
     site.enrol("store", 7).await.unwrap();
     let off = json!({"metadata": {"annotations": {AGENT_KEY_ANNOTATION: null}}});

@@ -99,7 +99,7 @@ async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_said_and_could_never_be_written_decides_too() -> Result<()> {
+async fn a_prune_policy_that_could_not_be_written_into_the_mark_decides_too() -> Result<()> {
     let assets = require_kubernetes!();
     let rights = |configs: &[&str]| {
         json!([

@@ -239,7 +239,7 @@ fn whose_signature_the_hub_cannot_verify_shows_its_token_once() {
 
 /// By then it had been told otherwise, and asked again; but what it is now was on disk before.
 #[test]
-fn an_agent_that_was_handed_over_while_it_asked_for_something_else_is_so() {
+fn a_handover_that_arrives_after_a_superseded_request_takes_effect() {
     let mut script = Script::new(held());
     script.event("start", Event::Started);
     script.event("superseded", Event::Superseded("another".into()));

@@ -31,7 +31,7 @@ async fn a_newer_identity_freezes_the_agent_until_it_can_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_otherwise_is_no_reason_to_wait() {
+async fn only_a_newer_identity_is_waited_for() {
     let (health, mut registry) = (Health::new(), Registry::default());
     let metrics = Metrics::register(&mut registry);
     let outcome = when_readable(&health, &metrics, || std::future::ready(Err::<(), _>(Error::Random))).await;

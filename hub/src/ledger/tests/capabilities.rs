@@ -78,7 +78,7 @@ fn what_needs_nothing_new_costs_no_revision() {
 
 /// Its agent said so a moment before, and the ledger hears of both at once.
 #[test]
-fn what_the_agent_of_a_deleted_target_understands_is_nobodys_business() {
+fn capabilities_of_a_deleted_target_are_ignored() {
     let mut kept = Kept::with_targets(2);
     kept.change(vec![placed("gated", gated())]);
     kept.change(vec![understands(0, &[Capability::Gates]), Change::Forget(target(0))]);

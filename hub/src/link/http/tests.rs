@@ -234,7 +234,7 @@ async fn a_restarted_agent_goes_on_where_the_former_process_ended() {
 }
 
 #[tokio::test]
-async fn who_is_not_known_is_not_judged() {
+async fn an_unknown_sender_gets_no_verdict_about_its_target() {
     let hub = start(1);
     let stolen = SigningKey::from_seed([5; 32]);
     for (key, key_id, expected) in [
@@ -324,7 +324,7 @@ async fn what_was_signed_by_a_key_that_is_replaced_while_it_comes_is_not_carried
 }
 
 #[tokio::test]
-async fn a_message_of_8_mib_is_refused_and_whose_it_is_is_told() {
+async fn a_message_of_8_mib_is_refused_and_is_a_breach_of_its_target() {
     static LARGE: [u8; 8 << 20] = [b' '; 8 << 20];
     let hub = start(1);
     let mut numbers = told(&hub).await;
