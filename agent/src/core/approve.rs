@@ -1,8 +1,8 @@
 //! Removals that a person approved. The hub says which, for how long, and that they are approved no more; the agent
 //! makes use of it while it is told so, and forgets it when it ends.
 //!
-//! An approval is leave, not cause: what is removed must be authorised all the same, by [`may_delete`]. Only where nothing
-//! says that an object was taken out, because the hub lost the history in which it was, the approval is that too.
+//! An approval permits a deletion and does not trigger one: what is removed must be authorised by [`may_delete`] all the same.
+//! Only where nothing says that an object was taken out, because the hub lost that history, the approval says so.
 //!
 //! [`may_delete`]: super::remove::may_delete
 

@@ -114,7 +114,7 @@ fn packages_depend_only_downwards() {
             }
         }
     }
-    report("dependencies against the direction of DESIGN §2", &faults);
+    report("dependencies against the direction in ARCHITECTURE.md", &faults);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One hub and one agent, their real cores and their real messages, in virtual time: over a wire that loses, delays,
 //! doubles and reorders, with crashes between any two effects, failing disks, an API server that fails, and people who
-//! interfere. What happens is decided by a seed; what must hold are the invariants of DESIGN §9.
+//! interfere. What happens is decided by a seed; what must hold are the invariants in ARCHITECTURE.md.
 //!
 //! `TIDELINE_SEED=n` runs one seed, `TIDELINE_SEEDS=n` so many of each test instead of the usual number. The first seed
 //! that fails is run again with a trace, of which the last `TIDELINE_TRACE` events (or sixty) are shown.

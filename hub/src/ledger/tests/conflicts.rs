@@ -1,4 +1,4 @@
-//! Scenarios 12, 36 and 72, and the same by chance.
+//! Several sources that want one destination, in named cases and at random.
 
 use super::*;
 

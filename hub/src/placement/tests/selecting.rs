@@ -1,4 +1,4 @@
-//! What × where: scenarios 1 to 8, 85, and what cannot be read.
+//! What × where, and what cannot be read.
 
 use super::*;
 

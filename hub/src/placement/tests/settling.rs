@@ -1,4 +1,4 @@
-//! When something is taken away, and when it is not: scenarios 2, 39, 71, 72, 79, 81 and 83.
+//! When something is taken away, and when it is not.
 
 use super::*;
 
