@@ -17,6 +17,7 @@ mod digest;
 mod history;
 mod ids;
 mod mark;
+mod nesting;
 mod object;
 mod policy;
 mod reason;
@@ -44,6 +45,7 @@ pub use ids::{
     SpaceName, TargetId, Uid, Version,
 };
 pub use mark::{FORMERS_MAX, Formers, MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Owner, Ownership};
+pub use nesting::nesting;
 pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use policy::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,

@@ -28,6 +28,10 @@ pub const REPORT_PAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one object's returned status; a larger one is replaced by a reason. Two fit a page with room for the rest.
 pub const STATUS_BYTES_MAX: usize = 256 << 10;
 const _: () = assert!(STATUS_BYTES_MAX * 2 < REPORT_PAGE_BYTES_MAX);
+/// Levels of nesting in one object's returned status; a deeper one is replaced by that reason, too. Those of Kubernetes have
+/// six. What parses JSON here reads 127, and who owns each field is kept six levels deeper than the field.
+pub const STATUS_LEVELS_MAX: usize = 64;
+const _: () = assert!(STATUS_LEVELS_MAX + 6 < 127);
 /// Examples named of what was made of one object, for each resource. More than a person reads at a glance.
 pub const ASSOCIATED_WORST_MAX: usize = 5;
 /// Reasons counted by name of what was made of one object, for each resource. Kubernetes itself has about twenty in all.

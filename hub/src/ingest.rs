@@ -302,3 +302,6 @@ fn labels(value: &Value) -> Labels {
     let pairs = value.as_object().into_iter().flatten();
     pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
+
+#[cfg(test)]
+mod tests;

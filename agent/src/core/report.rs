@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tideline_common::health::{Health, truncate};
 use tideline_common::limits::{
     ASSOCIATED_BYTES_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
+    STATUS_LEVELS_MAX,
 };
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest,
     TargetCondition, TerminalFact,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version, nesting};
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
@@ -444,7 +446,7 @@ impl Core {
         let mut told = Told { facts, status: None };
         match &object.live.status {
             Status::None => {}
-            Status::Known(status) if status.get().len() > STATUS_BYTES_MAX => {
+            Status::Known(status) if is_too_large(status) => {
                 report.reason = report.reason.or(Some(Reason::StatusTooLarge));
                 told = Told { facts: short(&serde_json::to_vec(&report).unwrap_or_default()), status: None };
             }
@@ -586,6 +588,11 @@ struct Page {
     terminal: Vec<TerminalFact>,
     overtaken: Vec<Tombstone>,
     bytes: usize,
+}
+
+/// Whether the hub would refuse it, and say that this agent says too much.
+fn is_too_large(status: &RawValue) -> bool {
+    status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
 }
 
 /// The first eight bytes of the digest.

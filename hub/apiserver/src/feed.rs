@@ -6,7 +6,7 @@
 //!   Begin ─▶ Round ─▶ Space 1 … Space n ─▶ Progress ─▶ live events ──┘
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,12 @@ pub enum FeedEvent {
         value: Arc<Value>,
         revision: Revision,
     },
+    /// An object is there, and what is stored of it cannot be read. It is not gone, and neither is what it defines.
+    Unreadable {
+        space: Arc<str>,
+        resource: Arc<ResourceKind>,
+        name: String,
+    },
     Deleted {
         space: Arc<str>,
         resource: Arc<ResourceKind>,
@@ -53,7 +59,7 @@ pub enum FeedEvent {
         revision: Revision,
     },
     /// All objects of the resource in this space have come; also when there are none, and when a definition
-    /// makes a resource.
+    /// makes a resource. It does not come in a round in which one of them is unreadable.
     Listed {
         space: Arc<str>,
         resource: Arc<ResourceKind>,
@@ -78,6 +84,7 @@ impl ApiServer {
             kinds: Kinds::default(),
             phase: Phase::Begin(after),
             ready: VecDeque::new(),
+            unreadable: BTreeSet::new(),
         };
         stream::unfold(feeder, |mut feeder| async move {
             let event = feeder.next().await?;
@@ -93,6 +100,8 @@ struct Feeder {
     phase: Phase,
     /// Events that wait to be taken: those of one page, or of one space's resources.
     ready: VecDeque<FeedEvent>,
+    /// Resources of the space that is being listed of which an object is unreadable, by group and plural.
+    unreadable: BTreeSet<(String, String)>,
 }
 
 enum Phase {
@@ -224,6 +233,7 @@ impl Feeder {
         self.learn(&space, at).await?;
         self.ready.push_back(FeedEvent::SpaceAdded { space: Arc::clone(&space) });
         let range = keys::space(&space);
+        self.unreadable.clear();
         Ok(Phase::Space { at, left, space, range })
     }
 
@@ -236,10 +246,11 @@ impl Feeder {
     ) -> Result<Phase, tideline_store::Error> {
         let page = self.store.range(range.clone(), Some(at), PAGE).await?;
         for item in &page.items {
-            if let Some(Key::Object { group, plural, .. }) = Key::parse(&item.key)
+            if let Some(Key::Object { group, plural, name, .. }) = Key::parse(&item.key)
                 && let Some(resource) = self.kinds.find(&space, group, plural)
+                && !self.object(&space, resource, name, item)
             {
-                self.object(&space, resource, item);
+                self.unreadable.insert((group.to_owned(), plural.to_owned()));
             }
         }
         if let Some(last) = page.items.last().filter(|_| page.remaining > 0) {
@@ -251,13 +262,18 @@ impl Feeder {
     }
 
     fn listed(&mut self, space: &Arc<str>) {
-        for resource in self.kinds.stored(space) {
+        let unreadable = std::mem::take(&mut self.unreadable);
+        let stored = self.kinds.stored(space).into_iter();
+        for resource in stored.filter(|one| !unreadable.contains(&(one.group.clone(), one.plural.clone()))) {
             self.ready.push_back(FeedEvent::Listed { space: Arc::clone(space), resource });
         }
     }
 
-    fn object(&mut self, space: &Arc<str>, resource: Arc<ResourceKind>, item: &Item) {
-        match object::read(item) {
+    /// Says whether it can be read.
+    fn object(&mut self, space: &Arc<str>, resource: Arc<ResourceKind>, name: &str, item: &Item) -> bool {
+        let read = object::read(item);
+        let is_readable = read.is_ok();
+        match read {
             Ok(mut value) => {
                 value["apiVersion"] = resource.api_version().into();
                 let (space, value) = (Arc::clone(space), Arc::new(value));
@@ -265,9 +281,12 @@ impl Feeder {
             }
             Err(error) => {
                 let key = String::from_utf8_lossy(&item.key).into_owned();
-                tracing::error!(key, %error, "an object in the store is unreadable and is left out of the feed");
+                tracing::error!(key, %error, "an object in the store is unreadable; what was known of it stays");
+                let (space, name) = (Arc::clone(space), name.to_owned());
+                self.ready.push_back(FeedEvent::Unreadable { space, resource, name });
             }
         }
+        is_readable
     }
 
     async fn live(&mut self, mut stream: WatchStream) -> Result<Phase, tideline_store::Error> {
@@ -289,10 +308,10 @@ impl Feeder {
                 self.ready.push_back(FeedEvent::SpaceAdded { space: Arc::clone(&space) });
                 self.listed(&space);
             }
-            Some(Key::Object { space, group, plural, .. }) => {
+            Some(Key::Object { space, group, plural, name, .. }) => {
                 let space: Arc<str> = space.into();
                 let Some(resource) = self.kinds.find(&space, group, plural) else { return };
-                self.object(&space, resource, item);
+                self.object(&space, resource, name, item);
                 if (group, plural) == (CRD_GROUP, CRDS) {
                     self.defined(&space, item);
                 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tideline_store::{Item, Revision};
 
 use crate::catalog::{Served, Source};
-use crate::status::ApiError;
+use crate::status::{ApiError, Cause};
 use crate::structural;
 
 /// The time as objects carry it: UTC, whole seconds.
@@ -76,6 +76,21 @@ pub(crate) fn write(mut object: Value, served: &Served) -> Bytes {
     metadata(&mut object).remove("resourceVersion");
     object["apiVersion"] = served.resource.api_version().into();
     Bytes::from(object.to_string())
+}
+
+/// The bytes to store, which can be read again: parsing has a limit of its own, and who owns the fields of a deep object is
+/// kept deeper still. Nobody could change or delete what was stored beyond it.
+pub(crate) fn write_readable(object: Value, served: &Served) -> Result<Bytes, ApiError> {
+    let name = name(&object).to_owned();
+    let bytes = write(object, served);
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            let message = format!("with the record of who owns its fields it could not be read again: {error}");
+            let cause = Cause { reason: "FieldValueInvalid".into(), message, field: String::new() };
+            Err(ApiError::invalid(&served.resource.group, &served.resource.kind, &name, vec![cause]))
+        }
+    }
 }
 
 /// A stored object as a write works on it: in the version of the request, custom resources in their present schema.

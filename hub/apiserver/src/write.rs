@@ -96,6 +96,7 @@ impl<'a> Write<'a> {
         }
         let namespace = self.namespace_condition(&name).await?;
         let key = self.key(&name);
+        let value = object::write_readable(object.clone(), &self.place.served)?;
         if self.options.dry_run {
             return match self.call.inner.store.get(key).await? {
                 Some(_) => Ok(Stored::Again),
@@ -104,7 +105,6 @@ impl<'a> Write<'a> {
         }
         let mut compare = vec![Compare::Absent(key.clone())];
         compare.extend(namespace);
-        let value = object::write(object.clone(), &self.place.served);
         match self.call.inner.store.commit(Commit { compare, ops: vec![Op::Put(key, value)] }).await? {
             CommitOutcome::Committed(revision) => {
                 self.after_write().await?;
@@ -120,14 +120,18 @@ impl<'a> Write<'a> {
         let gone = object::is_terminating(&object)
             && object::finalizers(&object).next().is_none()
             && !(served.is_namespace() && holds_content(&object));
-        let value = object::write(object.clone(), served);
-        if !gone && value == object::write(object::read(old)?, served) {
-            return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
-        }
+        let op = if gone {
+            Op::Delete(old.key.clone())
+        } else {
+            let value = object::write_readable(object.clone(), served)?;
+            if value == object::write(object::read(old)?, served) {
+                return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
+            }
+            Op::Put(old.key.clone(), value)
+        };
         if self.options.dry_run {
             return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
         }
-        let op = if gone { Op::Delete(old.key.clone()) } else { Op::Put(old.key.clone(), value) };
         let compare = vec![Compare::Modified(old.key.clone(), old.modified)];
         match self.call.inner.store.commit(Commit { compare, ops: vec![op] }).await? {
             CommitOutcome::Committed(revision) => {

@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, VecDeque};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tideline_apiserver::{ApiServer, FeedEvent, ResourceKind};
-use tideline_common::{GroupKind, ObjectKey, SpaceName, Uid};
+use tideline_common::{GroupKind, ObjectKey, Uid};
 
 use super::{SourceEvent, SpaceResource, SpaceSource};
 use crate::placement::GroupResource;
@@ -42,6 +42,15 @@ impl EmbeddedSource {
             FeedEvent::Object { space, resource, value, .. } => {
                 if let Some(of) = resource_of(&space, &resource) {
                     self.ready.push_back(SourceEvent::Object { of, object: value });
+                }
+            }
+            FeedEvent::Unreadable { space, resource, name } => {
+                let defined = defined_by(&resource, &name).and_then(|resource| in_space(&space, resource));
+                for of in resource_of(&space, &resource).into_iter().chain(defined) {
+                    if let Some(missing) = &mut self.missing {
+                        missing.remove(&of);
+                    }
+                    self.known.insert(of);
                 }
             }
             FeedEvent::Deleted { space, resource, namespace, name, uid, .. } => {
@@ -90,6 +99,19 @@ impl SpaceSource for EmbeddedSource {
 
 /// None for a space that the hub could not name; the server makes no such spaces.
 fn resource_of(space: &str, resource: &ResourceKind) -> Option<SpaceResource> {
-    let space: SpaceName = space.parse().ok()?;
-    Some(SpaceResource { space, resource: GroupResource::new(resource.group.as_str(), resource.plural.as_str()) })
+    in_space(space, GroupResource::new(resource.group.as_str(), resource.plural.as_str()))
 }
+
+fn in_space(space: &str, resource: GroupResource) -> Option<SpaceResource> {
+    Some(SpaceResource { space: space.parse().ok()?, resource })
+}
+
+/// What an object of this name defines, if it is of a kind that defines any.
+fn defined_by(resource: &ResourceKind, name: &str) -> Option<GroupResource> {
+    let (plural, group) = name.split_once('.')?;
+    let is_definition = resource.group == "apiextensions.k8s.io" && resource.kind == "CustomResourceDefinition";
+    is_definition.then(|| GroupResource::new(group, plural))
+}
+
+#[cfg(test)]
+mod tests;

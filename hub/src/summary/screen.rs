@@ -13,9 +13,10 @@ use std::collections::BTreeSet;
 
 use tideline_common::limits::{
     ASSOCIATED_BYTES_MAX, DESIRED_OBJECTS_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
+    STATUS_LEVELS_MAX,
 };
 use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress, ReportedRequest, TargetCondition};
-use tideline_common::{GroupKind, ObjectKey, Reason, Uid};
+use tideline_common::{GroupKind, ObjectKey, Reason, Uid, nesting};
 
 use super::TargetReports;
 use crate::limits::{REPORTED_BYTES_BASE, REPORTED_BYTES_PER_OBJECT};
@@ -42,7 +43,7 @@ pub trait Scope {
 pub enum Breach {
     /// Words in one message.
     Words,
-    /// Bytes of a text, a status, or counts.
+    /// Bytes of a text, a status, or counts; levels of a status.
     Size,
     /// Objects that it holds and nobody assigned.
     Held,
@@ -160,7 +161,8 @@ impl<S: Scope> Screen<'_, S> {
             }
         }
         self.text(&mut object.message);
-        if object.status.as_ref().is_some_and(|status| status.get().len() > STATUS_BYTES_MAX) {
+        let too_large = |json: &str| json.len() > STATUS_BYTES_MAX || nesting(json) > STATUS_LEVELS_MAX;
+        if object.status.as_ref().is_some_and(|status| too_large(status.get())) {
             self.breaches.insert(Breach::Size);
             without_status(object);
         }

@@ -17,6 +17,15 @@ fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
     }
 }
 
+#[test]
+fn what_the_hub_would_refuse_of_a_status_is_not_sent() {
+    let status = |text: String| RawValue::from_string(text).unwrap();
+    let deep = |levels: usize| status("[".repeat(levels) + &"]".repeat(levels));
+    let long = |bytes: usize| status(format!("\"{}\"", "x".repeat(bytes - 2)));
+    assert!(!is_too_large(&long(STATUS_BYTES_MAX)) && is_too_large(&long(STATUS_BYTES_MAX + 1)));
+    assert!(!is_too_large(&deep(STATUS_LEVELS_MAX)) && is_too_large(&deep(STATUS_LEVELS_MAX + 1)));
+}
+
 /// Where an object stands that is ours by its mark, and that nobody assigned. The hub was told.
 fn world() -> (World, ObjectKey, ObjectKey) {
     let (assigned, stray) = (key("apps", "Deployment", "d0"), key("apps", "Deployment", "d1"));

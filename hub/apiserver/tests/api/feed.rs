@@ -30,6 +30,7 @@ fn short(event: &FeedEvent) -> Option<String> {
         FeedEvent::Object { space, resource, value, .. } => {
             Some(format!("{space} {} {}", resource.plural, value["metadata"]["name"].as_str().expect("name")))
         }
+        FeedEvent::Unreadable { space, resource, name } => Some(format!("{space} ?{} {name}", resource.plural)),
         FeedEvent::Deleted { space, resource, name, .. } => Some(format!("{space} -{} {name}", resource.plural)),
         FeedEvent::Round => Some("round".to_owned()),
         FeedEvent::SpaceAdded { space } => Some(format!("+{space}")),
@@ -134,4 +135,36 @@ async fn a_feed_resumes_after_a_progress() {
     });
     assert!(quiet.await.is_err());
     assert_eq!(Arc::strong_count(&api.server), 1);
+}
+
+#[tokio::test]
+async fn a_resource_with_an_unreadable_object_is_not_listed() {
+    let api = Api::start().await;
+    let widget =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}});
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).await.ok();
+    for name in ["a", "b"] {
+        api.post(MAPS, &config_map(name)).await.ok();
+        let mut widget = widget.clone();
+        widget["metadata"]["name"] = name.into();
+        api.post("/apis/example.com/v1/namespaces/default/widgets", &widget).await.ok();
+    }
+    let mut live = api.server.feed(None);
+    round(&mut live).await;
+    api.make_unreadable("/configmaps/default/a").await;
+    assert_eq!(until(&mut live, "test ?configmaps a").await, ["test ?configmaps a"]);
+
+    let (events, _) = round(&mut api.server.feed(None)).await;
+    let seen: Vec<_> = events.iter().filter_map(short).filter(|text| text.contains("configmaps")).collect();
+    assert_eq!(seen, ["test ?configmaps a", "test configmaps b"]);
+    let listed = |plural: &str| {
+        let of = |event: &&FeedEvent| matches!(event, FeedEvent::Listed { resource, .. } if resource.plural == plural);
+        events.iter().filter(of).count()
+    };
+    assert_eq!([listed("configmaps"), listed("secrets"), listed("widgets")], [0, 1, 1]);
+
+    api.make_unreadable("/widgets.example.com").await;
+    let (events, _) = round(&mut api.server.feed(None)).await;
+    let seen: Vec<_> = events.iter().filter_map(short).filter(|text| text.contains("widgets")).collect();
+    assert_eq!(seen, ["test ?customresourcedefinitions widgets.example.com"]);
 }

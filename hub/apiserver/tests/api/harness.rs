@@ -8,7 +8,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tideline_apiserver::{ApiServer, Config, Identity, SpaceConfig};
-use tideline_store::SqliteStore;
+use tideline_store::{Commit, KeyRange, Op, SqliteStore, Store};
 
 /// The longest that a test waits for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -108,6 +108,15 @@ impl Api {
         Lines::new(response.into_body())
     }
 
+    /// Puts into the store what no request can: an object that is too deep to be read, by the end of its key.
+    pub(crate) async fn make_unreadable(&self, key: &str) {
+        let everything = KeyRange { start: Bytes::new(), end: Bytes::from_static(&[0xff]) };
+        let page = self.store.range(everything, None, 1_000).await.expect("a page");
+        let item = page.items.iter().find(|item| item.key.ends_with(key.as_bytes())).expect("the object");
+        let ops = vec![Op::Put(item.key.clone(), Bytes::from(nested(200)))];
+        self.store.commit(Commit { compare: Vec::new(), ops }).await.expect("committed");
+    }
+
     /// Reads until the answer is as wanted.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let waiting = async {
@@ -181,6 +190,11 @@ pub(crate) fn deployment(name: &str) -> Value {
             "spec": {"containers": [{"name": "main", "image": "example.com/main:1"}]},
         },
     }})
+}
+
+/// An object of so many levels, as text.
+pub(crate) fn nested(levels: usize) -> String {
+    format!("{}{}", r#"{"a":"#.repeat(levels - 1) + "{", "}".repeat(levels))
 }
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";

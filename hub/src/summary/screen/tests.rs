@@ -119,6 +119,20 @@ fn texts_statuses_and_counts_that_are_too_long_are_cut_or_dropped() {
     assert_eq!(found.report.objects[0].reason, Some(Reason::StatusTooLarge));
     assert_eq!(found.breaches, BTreeSet::from([Breach::Size]));
 
+    let deep = |levels: usize| {
+        let text = format!("{}{}", "{\"a\":".repeat(levels - 1) + "{", "}".repeat(levels));
+        let status = Some(RawValue::from_string(text).expect("JSON").into());
+        screened(vec![ObjectReport { status, ..word("assigned", "a", Progress::Applied) }])
+    };
+    let found = deep(STATUS_LEVELS_MAX);
+    assert!(found.report.objects[0].status.is_some() && found.breaches.is_empty());
+    for levels in [STATUS_LEVELS_MAX + 1, 1_000, 10_000] {
+        let found = deep(levels);
+        assert!(found.report.objects[0].status.is_none(), "{levels}");
+        assert_eq!(found.report.objects[0].reason, Some(Reason::StatusTooLarge));
+        assert_eq!(found.breaches, BTreeSet::from([Breach::Size]));
+    }
+
     let mut made = Made::default();
     made.tally.reasons = (0..ASSOCIATED_BYTES_MAX).map(|number| (number.to_string(), 1)).collect();
     let counts = |source: &str, made: &Made| AssociatedReport {
