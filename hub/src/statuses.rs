@@ -3,7 +3,7 @@
 //! Level-triggered: a dirty mark says only "look again". What is there already is not written, so a hub that restarts
 //! writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use http::{Method, Request};
@@ -104,11 +104,16 @@ impl Writer {
             }
         }
         for target in targets {
-            if let Err(error) = self.write_target(target).await
-                && !is_final(&error)
-            {
-                warn!(sync_target = %target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
-                failed.targets.insert(target);
+            match self.write_target(target).await {
+                Ok(()) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) if is_final(&error) => {
+                    warn!(sync_target = %target, error = exit::chain(&error), "the status of a SyncTarget is refused, and stays as it was");
+                }
+                Err(error) => {
+                    warn!(sync_target = %target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
+                    failed.targets.insert(target);
+                }
             }
         }
         failed.described = described && !self.write_described().await;
@@ -173,9 +178,12 @@ impl Writer {
         if self.targets.get(&target) == Some(&status) {
             return Ok(());
         }
-        describe(client, &what, &status).await?;
-        self.targets.insert(target, status);
-        Ok(())
+        let written = describe(client, &what, &status).await;
+        if written.as_ref().err().is_none_or(is_final) {
+            // One that is refused is said once, and tried again when it is another.
+            self.targets.insert(target, status);
+        }
+        written
     }
 }
 
@@ -418,14 +426,16 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     } else {
         decommissioned(engine, target, outline.record.decommission, freshness)
     };
-    status["conditions"] = std::iter::once(ready)
-        .chain(decommissioned)
-        .chain(duplicate)
-        .chain(problems)
-        .chain(held)
-        .chain(may_have_run)
-        .collect();
+    // What the hub says itself is first.
+    let own = std::iter::once(ready).chain(decommissioned).chain(duplicate).chain(held).chain(may_have_run);
+    status["conditions"] = by_type(own.chain(problems)).into();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
+}
+
+/// The first condition of each type: the list is a map by type, and with one that comes twice it would be refused.
+fn by_type(conditions: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let mut seen = BTreeSet::new();
+    conditions.into_iter().filter(|condition| seen.insert(condition["type"].to_string())).collect()
 }
 
 /// Of a target whose agent may not speak for it any more. What it last reported is not known to be so, and stays.
@@ -522,6 +532,11 @@ fn is_final(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if [404, 405, 409, 422].contains(&status.code))
 }
 
+/// Whether there is nothing that has a status.
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
 async fn patch(client: &Client, path: &str, content_type: &str, body: &Value) -> Result<(), kube::Error> {
     let request = Request::builder()
         .method(Method::PATCH)
@@ -531,3 +546,6 @@ async fn patch(client: &Client, path: &str, content_type: &str, body: &Value) ->
         .map_err(kube::Error::HttpError)?;
     client.request::<Value>(request).await.map(drop)
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,12 +117,12 @@ impl<S: Scope> Screen<'_, S> {
         }
     }
 
-    /// One of each reason, as they are shown.
+    /// One of each reason, as they are shown. What only the hub says of a target is not the agent's to say.
     fn conditions(&mut self, conditions: &mut Vec<TargetCondition>) {
         let mut seen = BTreeSet::new();
         conditions.retain_mut(|condition| {
             self.text(&mut condition.message);
-            seen.insert(condition.reason)
+            is_of_agents(condition.reason) && seen.insert(condition.reason)
         });
     }
 
@@ -211,6 +211,56 @@ impl<S: Scope> Screen<'_, S> {
             text.truncate(text.floor_char_boundary(MESSAGE_BYTES_MAX));
             self.breaches.insert(Breach::Size);
         }
+    }
+}
+
+/// Whether an agent gives this reason for its target as a whole: what it makes of the hub's answers and of its own disk, what
+/// stands in its cluster and waits there, and why a kind cannot be watched, which its API server says.
+fn is_of_agents(reason: Reason) -> bool {
+    match reason {
+        Reason::HistoryLost
+        | Reason::TooLarge
+        | Reason::WaitingForWave
+        | Reason::Copy
+        | Reason::Unavailable
+        | Reason::Forbidden
+        | Reason::KindMissing
+        | Reason::NamespaceUnavailable
+        | Reason::Conflict
+        | Reason::FieldConflict
+        | Reason::Invalid
+        | Reason::Immutable
+        | Reason::Webhook
+        | Reason::Throttled
+        // Also what a newer one calls otherwise.
+        | Reason::Unknown => true,
+        Reason::Settling
+        | Reason::NotAllowed
+        | Reason::SourceUnreadable
+        | Reason::Undecodable
+        | Reason::AgentTooOld
+        | Reason::NoTargets
+        | Reason::NoObjects
+        | Reason::Unmanaged
+        | Reason::Drifted
+        | Reason::BodyMissing
+        | Reason::MayHaveRun
+        | Reason::OtherNamespace
+        | Reason::Finalizing
+        | Reason::NotEmpty
+        | Reason::FuseHeld
+        | Reason::Stale
+        | Reason::Fenced
+        | Reason::DuplicateAgent
+        | Reason::Quarantined
+        | Reason::TargetGone
+        | Reason::TooMuchReported
+        | Reason::StatusPinned
+        | Reason::StatusTooLarge
+        | Reason::Ready
+        | Reason::Progressing
+        | Reason::Failed
+        | Reason::Suspended => false,
     }
 }
 

@@ -2,11 +2,12 @@
 
 use tideline_common::health::Health;
 use tideline_common::limits::{DESIRED_OBJECTS_MAX, REPORT_PAGE_OBJECTS_MAX};
-use tideline_common::wire::v1::{ClusterFacts, ObjectReport, Progress, SessionRequest};
+use tideline_common::wire::v1::{ClusterFacts, ObjectReport, Progress, SessionRequest, TargetCondition};
 use tideline_common::{Reason, Uid};
 
 use super::*;
 use crate::limits::{BREACH_SHOWN, FACT_BYTES_MAX};
+use crate::statuses::target_status;
 
 impl Hub {
     /// Three objects at a target whose agent has a session.
@@ -26,21 +27,10 @@ impl Hub {
     }
 
     fn reports(&mut self, seq: u64, objects: Vec<ObjectReport>) -> u64 {
-        let report = ReportedRequest {
-            session: SessionName::new(1, 0),
-            seq,
-            accepted: None,
-            applied: None,
-            in_sync: true,
-            conditions: Vec::new(),
-            objects,
-            associated: Vec::new(),
-            removed: Vec::new(),
-            terminal: Vec::new(),
-            overtaken: Vec::new(),
-            decommission: None,
-            goodbye: false,
-        };
+        self.says(ReportedRequest { objects, ..report(seq) })
+    }
+
+    fn says(&mut self, report: ReportedRequest) -> u64 {
         let (_, mut answer) = self.engine.request(self.now, target(), link::Request::Reported(Box::new(report)));
         match answer.try_recv().unwrap().unwrap() {
             Reply::Core(link::Answer::Reported(answer)) => answer.memory,
@@ -54,6 +44,24 @@ impl Hub {
 
     fn known(&self) -> usize {
         self.engine.summary.target(target()).map_or(0, |reports| reports.objects().count())
+    }
+}
+
+fn report(seq: u64) -> ReportedRequest {
+    ReportedRequest {
+        session: SessionName::new(1, 0),
+        seq,
+        accepted: None,
+        applied: None,
+        in_sync: true,
+        conditions: Vec::new(),
+        objects: Vec::new(),
+        associated: Vec::new(),
+        removed: Vec::new(),
+        terminal: Vec::new(),
+        overtaken: Vec::new(),
+        decommission: None,
+        goodbye: false,
     }
 }
 
@@ -136,4 +144,20 @@ fn what_was_dropped_is_asked_for_again_once_it_is_assigned() {
 fn what_an_agent_says_of_itself_is_short() {
     let hub = Hub::with_agent();
     assert_eq!(hub.engine.targets.get(target()).unwrap().facts.agent_version.len(), FACT_BYTES_MAX);
+}
+
+#[test]
+fn no_word_of_an_agent_is_shown_as_the_hub_s() {
+    let mut hub = Hub::with_agent();
+    let may_have_run = ObjectReport { reason: Some(Reason::MayHaveRun), ..word(0, "u0", Progress::Withheld) };
+    let condition = |reason: &Reason| TargetCondition { reason: *reason, count: 1, message: "of the agent".to_owned() };
+    let conditions = Reason::ALL.iter().map(condition).collect();
+    hub.says(ReportedRequest { conditions, objects: vec![may_have_run], ..report(1) });
+    let (_, status) = target_status(&hub.engine, target()).unwrap();
+    let said = |kind: &str| {
+        let of = status["conditions"].as_array().unwrap().iter().filter(|condition| condition["type"] == kind);
+        of.map(|condition| condition["message"] == "of the agent").collect::<Vec<_>>()
+    };
+    assert_eq!([said("Ready"), said("MayHaveRun"), said("Copy")], [[false], [false], [true]]);
+    assert_eq!(said("DuplicateAgent"), [false; 0]);
 }

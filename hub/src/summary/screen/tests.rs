@@ -158,6 +158,17 @@ fn conditions_are_one_of_each_reason() {
 }
 
 #[test]
+fn conditions_of_the_hub_are_no_agent_s_to_say() {
+    let condition = |reason: &Reason| TargetCondition { reason: *reason, count: 1, message: String::new() };
+    let conditions = Reason::ALL.iter().map(condition).collect();
+    let found = screen(&Two, None, ReportedRequest { conditions, ..saying(Vec::new()) });
+    let said: Vec<_> = found.report.conditions.iter().map(|condition| condition.reason).collect();
+    let own = [Reason::Ready, Reason::MayHaveRun, Reason::DuplicateAgent, Reason::AgentTooOld, Reason::TooMuchReported];
+    assert!(own.iter().all(|reason| !said.contains(reason)), "{said:?}");
+    assert!([Reason::Copy, Reason::Forbidden, Reason::Unknown].iter().all(|reason| said.contains(reason)), "{said:?}");
+}
+
+#[test]
 fn a_message_has_so_many_words() {
     let found = screened((0..=REPORT_PAGE_OBJECTS_MAX).map(|_| word("leaving", "l", Progress::Deleting)).collect());
     assert_eq!(found.report.objects.len(), REPORT_PAGE_OBJECTS_MAX);
