@@ -41,7 +41,7 @@ pub trait Scope {
 /// In what an agent said more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Breach {
-    /// Words in one message.
+    /// Words in one message, or of one kind about one object.
     Words,
     /// Bytes of a text, a status, or counts; levels of a status.
     Size,
@@ -78,6 +78,7 @@ pub fn screen(scope: &impl Scope, known: Option<&TargetReports>, report: Reporte
         held: known.held.len(),
         bytes: known.bytes,
         bytes_max: REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT * scope.assigned(),
+        said: BTreeSet::new(),
         dropped: 0,
         unfounded: 0,
         breaches: BTreeSet::new(),
@@ -104,9 +105,20 @@ struct Screen<'a, S> {
     held: usize,
     bytes: usize,
     bytes_max: usize,
+    /// What this report has said so far.
+    said: BTreeSet<(Kind, ObjectKey)>,
     dropped: usize,
     unfounded: usize,
     breaches: BTreeSet<Breach>,
+}
+
+/// What is said of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// How it does.
+    Standing,
+    /// What was made of it.
+    Made,
 }
 
 impl<S: Scope> Screen<'_, S> {
@@ -115,6 +127,16 @@ impl<S: Scope> Screen<'_, S> {
             words.truncate(REPORT_PAGE_OBJECTS_MAX);
             self.breaches.insert(Breach::Words);
         }
+    }
+
+    /// Whether it is the first word about an object: an agent says one in a report. What room there is, is reckoned with what is
+    /// known of the object from before.
+    fn is_first(&mut self, kind: Kind, key: &ObjectKey) -> bool {
+        let is_first = self.said.insert((kind, key.clone()));
+        if !is_first {
+            self.breaches.insert(Breach::Words);
+        }
+        is_first
     }
 
     /// One of each reason, as they are shown. What only the hub says of a target is not the agent's to say.
@@ -160,6 +182,9 @@ impl<S: Scope> Screen<'_, S> {
                 return false;
             }
         }
+        if !self.is_first(Kind::Standing, &object.key) {
+            return false;
+        }
         self.text(&mut object.message);
         let too_large = |json: &str| json.len() > STATUS_BYTES_MAX || nesting(json) > STATUS_LEVELS_MAX;
         if object.status.as_ref().is_some_and(|status| too_large(status.get())) {
@@ -190,6 +215,9 @@ impl<S: Scope> Screen<'_, S> {
                 self.dropped += 1;
                 return false;
             }
+        }
+        if !self.is_first(Kind::Made, &made.key) {
+            return false;
         }
         let bytes = made_weight(made);
         if bytes > ASSOCIATED_BYTES_MAX + OVERHEAD_BYTES {

@@ -28,6 +28,24 @@ impl Scope for Two {
     }
 }
 
+/// Everything is assigned, and there is room as for one object.
+struct All;
+
+impl Scope for All {
+    fn assigned(&self) -> usize {
+        1
+    }
+
+    fn concern(&self, _: &ObjectKey, _: &Uid) -> Concern {
+        Concern::Assigned
+    }
+}
+
+/// What is known of a target, so many bytes of it.
+fn known_of(bytes: usize) -> TargetReports {
+    TargetReports { bytes, ..TargetReports::default() }
+}
+
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name)
 }
@@ -135,13 +153,17 @@ fn texts_statuses_and_counts_that_are_too_long_are_cut_or_dropped() {
 
     let mut made = Made::default();
     made.tally.reasons = (0..ASSOCIATED_BYTES_MAX).map(|number| (number.to_string(), 1)).collect();
-    let counts = |source: &str, made: &Made| AssociatedReport {
-        key: key("assigned"),
+    let counts = |name: &str, source: &str, made: &Made| AssociatedReport {
+        key: key(name),
         source_uid: uid(source),
         made: BTreeMap::from([(AssociatedKind::Pods, made.clone())]),
     };
     let report = ReportedRequest {
-        associated: vec![counts("a", &Made::default()), counts("a", &made), counts("other", &Made::default())],
+        associated: vec![
+            counts("assigned", "a", &Made::default()),
+            counts("leaving", "l", &made),
+            counts("assigned", "other", &Made::default()),
+        ],
         ..saying(Vec::new())
     };
     let found = screen(&Two, None, report);
@@ -170,7 +192,8 @@ fn conditions_of_the_hub_are_no_agent_s_to_say() {
 
 #[test]
 fn a_message_has_so_many_words() {
-    let found = screened((0..=REPORT_PAGE_OBJECTS_MAX).map(|_| word("leaving", "l", Progress::Deleting)).collect());
+    let held = |nth: usize| word(&nth.to_string(), "h", Progress::DeletionHeld);
+    let found = screened((0..=REPORT_PAGE_OBJECTS_MAX).map(held).collect());
     assert_eq!(found.report.objects.len(), REPORT_PAGE_OBJECTS_MAX);
     assert_eq!(found.breaches, BTreeSet::from([Breach::Words]));
 }
@@ -236,7 +259,51 @@ fn no_more_is_held_than_a_set_has() {
     }
 }
 
+#[test]
+fn of_several_words_about_one_object_the_first_is_taken_in() {
+    let twice = |message: &str| ObjectReport { message: message.into(), ..word("assigned", "a", Progress::Applied) };
+    let found = screened(vec![twice("first"), twice("second"), word("leaving", "l", Progress::Deleting)]);
+    assert_eq!(names(&found), ["assigned", "leaving"]);
+    assert_eq!((&*found.report.objects[0].message, found.breaches), ("first", BTreeSet::from([Breach::Words])));
+}
+
+/// Some objects of a report, each with what it weighs: of few names, so that many come twice.
+fn heavy() -> impl Strategy<Value = Vec<(u8, usize)>> {
+    prop::collection::vec((0..4u8, 0..=4usize), 0..20)
+}
+
 proptest! {
+    /// However often a report names an object, no more is kept of a target than it has room for.
+    #[test]
+    fn no_report_brings_more_than_there_is_room_for(
+        reports in prop::collection::vec((heavy(), heavy()), 1..4),
+        room in 1..6usize,
+    ) {
+        let known_before = known_of(REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT - room * (STATUS_BYTES_MAX / 4));
+        let mut summary = Summary::default();
+        summary.targets.insert(target(), known_before);
+        for (objects, associated) in reports {
+            let object = |(name, quarters): (u8, usize)| ObjectReport {
+                status: Some(status(quarters * (STATUS_BYTES_MAX / 4 - 10))),
+                ..word(&name.to_string(), "a", Progress::Applied)
+            };
+            let associated = associated.into_iter().map(|(name, tenths)| {
+                let mut made = Made::default();
+                made.tally.reasons = (0..tenths * 100).map(|number| (number.to_string(), 1)).collect();
+                let made = BTreeMap::from([(AssociatedKind::Pods, made)]);
+                AssociatedReport { key: key(&name.to_string()), source_uid: uid("a"), made }
+            });
+            let report = ReportedRequest {
+                associated: associated.collect(),
+                ..saying(objects.into_iter().map(object).collect())
+            };
+            let found = screen(&All, summary.target(target()), report);
+            summary.take(target(), found.report);
+            let bytes = summary.target(target()).expect("it was taken in").bytes;
+            prop_assert!(bytes <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT, "{}", bytes);
+        }
+    }
+
     /// What is counted as kept is what is kept, whatever comes after what.
     #[test]
     fn weights_add_up(words in prop::collection::vec((0..4u8, 0..300usize, any::<bool>(), 0..3u64), 0..60)) {
