@@ -86,13 +86,6 @@ pub struct Dirty {
     pub described: bool,
 }
 
-impl Dirty {
-    pub fn is_empty(&self) -> bool {
-        let Self { sources, targets, described } = self;
-        sources.is_empty() && targets.is_empty() && !described
-    }
-}
-
 /// Who holds a target, to be persisted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderWrite {
@@ -339,13 +332,6 @@ impl Engine {
     /// What is to be looked at again.
     pub fn take_dirty(&mut self) -> Dirty {
         std::mem::take(&mut self.dirty)
-    }
-
-    /// What could not be written is to be looked at again.
-    pub fn dirty_again(&mut self, Dirty { sources, targets, described }: Dirty) {
-        self.dirty.sources.extend(sources);
-        self.dirty.targets.extend(targets);
-        self.dirty.described |= described;
     }
 
     /// A space shows an object.

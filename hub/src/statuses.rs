@@ -3,6 +3,8 @@
 //! Level-triggered: a dirty mark says only "look again". What is there already is not written, so a hub that restarts
 //! writes nothing.
 
+mod retries;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,10 +16,12 @@ use tideline_api::PlacementStatus;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{Capability, FIELD_MANAGER_HUB, Reason, SpaceName, TargetId, upgrade};
-use tideline_runtime::{Backoff, exit};
+use tideline_runtime::exit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+
+use self::retries::Retries;
 
 use crate::duplicates;
 use crate::engine::{Dirty, Engine, SourceSeen, status_digest};
@@ -39,21 +43,21 @@ pub(crate) async fn run(
     clients: Clients,
     shutdown: CancellationToken,
 ) -> Result<(), std::convert::Infallible> {
-    let mut writer =
-        Writer { shared, clients, targets: BTreeMap::new(), contacts_at: Instant::now(), described: BTreeMap::new() };
-    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+    let mut writer = Writer {
+        shared,
+        clients,
+        targets: BTreeMap::new(),
+        contacts_at: Instant::now(),
+        described: BTreeMap::new(),
+        retries: ByKind::default(),
+    };
     loop {
-        let all_written = writer.pass().await;
-        let pause = if all_written {
-            backoff.reset();
-            CONTACT_PERIOD
-        } else {
-            backoff.next_delay(None)
-        };
+        writer.pass().await;
+        let again = writer.retries.next().into_iter().chain([Instant::now() + CONTACT_PERIOD]).min();
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             () = writer.shared.statuses() => {}
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)) => {}
         }
     }
 }
@@ -67,6 +71,21 @@ struct Writer {
     contacts_at: Instant,
     /// What was last written of each Placement, Location and Space.
     described: BTreeMap<Described, Value>,
+    retries: ByKind,
+}
+
+/// What could not be written, and when that is tried again: who reports makes no write happen that fails.
+#[derive(Debug, Default)]
+struct ByKind {
+    sources: Retries<SourceId>,
+    targets: Retries<TargetId>,
+    described: Retries<Described>,
+}
+
+impl ByKind {
+    fn next(&self) -> Option<Instant> {
+        [self.sources.next(), self.targets.next(), self.described.next()].into_iter().flatten().min()
+    }
 }
 
 /// An object of the hub's own kinds whose status describes it.
@@ -84,26 +103,32 @@ struct SourceWrite {
 }
 
 impl Writer {
-    /// Looks at everything dirty once; what fails is dirty again. Says whether nothing failed.
-    async fn pass(&mut self) -> bool {
+    /// Looks once at everything that is dirty, and at what failed before and is due.
+    async fn pass(&mut self) {
         let Dirty { sources, mut targets, described } = self.shared.read_mut(Engine::take_dirty);
         if self.contacts_at.elapsed() >= CONTACT_PERIOD {
             self.contacts_at = Instant::now();
             targets.extend(std::mem::take(&mut self.targets).into_keys());
         }
-        let mut failed = Dirty::default();
-        for id in sources {
-            let Some(write) = self.shared.read(|engine| plan(engine, &id)) else { continue };
-            if let Err(error) = self.write_source(&id, &write).await {
-                if is_final(&error) {
+        for id in self.retries.sources.due(Instant::now(), sources) {
+            let written = match self.shared.read(|engine| plan(engine, &id)) {
+                Some(write) => self.write_source(&id, &write).await,
+                None => Ok(()),
+            };
+            match written {
+                Ok(()) => {}
+                Err(error) if is_final(&error) => {
                     debug!(source = %id.uid, error = exit::chain(&error), "a status cannot be written into its source");
-                } else {
+                }
+                Err(error) => {
                     warn!(space = %id.space, error = exit::chain(&error), "cannot write a status; trying again");
-                    failed.sources.insert(id);
+                    self.retries.sources.failed(Instant::now(), id);
+                    continue;
                 }
             }
+            self.retries.sources.ended(&id);
         }
-        for target in targets {
+        for target in self.retries.targets.due(Instant::now(), targets) {
             match self.write_target(target).await {
                 Ok(()) => {}
                 Err(error) if is_gone(&error) => {}
@@ -112,14 +137,15 @@ impl Writer {
                 }
                 Err(error) => {
                     warn!(sync_target = %target, error = exit::chain(&error), "cannot write the status of a SyncTarget; trying again");
-                    failed.targets.insert(target);
+                    self.retries.targets.failed(Instant::now(), target);
+                    continue;
                 }
             }
+            self.retries.targets.ended(&target);
         }
-        failed.described = described && !self.write_described().await;
-        let done = failed.is_empty();
-        self.shared.read_mut(|engine| engine.dirty_again(failed));
-        done
+        if described || self.retries.described.next().is_some_and(|at| at <= Instant::now()) {
+            self.write_described().await;
+        }
     }
 
     async fn write_source(&self, id: &SourceId, write: &SourceWrite) -> Result<(), kube::Error> {
@@ -142,31 +168,38 @@ impl Writer {
     }
 
     /// Brings the statuses of all Placements, Locations and Spaces up to date. There are few, and each is cheap to describe.
-    async fn write_described(&mut self) -> bool {
+    async fn write_described(&mut self) {
         let described: BTreeMap<_, _> = self.shared.read(|engine| {
             let placements = self.clients.keys().flat_map(|space| placement_statuses(engine, space));
             placements.chain(location_statuses(engine)).chain(space_statuses(engine, &self.clients)).collect()
         });
         self.described.retain(|what, _| described.contains_key(what));
-        let mut done = true;
+        self.retries.described.retain(|what| described.contains_key(what));
         for (what, status) in described {
             let Some(client) = self.clients.get(&what.space) else { continue };
             if self.described.get(&what) == Some(&status) {
+                self.retries.described.ended(&what);
                 continue;
             }
+            if !self.retries.described.is_due(Instant::now(), &what) {
+                continue;
+            }
+            let (resource, name) = (what.resource, &what.name);
             match describe(client, &what, &status).await {
-                Ok(()) => {
-                    self.described.insert(what, status);
+                Ok(()) => {}
+                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_final(&error) => {
+                    warn!(resource, name, error = exit::chain(&error), "a status is refused, and stays as it was");
                 }
-                Err(error) if is_final(&error) => {}
                 Err(error) => {
-                    let (resource, name) = (what.resource, what.name);
                     warn!(resource, name, error = exit::chain(&error), "cannot write a status; trying again");
-                    done = false;
+                    self.retries.described.failed(Instant::now(), what);
+                    continue;
                 }
             }
+            self.retries.described.ended(&what);
+            self.described.insert(what, status);
         }
-        done
     }
 
     async fn write_target(&mut self, target: TargetId) -> Result<(), kube::Error> {
@@ -527,9 +560,9 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
 }
 
 /// Whether trying again is of no use: the object or its status subresource is not there, or the space refuses the
-/// status as such.
+/// status as such, for what it says, how deep it is or how large.
 fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if [404, 405, 409, 422].contains(&status.code))
+    matches!(error, kube::Error::Api(status) if [400, 404, 405, 409, 413, 422].contains(&status.code))
 }
 
 /// Whether there is nothing that has a status.

@@ -1,6 +1,105 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::Response;
+use kube::client::Body;
 use proptest::prelude::*;
+use tideline_common::signature::SigningKey;
 
 use super::*;
+use crate::engine::TargetRecord;
+use crate::fuse::Fuse;
+use crate::ledger::Ledger;
+use crate::link::core::Config;
+use crate::placement::Target;
+
+/// One SyncTarget, which is told of a thousand times at once, and as often in ten seconds, at an API server that always answers so: the number of
+/// requests, at once and in all.
+async fn requests(code: u16) -> (usize, usize) {
+    let fuse = Fuse::new(20);
+    let shared = Shared::new(Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new()));
+    let id: TargetId = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+    let record = TargetRecord {
+        name: "t".to_owned(),
+        key: SigningKey::from_seed([1; 32]).public(),
+        cluster: None,
+        decommission: Decommission::No,
+        accepted: None,
+        released: None,
+        adopts: None,
+    };
+    let told = || {
+        let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };
+        shared.step(|engine, now| engine.target_seen(now, target, Some(record.clone())));
+    };
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "", "code": code});
+        let answer = Response::builder().status(code).body(Body::from(status.to_string().into_bytes())).unwrap();
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let clients = BTreeMap::from([(SpaceName::root(), Client::new(service, "default"))]);
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(run(shared.clone(), clients, shutdown.clone()));
+    let mut counts = [0; 2];
+    for (count, pause) in counts.iter_mut().zip([Duration::ZERO, Duration::from_millis(10)]) {
+        for _ in 0..1_000 {
+            told();
+            tokio::time::advance(pause).await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        *count = asked.load(Ordering::Relaxed);
+    }
+    shutdown.cancel();
+    running.await.unwrap().unwrap();
+    (counts[0], counts[1])
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_tried_again_when_it_is_due_however_often_it_is_told_of() {
+    for code in [500, 503, 429] {
+        let (at_once, in_ten_seconds) = requests(code).await;
+        assert_eq!(at_once, 1, "{code}");
+        assert!((3..50).contains(&in_ten_seconds), "{code}: {in_ten_seconds}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_not_tried_again() {
+    for code in [400, 404, 405, 409, 413, 422] {
+        assert_eq!(requests(code).await, (1, 1), "{code}");
+    }
+}
+
+/// What is told of one write makes none of another wait, or come earlier.
+#[tokio::test(start_paused = true)]
+async fn each_write_waits_for_itself() {
+    let mut retries = Retries::default();
+    let begun = Instant::now();
+    let mut tries = [0; 2];
+    for milliseconds in 0..60_000 {
+        let now = begun + Duration::from_millis(milliseconds);
+        for key in retries.due(now, [0_usize, 1]) {
+            tries[key] += 1;
+            if key == 0 {
+                retries.failed(now, key);
+            } else {
+                retries.ended(&key);
+            }
+        }
+        assert!(retries.next().is_some_and(|at| at > now));
+    }
+    assert_eq!(tries[1], 60_000);
+    assert!((4..60).contains(&tries[0]), "{}", tries[0]);
+    assert!(retries.is_due(begun, &1) && !retries.is_due(begun, &0));
+    retries.retain(|_| false);
+    assert_eq!(retries.next(), None);
+}
 
 proptest! {
     /// With any type twice, the list would be refused.
