@@ -42,7 +42,7 @@ use crate::link::Desk;
 use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
-use crate::summary::{Screened, Summary, TargetReports, screen};
+use crate::summary::{Screened, Service, Summary, TargetReports, screen};
 use remembered::Memory;
 
 pub use lineage::{Belongs, Lineage, belongs};
@@ -437,10 +437,13 @@ impl Engine {
 
     fn report(&mut self, now: Monotonic, target: TargetId, report: ReportedRequest) {
         let Some(view) = self.ledger.target(target) else { return };
-        let Screened { report, dropped, unfounded, breaches } = screen(&view, self.summary.target(target), report);
+        let leaves = self.targets.get(target).is_some_and(|outline| outline.record.decommission != Decommission::No);
+        let service = if leaves { Service::Leaving } else { Service::InPlace };
+        let known = self.summary.target(target);
+        let Screened { report, dropped, unfounded, breaches } = screen(&view, service, known, report);
         let told = |summary: &Summary| {
             let told = |known: &TargetReports| {
-                let leaving = known.decommission.map(|report| (report, known.held().count()));
+                let leaving = known.decommission.map(|report| (report, known.held_count()));
                 (known.accepted, known.applied, known.conditions.clone(), known.waiting(), leaving)
             };
             summary.target(target).map(told)

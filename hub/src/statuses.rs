@@ -28,6 +28,7 @@ use crate::engine::{Dirty, Engine, SourceSeen, status_digest};
 use crate::ledger::TargetView;
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
+use crate::summary::TargetReports;
 
 /// How often a SyncTarget's lastContact is written while nothing else changes.
 const CONTACT_PERIOD: Duration = Duration::from_mins(10);
@@ -546,7 +547,7 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
     }
     let left =
         told.map_or(assigned + removing, |report| usize::try_from(report.left).unwrap_or(usize::MAX).max(removing));
-    let held = reports.map_or(0, |reports| reports.held().count());
+    let held = reports.map_or(0, TargetReports::held_count);
     let mut message = format!("{left} objects are left");
     if let Some(one) = reports.and_then(|reports| reports.held().next()) {
         let reason = one.reason.unwrap_or(Reason::Unknown);

@@ -25,7 +25,7 @@ use held::is_held;
 pub use exact::exact_status;
 pub use held::Waiting;
 pub use made::waiting;
-pub use screen::{Breach, Concern, Scope, Screened, screen};
+pub use screen::{Breach, Concern, Scope, Screened, Service, screen};
 
 /// Targets that a rollup names, worst first. More than a person reads at a glance.
 pub const WORST_MAX: usize = 5;
@@ -152,6 +152,11 @@ impl TargetReports {
     /// What is held that was to be removed, for whatever reason.
     pub fn held(&self) -> impl Iterator<Item = &Arc<ObjectReport>> {
         self.held.iter().filter_map(|key| self.objects.get(key))
+    }
+
+    /// How much that is. Asked with every report.
+    pub fn held_count(&self) -> usize {
+        self.held.len()
     }
 
     /// How much of that a person may approve.

@@ -21,6 +21,13 @@ use tideline_common::{GroupKind, ObjectKey, Reason, Uid, nesting};
 use super::TargetReports;
 use crate::limits::{REPORTED_BYTES_BASE, REPORTED_BYTES_PER_OBJECT};
 
+/// Whether a target goes out of service, as the inventory has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    InPlace,
+    Leaving,
+}
+
 /// What a target has to do with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concern {
@@ -69,7 +76,12 @@ pub struct Screened {
 }
 
 /// Takes from a report what may be taken in, given what is known of the target already.
-pub fn screen(scope: &impl Scope, known: Option<&TargetReports>, report: ReportedRequest) -> Screened {
+pub fn screen(
+    scope: &impl Scope,
+    service: Service,
+    known: Option<&TargetReports>,
+    report: ReportedRequest,
+) -> Screened {
     let nothing = TargetReports::default();
     let known = known.unwrap_or(&nothing);
     let mut screen = Screen {
@@ -90,6 +102,7 @@ pub fn screen(scope: &impl Scope, known: Option<&TargetReports>, report: Reporte
     screen.words(&mut report.terminal);
     screen.words(&mut report.overtaken);
     screen.conditions(&mut report.conditions);
+    report.decommission = report.decommission.filter(|_| service == Service::Leaving);
     report.objects.retain_mut(|object| screen.object(object));
     report.associated.retain(|made| screen.associated(made));
     report.removed.retain(|removal| screen.removal(&removal.key, &removal.source));

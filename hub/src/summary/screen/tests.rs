@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use tideline_common::associated::Made;
 use tideline_common::health::Health;
-use tideline_common::wire::v1::{Terminal, TerminalFact};
+use tideline_common::wire::v1::{Decommission, DecommissionReport, Terminal, TerminalFact};
 use tideline_common::{AssociatedKind, GroupKind, SessionName, TargetId, Tombstone};
 
 use super::super::Summary;
@@ -97,7 +97,7 @@ fn saying(objects: Vec<ObjectReport>) -> ReportedRequest {
 }
 
 fn screened(objects: Vec<ObjectReport>) -> Screened {
-    screen(&Two, None, saying(objects))
+    screen(&Two, Service::InPlace, None, saying(objects))
 }
 
 fn names(screened: &Screened) -> Vec<&str> {
@@ -166,7 +166,7 @@ fn texts_statuses_and_counts_that_are_too_long_are_cut_or_dropped() {
         ],
         ..saying(Vec::new())
     };
-    let found = screen(&Two, None, report);
+    let found = screen(&Two, Service::InPlace, None, report);
     assert_eq!((found.report.associated.len(), found.dropped), (1, 1));
     assert_eq!(found.breaches, BTreeSet::from([Breach::Size]));
 }
@@ -175,7 +175,7 @@ fn texts_statuses_and_counts_that_are_too_long_are_cut_or_dropped() {
 fn conditions_are_one_of_each_reason() {
     let condition = |message: String| TargetCondition { reason: Reason::Copy, count: 1, message };
     let conditions = (0..10_000).map(|number| condition(format!("{number}"))).collect();
-    let found = screen(&Two, None, ReportedRequest { conditions, ..saying(Vec::new()) });
+    let found = screen(&Two, Service::InPlace, None, ReportedRequest { conditions, ..saying(Vec::new()) });
     assert_eq!(found.report.conditions, [condition("0".to_owned())]);
 }
 
@@ -183,11 +183,20 @@ fn conditions_are_one_of_each_reason() {
 fn conditions_of_the_hub_are_no_agent_s_to_say() {
     let condition = |reason: &Reason| TargetCondition { reason: *reason, count: 1, message: String::new() };
     let conditions = Reason::ALL.iter().map(condition).collect();
-    let found = screen(&Two, None, ReportedRequest { conditions, ..saying(Vec::new()) });
+    let found = screen(&Two, Service::InPlace, None, ReportedRequest { conditions, ..saying(Vec::new()) });
     let said: Vec<_> = found.report.conditions.iter().map(|condition| condition.reason).collect();
     let own = [Reason::Ready, Reason::MayHaveRun, Reason::DuplicateAgent, Reason::AgentTooOld, Reason::TooMuchReported];
     assert!(own.iter().all(|reason| !said.contains(reason)), "{said:?}");
     assert!([Reason::Copy, Reason::Forbidden, Reason::Unknown].iter().all(|reason| said.contains(reason)), "{said:?}");
+}
+
+#[test]
+fn only_of_a_target_that_leaves_it_is_heard_how_far_it_is() {
+    let decommission = Some(DecommissionReport { how: Decommission::Keep, left: 1 });
+    for (service, heard) in [(Service::InPlace, None), (Service::Leaving, decommission)] {
+        let found = screen(&Two, service, None, ReportedRequest { decommission, ..saying(Vec::new()) });
+        assert_eq!(found.report.decommission, heard);
+    }
 }
 
 #[test]
@@ -211,7 +220,7 @@ fn removals_are_confirmed_of_what_is_leaving_or_was_told() {
     };
     let terminal: Vec<_> = removed.iter().map(ran).collect();
     let report = ReportedRequest { removed: removed.to_vec(), terminal: terminal.clone(), ..saying(Vec::new()) };
-    let found = screen(&Two, summary.target(target()), report);
+    let found = screen(&Two, Service::InPlace, summary.target(target()), report);
     assert_eq!(found.report.removed, removed[..2]);
     assert_eq!(found.report.terminal, terminal[..1], "of what is leaving");
     assert_eq!((found.dropped, found.unfounded), (0, 1));
@@ -230,15 +239,20 @@ fn a_target_has_room_for_so_much_and_what_it_says_again_takes_none() {
     };
     let mut kept = 0;
     for number in 0..statuses {
-        let found = screen(&Two, summary.target(target()), page(number * 1_000, (number + 1) * 1_000));
+        let found =
+            screen(&Two, Service::InPlace, summary.target(target()), page(number * 1_000, (number + 1) * 1_000));
         kept += found.report.objects.len();
         summary.take(target(), found.report);
     }
     assert!(kept > 10_000 && kept < statuses * 1_000, "{kept}");
     let known = summary.target(target()).expect("it was taken in");
     assert!(known.bytes <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT);
-    assert_eq!(screen(&Two, Some(known), page(0, 1_000)).report.objects.len(), 1_000, "in the place of what it was");
-    let found = screen(&Two, Some(known), page(1 << 20, (1 << 20) + 1_000));
+    assert_eq!(
+        screen(&Two, Service::InPlace, Some(known), page(0, 1_000)).report.objects.len(),
+        1_000,
+        "in the place of what it was"
+    );
+    let found = screen(&Two, Service::InPlace, Some(known), page(1 << 20, (1 << 20) + 1_000));
     assert!(found.breaches.contains(&Breach::Bytes) && found.report.objects.len() < 100);
 }
 
@@ -248,7 +262,7 @@ fn no_more_is_held_than_a_set_has() {
     for page in 0..=DESIRED_OBJECTS_MAX / REPORT_PAGE_OBJECTS_MAX {
         let numbers = page * REPORT_PAGE_OBJECTS_MAX..(page + 1) * REPORT_PAGE_OBJECTS_MAX;
         let objects = numbers.map(|number| word(&number.to_string(), "h", Progress::DeletionHeld)).collect();
-        let found = screen(&Two, summary.target(target()), saying(objects));
+        let found = screen(&Two, Service::InPlace, summary.target(target()), saying(objects));
         if page < DESIRED_OBJECTS_MAX / REPORT_PAGE_OBJECTS_MAX {
             assert_eq!(found.breaches, BTreeSet::new(), "{page}");
         } else {
@@ -297,7 +311,7 @@ proptest! {
                 associated: associated.collect(),
                 ..saying(objects.into_iter().map(object).collect())
             };
-            let found = screen(&All, summary.target(target()), report);
+            let found = screen(&All, Service::InPlace, summary.target(target()), report);
             summary.take(target(), found.report);
             let bytes = summary.target(target()).expect("it was taken in").bytes;
             prop_assert!(bytes <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT, "{}", bytes);
@@ -324,6 +338,7 @@ proptest! {
             let objects: usize = known.objects.values().map(|object| weight(object)).sum();
             let made: usize = known.made.values().map(|made| made_weight(made)).sum();
             prop_assert_eq!(known.bytes, objects + made);
+            prop_assert_eq!(known.held_count(), known.held().count());
         }
     }
 }
