@@ -306,8 +306,9 @@ impl<S: Service> Link<S> {
             Unread::Crowded(Crowded::FloodOfKey) => (Some(Breach::Rate), busy(Crowded::FloodOfKey.to_string())),
             Unread::Crowded(crowded) => (None, busy(crowded.to_string())),
             Unread::TooLarge => {
+                // Nobody knows whether it is what was signed: whoever is on the way may have added to it.
                 let message = format!("a request may have {REQUEST_BYTES_MAX} bytes");
-                (Some(Breach::Message), refusal(RefusalKind::TooLarge, message))
+                (None, refusal(RefusalKind::TooLarge, message))
             }
             Unread::Broken(why) => (None, busy(why)),
         };

@@ -97,6 +97,7 @@ struct Sent {
     method: &'static str,
     path: &'static str,
     query: &'static str,
+    media_type: &'static str,
     content: &'static [u8],
     digest: String,
     run: String,
@@ -118,11 +119,12 @@ impl Sent {
         let digest = signature::content_digest(content);
         let covered = signature::Request { method, path, query, content_digest: &digest, run: &run };
         let headers = signature::sign_request(key, covered, Parameters { key_id, created: 0, nonce: "n" });
-        Self { method, path, query, content, digest, run, headers }
+        let media_type = tideline_common::wire::v1::MEDIA_TYPE;
+        Self { method, path, query, media_type, content, digest, run, headers }
     }
 
     fn signed(&self) -> Signed<'_> {
-        let Self { method, path, query, content: _, digest, run, headers } = self;
+        let Self { method, path, query, media_type: _, content: _, digest, run, headers } = self;
         let request = signature::Request { method, path, query, content_digest: digest, run };
         Signed { request, signature_input: &headers.signature_input, signature: &headers.signature }
     }
@@ -131,7 +133,7 @@ impl Sent {
         Request::builder()
             .method(self.method)
             .uri(format!("/behind/a/proxy{}?{}", self.path, self.query))
-            .header(header::CONTENT_TYPE, tideline_common::wire::v1::MEDIA_TYPE)
+            .header(header::CONTENT_TYPE, self.media_type)
             .header(signature::CONTENT_DIGEST, &self.digest)
             .header(signature::RUN, &self.run)
             .header(signature::SIGNATURE_INPUT, &self.headers.signature_input)
@@ -323,15 +325,27 @@ async fn what_was_signed_by_a_key_that_is_replaced_while_it_comes_is_not_carried
     assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Revoked, 0));
 }
 
+/// Whatever a proxy makes of a request, nobody is accused of it.
 #[tokio::test]
-async fn a_message_of_8_mib_is_refused_and_is_a_breach_of_its_target() {
+async fn what_is_too_large_is_a_breach_only_if_it_is_what_was_signed() {
     static LARGE: [u8; 8 << 20] = [b' '; 8 << 20];
+    static CONTENT: &[u8] = br#"{"session":"1.0000000000000001","seq":1,"inSync":true}"#;
     let hub = start(1);
     let mut numbers = told(&hub).await;
     let report = ("PUT", REPORTED_PATH, "");
-    let large = Sent::of(&agent(), TARGET, numbers.take(), report, &LARGE);
-    assert_eq!(hub.send(&large).await.refusal(), RefusalKind::TooLarge);
-    assert_eq!(*hub.service.breaches.lock().unwrap(), [Breach::Message]);
+    let breaches = || hub.service.breaches.lock().unwrap().clone();
+    let sent = Sent::of(&agent(), TARGET, numbers.take(), report, CONTENT);
+    let got = hub.send_with(&sent, Body::from([CONTENT, &LARGE].concat())).await;
+    assert_eq!((got.refusal(), breaches()), (RefusalKind::TooLarge, vec![]));
+
+    let (media_type, packed) = codec::encode(&"x".repeat(5 << 20)).unwrap();
+    let packed: &'static [u8] = packed.leak();
+    let packed_as = |number| Sent { media_type, ..Sent::of(&agent(), TARGET, number, report, packed) };
+    let sent = packed_as(numbers.take());
+    let got = hub.send_with(&sent, Body::from([packed, b" "].concat())).await;
+    assert_eq!((got.refusal(), breaches()), (RefusalKind::Malformed, vec![]));
+    let sent = packed_as(numbers.take());
+    assert_eq!((hub.send(&sent).await.refusal(), breaches()), (RefusalKind::TooLarge, vec![Breach::Message]));
 }
 
 /// It verifies for ever, and costs the hub two signatures each time; the agent that it was recorded of must not pay for it.
