@@ -288,11 +288,11 @@ pub fn restored(restored: &Restored) -> Write {
 
 pub(super) fn broken(draft: &broken::Draft) -> Vec<Write> {
     let broken::Draft { broken, voids } = draft;
-    let broken = broken.iter().map(|broken| put(key("broken"), json(broken)));
     let voids = voids
         .iter()
         .map(|(approval, void)| Write { key: key(&format!("void/{approval}")), value: void.as_ref().map(json) });
-    broken.chain(voids).collect()
+    // What says that an accept is done comes after what it voids: until then it is done again.
+    voids.chain(broken.iter().map(|broken| put(key("broken"), json(broken)))).collect()
 }
 
 /// A choice of nothing is deleted.

@@ -197,6 +197,32 @@ fn leaving_service_and_approvals_from_before_an_accept_are_void() {
 }
 
 #[test]
+fn approvals_from_before_an_accept_are_void_also_after_a_crash_in_the_middle_of_it() {
+    const APPROVALS: usize = 250;
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    let lost = shown(&hub, 0);
+    copy.start();
+    copy.change(show(0, lost, Proof::OwnWord));
+    let approvals: BTreeSet<Uid> = (0..APPROVALS).map(|nth| format!("approval-{nth}").parse().unwrap()).collect();
+    let accept = || {
+        let shown = vec![(lost.point.segment, lost.version)];
+        let accepted = Accepted { shown, approvals: approvals.clone(), ..Accepted::default() };
+        change(HistoryChange::Accept(Box::new(accepted)))
+    };
+    let batch = copy.ledger.plan(fresh(), accept());
+    assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
+    for written in 0..=batch.chunks().len() {
+        let mut crashed = Kept { ledger: Ledger::default(), records: copy.records.clone() };
+        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
+        crashed.restart();
+        crashed.change(accept());
+        let void = approvals.iter().filter(|approval| crashed.ledger.void(approval) == Some(&Void::All));
+        assert_eq!(void.count(), APPROVALS, "after {written} chunks");
+    }
+}
+
+#[test]
 fn where_something_was_assigned_an_approval_stays_void() {
     let (mut hub, _) = copied();
     let approval: Uid = "approval".parse().unwrap();
