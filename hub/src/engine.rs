@@ -29,7 +29,7 @@ use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
     BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, DesiredAnswer, Refusal, RefusalKind, ReportedRequest,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId, upgrade};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId, Uid, upgrade};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -102,7 +102,9 @@ pub struct Engine {
     pub(crate) ledger: Ledger,
     approvals: Approvals,
     /// What a person accepted of other histories, until approvals and inventory were read.
-    accepted: Vec<Accepted>,
+    accepted: Vec<(Uid, Accepted)>,
+    /// The objects that say so, as far as they were read.
+    acceptances: BTreeSet<Uid>,
     fuse: Fuse,
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
@@ -149,6 +151,7 @@ impl Engine {
             ledger,
             approvals: Approvals::default(),
             accepted: Vec::new(),
+            acceptances: BTreeSet::new(),
             fuse,
             link: link::Core::new(config),
             summary: Summary::default(),

@@ -126,7 +126,8 @@ impl Ingest {
             },
             Role::Acceptances => match decode::<HistoryAcceptance>(object.clone()) {
                 Ok(acceptance) => {
-                    self.shared.step(|engine, _| engine.history_accepted(history::read(&acceptance.spec)));
+                    let Some(uid) = uid(object) else { return };
+                    self.shared.step(|engine, _| engine.history_accepted(uid, history::read(&acceptance.spec)));
                 }
                 Err(error) => warn!(error = exit::chain(&error), "a HistoryAcceptance cannot be read"),
             },
@@ -233,8 +234,9 @@ impl Ingest {
                 engine.index.delete(&of.space, &of.resource, key);
                 engine.source_gone(&id);
             }
+            Role::Acceptances => engine.acceptance_gone(uid),
             // It has done its work when it was seen.
-            Role::Releases | Role::Acceptances | Role::Other => {}
+            Role::Releases | Role::Other => {}
         });
     }
 }
@@ -275,6 +277,7 @@ fn listed(engine: &mut Engine, now: Monotonic, of: &SpaceResource) {
         Some(Part::Targets) => engine.targets_listed(now),
         Some(part) => engine.index.listed(part),
         None if role(of) == Role::Approvals => engine.approvals_listed(now),
+        None if role(of) == Role::Acceptances => engine.acceptances_listed(),
         None => {}
     }
 }
@@ -287,6 +290,8 @@ fn reset(engine: &mut Engine, of: &SpaceResource) {
         engine.index.reset(part);
     } else if role(of) == Role::Approvals {
         engine.approvals_reset();
+    } else if role(of) == Role::Acceptances {
+        engine.acceptances_reset();
     }
 }
 

@@ -119,6 +119,8 @@ pub struct Ledger {
     broken: Broken,
     /// By the object that holds the approval.
     voids: Voids,
+    /// Objects by which a person accepted that history was lost.
+    heeded: BTreeSet<Uid>,
     /// Records that nothing refers to, left by a crash; the next batch deletes them.
     garbage: Vec<Vec<u8>>,
 }

@@ -52,7 +52,8 @@ async fn a_restored_hub_is_the_same_hub_and_waits_for_a_person() {
     assert_eq!(restored.made, "2026-11-20T10:00:00Z");
 
     let accepted = Accepted { restored: Some(restored.id), ..Accepted::default() };
-    let accept = Change::History(HistoryChange::Accept(Box::new(accepted)));
+    let object = "acceptance".parse().unwrap();
+    let accept = Change::History(HistoryChange::Accept { object, accepted: Box::new(accepted) });
     let batch = engine.ledger.plan(committer::fresh(tideline_common::Monotonic::from_millis(0)), [accept]);
     for write in batch.chunks().iter().flatten() {
         let op = match write.value.clone() {

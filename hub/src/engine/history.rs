@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{Monotonic, TargetId};
+use tideline_common::{Monotonic, TargetId, Uid};
 use tracing::{error, info};
 
 use super::Engine;
@@ -11,10 +11,28 @@ use crate::link::core as link;
 use crate::placement::Change;
 
 impl Engine {
-    /// A person accepts that history was lost. To be told again does no harm.
-    pub fn history_accepted(&mut self, accepted: Accepted) {
-        self.accepted.push(accepted);
+    /// A person accepts that history was lost, by this object. To be told again does no harm.
+    pub fn history_accepted(&mut self, object: Uid, accepted: Accepted) {
+        self.acceptances.extend([object.clone()]);
+        self.accepted.push((object, accepted));
         self.accept_history();
+    }
+
+    pub fn acceptance_gone(&mut self, object: Uid) {
+        self.acceptances.remove(&object);
+        self.changes.push(Change::History(HistoryChange::AcceptanceGone(object)));
+    }
+
+    /// The acceptances are read anew.
+    pub fn acceptances_reset(&mut self) {
+        self.acceptances.clear();
+    }
+
+    /// Every acceptance that there is was seen; what was not is gone.
+    pub fn acceptances_listed(&mut self) {
+        let gone = self.ledger.heeded().filter(|object| !self.acceptances.contains(*object)).cloned();
+        let gone: Vec<_> = gone.map(|object| Change::History(HistoryChange::AcceptanceGone(object))).collect();
+        self.changes.extend(gone);
     }
 
     /// At the start, for whoever reads the log.
@@ -39,12 +57,13 @@ impl Engine {
         if !self.approvals.is_known() || !self.targets.is_known() {
             return;
         }
-        for accepted in std::mem::take(&mut self.accepted) {
+        for (object, accepted) in std::mem::take(&mut self.accepted) {
             let leaving = self.targets.iter().filter(|(_, outline)| outline.record.decommission != Decommission::No);
             let leaving = leaving.map(|(target, _)| target).collect();
             let approvals = self.approvals.objects().cloned().collect();
             let accepted = Accepted { leaving, approvals, ..accepted };
-            self.changes.push(Change::History(HistoryChange::Accept(Box::new(accepted))));
+            let accepted = Box::new(accepted);
+            self.changes.push(Change::History(HistoryChange::Accept { object, accepted }));
         }
     }
 

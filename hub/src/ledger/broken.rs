@@ -73,8 +73,10 @@ pub struct Restored {
 pub enum HistoryChange {
     /// A target's agent shows a set that is not of this history.
     Shown { target: TargetId, shown: Shown, proof: Proof },
-    /// A person accepts that history was lost.
-    Accept(Box<Accepted>),
+    /// A person accepts that history was lost, by this object. It is told again at every start, and heeded once.
+    Accept { object: Uid, accepted: Box<Accepted> },
+    /// The object is gone, and is told no more.
+    AcceptanceGone(Uid),
     /// The target is in service: that it was to leave before the accept means nothing any more.
     Stays(TargetId),
     /// Something was assigned at these places since the approval was given.
@@ -150,13 +152,22 @@ struct Claim {
 
 impl Seen {
     fn is_covered(&self) -> bool {
-        self.covers(Version { epoch: self.epoch, revision: self.revision })
+        self.covers(self.version())
     }
 
-    /// An epoch does not make up for a revision, nor the other way around.
-    fn covers(&self, version: Version) -> bool {
-        self.covered.is_some_and(|covered| version.revision <= covered.revision && version.epoch <= covered.epoch)
+    /// The highest that was shown of each.
+    fn version(&self) -> Version {
+        Version { epoch: self.epoch, revision: self.revision }
     }
+
+    fn covers(&self, version: Version) -> bool {
+        self.covered.is_some_and(|covered| is_within(version, covered))
+    }
+}
+
+/// An epoch does not make up for a revision, nor the other way around.
+fn is_within(version: Version, bound: Version) -> bool {
+    version.revision <= bound.revision && version.epoch <= bound.epoch
 }
 
 impl Void {
@@ -184,6 +195,15 @@ pub(super) struct Draft {
     pub(super) broken: Option<Broken>,
     /// None where an approval is gone.
     pub(super) voids: BTreeMap<Uid, Option<Void>>,
+    pub(super) heeded: BTreeMap<Uid, Heeded>,
+}
+
+/// What becomes of the memory that an acceptance was heeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heeded {
+    Now,
+    /// Its object is gone.
+    Forgotten,
 }
 
 impl Ledger {
@@ -218,6 +238,11 @@ impl Ledger {
         self.voids.get(approval)
     }
 
+    /// Objects by which a person accepted something, once, as far as they are not known to be gone.
+    pub fn heeded(&self) -> impl Iterator<Item = &Uid> {
+        self.heeded.iter()
+    }
+
     /// The last revision before which this history and the one that is shown are the same, at most.
     fn common(&self, shown: Shown) -> Revision {
         let open = self.segments().last().map_or(Revision::default(), |open| open.first);
@@ -239,7 +264,10 @@ impl Draft {
                 let after = ledger.common(shown);
                 self.change(ledger, |broken| broken.record(target, shown, proof, after));
             }
-            HistoryChange::Accept(accepted) => {
+            HistoryChange::Accept { object, accepted } => {
+                if !self.heed(ledger, object) {
+                    return false;
+                }
                 let epoch = ledger.targets.values().map(|target| target.epoch).max().unwrap_or_default();
                 let mut done = false;
                 self.change(ledger, |broken| done = broken.accept(&accepted, epoch, ledger.revision));
@@ -247,6 +275,9 @@ impl Draft {
                     self.voids.extend(accepted.approvals.into_iter().map(|approval| (approval, Some(Void::All))));
                 }
                 return done;
+            }
+            HistoryChange::AcceptanceGone(object) => {
+                self.heeded.insert(object, Heeded::Forgotten);
             }
             HistoryChange::Stays(target) => self.change(ledger, |broken| {
                 broken.leaving.remove(&target);
@@ -261,6 +292,15 @@ impl Draft {
             }
         }
         false
+    }
+
+    /// Whether a person says this for the first time. What was shown since is not meant by it, also where it would be covered.
+    fn heed(&mut self, ledger: &Ledger, object: Uid) -> bool {
+        let known = self.heeded.get(&object).map_or(ledger.heeded.contains(&object), |heeded| *heeded == Heeded::Now);
+        if !known {
+            self.heeded.insert(object, Heeded::Now);
+        }
+        !known
     }
 
     /// A target is gone, and what it said with it. What it proved stays proven.
@@ -292,6 +332,7 @@ impl Draft {
     pub(super) fn settle(mut self, ledger: &Ledger) -> Self {
         self.broken = self.broken.filter(|broken| *broken != ledger.broken);
         self.voids.retain(|approval, void| ledger.voids.get(approval) != void.as_ref());
+        self.heeded.retain(|object, heeded| ledger.heeded.contains(object) != (*heeded == Heeded::Now));
         self
     }
 }
@@ -367,7 +408,7 @@ impl Broken {
 
     fn is_recorded(&self, target: TargetId, Shown { version, point }: Shown) -> bool {
         let seen = self.seen.get(&point.segment);
-        let proven = seen.is_some_and(|seen| version.revision <= seen.revision && version.epoch <= seen.epoch);
+        let proven = seen.is_some_and(|seen| is_within(version, seen.version()));
         let claim = self.claims.get(&target);
         proven || claim.is_some_and(|claim| claim.version == version && claim.point == point)
     }
@@ -403,7 +444,7 @@ impl Broken {
                     revision: former.revision.max(version.revision.min(seen.revision)),
                 });
             }
-            let of_segment = |claim: &&mut Claim| claim.point.segment == *segment && claim.version <= *version;
+            let of_segment = |claim: &&mut Claim| claim.point.segment == *segment && is_within(claim.version, *version);
             self.claims.values_mut().filter(of_segment).for_each(|claim| claim.covered = true);
         }
         if self.restored.as_ref().is_some_and(|restored| accepted.restored.as_ref() == Some(&restored.id)) {

@@ -5,7 +5,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{Capability, Digest, Epoch, ItemHash, ObjectKey, Revision, SetDigest, TargetId, Uid};
 
 use super::batch::{Batch, Committed, StaleBatch};
-use super::broken;
+use super::broken::{self, Heeded};
 use super::claim::{Claim, ClaimId};
 use super::happened::Happened;
 use super::log::{Left, LogEntry};
@@ -70,7 +70,7 @@ impl Ledger {
             bodies,
             news,
             history,
-            broken: broken::Draft { broken, voids },
+            broken: broken::Draft { broken, voids, heeded },
             chunks,
             unassigned: _,
             kept: _,
@@ -96,6 +96,12 @@ impl Ledger {
             match void {
                 Some(void) => self.voids.insert(approval, void),
                 None => self.voids.remove(&approval),
+            };
+        }
+        for (object, heeded) in heeded {
+            match heeded {
+                Heeded::Now => self.heeded.insert(object),
+                Heeded::Forgotten => self.heeded.remove(&object),
             };
         }
         for &(id, index) in &registered {

@@ -14,11 +14,14 @@
 //! | `broken` | JSON: what is known of other histories, and was accepted of them |
 //! | `restored` | JSON: which backup the store was restored from last; written by `restore` alone |
 //! | `void/<approval UID>` | JSON: what it does not approve any more |
+//! | `heeded/<acceptance UID>` | JSON: true. It was heeded, and is not again |
 //! | `told/<number>` | for up to 4,096 targets: index, revision handed, revision confirmed, big endian |
 //!
 //! A frame is a JSON header and then bitmaps (the portable roaring format), each preceded by its length (u32, big endian).
 
-use std::collections::{BTreeMap, HashMap};
+mod bodies;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -30,7 +33,7 @@ use tideline_common::{
 };
 
 use super::batch::Write;
-use super::broken::{self, Broken, Restored, Voids};
+use super::broken::{self, Broken, Heeded, Restored, Voids};
 use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
@@ -39,6 +42,8 @@ use super::slot::{Difference, all_held, settle};
 use super::tombstones::Tombstones;
 use super::{BodyUse, Happened, Ledger, TargetIndex};
 use crate::placement::{Destination, Input, PlacementId, SourceId};
+
+use bodies::Bodies;
 
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
@@ -287,12 +292,16 @@ pub fn restored(restored: &Restored) -> Write {
 }
 
 pub(super) fn broken(draft: &broken::Draft) -> Vec<Write> {
-    let broken::Draft { broken, voids } = draft;
+    let broken::Draft { broken, voids, heeded } = draft;
     let voids = voids
         .iter()
         .map(|(approval, void)| Write { key: key(&format!("void/{approval}")), value: void.as_ref().map(json) });
-    // What says that an accept is done comes after what it voids: until then it is done again.
-    voids.chain(broken.iter().map(|broken| put(key("broken"), json(broken)))).collect()
+    let heeded = heeded.iter().map(|(object, heeded)| {
+        let value = (*heeded == Heeded::Now).then(|| json(&true));
+        Write { key: key(&format!("heeded/{object}")), value }
+    });
+    // What says that an accept is done comes after what it voids, and that it was heeded last: until then it is done again.
+    voids.chain(broken.iter().map(|broken| put(key("broken"), json(broken)))).chain(heeded).collect()
 }
 
 /// A choice of nothing is deleted.
@@ -383,6 +392,7 @@ struct Loading {
     broken: Broken,
     restored: Option<Restored>,
     voids: Voids,
+    heeded: BTreeSet<Uid>,
     any: bool,
 }
 
@@ -468,6 +478,9 @@ impl Loading {
                 let approval = rest.parse().map_err(|_| reader.damaged("its key names no approval"))?;
                 self.voids.insert(approval, reader.json(value)?);
             }
+            "heeded" => {
+                self.heeded.insert(rest.parse().map_err(|_| reader.damaged("its key names no acceptance"))?);
+            }
             "segment" | "revision" | "told" => self.take_history(&reader, kind, rest)?,
             _ => return Err(reader.damaged("its kind is not known")),
         }
@@ -515,6 +528,7 @@ impl Loading {
             mut broken,
             restored,
             voids,
+            heeded,
             any,
         } = self;
         broken.restore(restored);
@@ -531,6 +545,7 @@ impl Loading {
             history,
             broken,
             voids,
+            heeded,
             ..Ledger::default()
         };
         for (id, TargetRecord { index, epoch, understands, floor }) in targets {
@@ -644,50 +659,4 @@ fn give_way(claims: &mut Vec<Claim>) {
         claim.restrict(&(all - lost));
     }
     claims.retain(|claim| !claim.forms.is_empty());
-}
-
-/// The stored bodies, by what names them.
-struct Bodies {
-    bodies: HashMap<Digest, StoredBody>,
-}
-
-struct StoredBody {
-    body: Arc<Body>,
-    parts: usize,
-    variants: usize,
-}
-
-impl Bodies {
-    /// Puts parts together. What does not hash to its name was not written whole, so that nothing refers to it.
-    fn assemble(records: BTreeMap<String, BTreeMap<String, Vec<u8>>>, garbage: &mut Vec<Vec<u8>>) -> Self {
-        let mut bodies = HashMap::new();
-        for (name, parts) in records {
-            let bytes: Vec<u8> = parts.values().flatten().copied().collect();
-            let input = String::from_utf8(bytes).ok().map(Input::new).filter(|input| input.digest.to_string() == name);
-            let Some(Input { text, digest }) = input else {
-                garbage.extend(parts.keys().map(|part| key(&format!("body/{name}/{part}"))));
-                continue;
-            };
-            let body = Arc::new(Body { input: digest, sha256: Digest::of(text.as_bytes()), text });
-            bodies.insert(digest, StoredBody { body, parts: parts.len(), variants: 0 });
-        }
-        Self { bodies }
-    }
-
-    fn claim(&mut self, header: ClaimRecord, bitmaps: Vec<RoaringBitmap>) -> Result<Claim, Error> {
-        let ClaimRecord { id: of, destination, source, key, admitted, changed, kept_at, forms } = header;
-        let id = ClaimId { source: of, destination };
-        let mut bitmaps = bitmaps.into_iter();
-        let held = bitmaps.next().unwrap_or_default();
-        let mut made = Vec::with_capacity(forms.len());
-        for (FormRecord { entry, policy }, targets) in forms.into_iter().zip(bitmaps.by_ref()) {
-            let missing = || Error::BodyMissing { input: entry.input, key: Box::new(key.clone()) };
-            let stored = self.bodies.get_mut(&entry.input).ok_or_else(missing)?;
-            stored.variants += 1;
-            let hash = entry.hash();
-            made.push(Form::new((entry, hash), policy, stored.body.clone(), targets));
-        }
-        let (kept, kept_at) = (bitmaps.next().unwrap_or_default(), kept_at.unwrap_or_default());
-        Ok(Claim { id, source, key, admitted, changed, forms: made, held, kept, kept_at })
-    }
 }

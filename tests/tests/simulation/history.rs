@@ -124,7 +124,8 @@ impl Hub {
         let approvals = self.disk.approvals.keys().map(|number| approval_name(*number)).collect();
         let restored = self.ledger.restored().map(|restored| restored.id.clone());
         let accepted = Accepted { shown, restored, leaving: leaving.into_iter().collect(), approvals };
-        self.change([Change::History(HistoryChange::Accept(Box::new(accepted)))]);
+        let object = parse(&format!("acceptance-{}", self.accepts));
+        self.change([Change::History(HistoryChange::Accept { object, accepted: Box::new(accepted) })]);
     }
 
     /// A person lets run what may have run before history was lost.

@@ -33,10 +33,16 @@ fn show(nth: u32, shown: Shown, proof: Proof) -> Vec<Change> {
     change(HistoryChange::Shown { target: target(nth), shown, proof })
 }
 
+/// By an object of its own.
+fn accepts(accepted: Accepted) -> Vec<Change> {
+    let object = Uuid::new_v4().to_string().parse().unwrap();
+    change(HistoryChange::Accept { object, accepted: Box::new(accepted) })
+}
+
 fn acceptance(shown: Vec<(SegmentId, Version)>) -> Vec<Change> {
     let approvals = ["approval".parse().unwrap()].into();
     let accepted = Accepted { shown, restored: None, leaving: [target(1)].into(), approvals };
-    change(HistoryChange::Accept(Box::new(accepted)))
+    accepts(accepted)
 }
 
 impl Kept {
@@ -133,6 +139,41 @@ fn an_accept_covers_what_was_shown_and_seen_and_nothing_after_it() {
 }
 
 #[test]
+fn an_acceptance_is_heeded_once_whatever_a_target_claims_after_it() {
+    let (_, mut copy) = copied();
+    copy.start();
+    let claimed = |epoch, revision| {
+        let version = Version { epoch: Epoch(epoch), revision: Revision(revision) };
+        Shown { version, point: RevisionPoint::NOWHERE }
+    };
+    copy.change(show(0, claimed(1, 10), Proof::Claim));
+    let object: Uid = "acceptance".parse().unwrap();
+    let told_again = || {
+        let accepted =
+            Accepted { shown: vec![(RevisionPoint::NOWHERE.segment, claimed(1, 10).version)], ..Accepted::default() };
+        change(HistoryChange::Accept { object: object.clone(), accepted: Box::new(accepted) })
+    };
+    copy.change([told_again(), told_again()].concat());
+    assert_eq!(copy.version(1).epoch, Epoch(2));
+    assert_eq!(copy.writes(told_again()), 0);
+
+    copy.change(show(0, claimed(1, 9), Proof::Claim));
+    copy.restart();
+    copy.change(told_again());
+    assert_eq!(copy.continuity(0, claimed(1, 9)), BROKEN, "a person has not seen it");
+    assert_eq!(copy.version(1).epoch, Epoch(2), "nobody said so");
+    // Nor is what is higher in one of the two covered by what is higher in the other.
+    copy.accept_only(vec![(RevisionPoint::NOWHERE.segment, Version { epoch: Epoch(2), revision: Revision(8) })]);
+    assert_eq!(copy.continuity(0, claimed(1, 9)), BROKEN);
+
+    assert_eq!(copy.ledger.heeded().collect::<Vec<_>>().len(), 2);
+    copy.change(change(HistoryChange::AcceptanceGone(object.clone())));
+    copy.restart();
+    assert!(!copy.ledger.heeded().any(|heeded| *heeded == object), "of what is gone nothing is remembered");
+    assert_eq!(copy.writes(change(HistoryChange::AcceptanceGone(object))), 0);
+}
+
+#[test]
 fn what_was_accepted_is_of_a_lower_epoch() {
     let (mut hub, mut copy) = copied();
     hub.change(vec![assign("a", "z", &[0])]);
@@ -161,7 +202,7 @@ fn what_was_to_be_removed_before_an_accept_is_told_no_more() {
     let batch = {
         let shown = vec![(lost.point.segment, lost.version)];
         let accepted = Accepted { shown, ..Accepted::default() };
-        copy.ledger.plan(fresh(), change(HistoryChange::Accept(Box::new(accepted))))
+        copy.ledger.plan(fresh(), accepts(accepted))
     };
     // A crash before the records of tombstones are gone.
     let mut crashed = copy.records.clone();
@@ -207,8 +248,8 @@ fn approvals_from_before_an_accept_are_void_also_after_a_crash_in_the_middle_of_
     let approvals: BTreeSet<Uid> = (0..APPROVALS).map(|nth| format!("approval-{nth}").parse().unwrap()).collect();
     let accept = || {
         let shown = vec![(lost.point.segment, lost.version)];
-        let accepted = Accepted { shown, approvals: approvals.clone(), ..Accepted::default() };
-        change(HistoryChange::Accept(Box::new(accepted)))
+        let accepted = Box::new(Accepted { shown, approvals: approvals.clone(), ..Accepted::default() });
+        change(HistoryChange::Accept { object: "acceptance".parse().unwrap(), accepted })
     };
     let batch = copy.ledger.plan(fresh(), accept());
     assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
