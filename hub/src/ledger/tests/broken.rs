@@ -2,7 +2,7 @@
 
 use tideline_common::{RevisionPoint, Shown};
 
-use super::super::{Absence, Accepted, Proof, TargetContinuity, Void};
+use super::super::{Absence, Accepted, Proof, Restored, TargetContinuity, Void, restored};
 use super::*;
 
 const WHOLE: TargetContinuity = TargetContinuity::Whole { absence: Absence::TakenOut };
@@ -260,6 +260,35 @@ fn approvals_from_before_an_accept_are_void_also_after_a_crash_in_the_middle_of_
         crashed.change(accept());
         let void = approvals.iter().filter(|approval| crashed.ledger.void(approval) == Some(&Void::All));
         assert_eq!(void.count(), APPROVALS, "after {written} chunks");
+    }
+}
+
+#[test]
+fn a_restored_store_asks_everybody_to_wait_until_a_person_accepts_that_it_was() {
+    let (mut hub, _) = copied();
+    hub.change(vec![remove("a", "x")]);
+    assert_eq!(hub.tombstones(0).len(), 1);
+    // Nobody was told of anything since the backup: no agent can show that the hub was set back.
+    let same = shown(&hub, 0);
+    let made = Restored { id: "second".to_owned(), made: "yesterday".to_owned() };
+    hub.records.write(&[restored(&made)]);
+    hub.start();
+    assert_eq!((hub.continuity(0, same), hub.ledger.continuity(target(1), None)), (BROKEN, BROKEN));
+    assert_eq!(hub.ledger.restored(), Some(&made));
+
+    let of = |id: &str| accepts(Accepted { restored: Some(id.to_owned()), ..Accepted::default() });
+    hub.change(of("first"));
+    hub.accept_only(Vec::new());
+    hub.start();
+    assert_eq!(hub.continuity(0, same), BROKEN, "that was not accepted");
+    let before = hub.version(0).epoch;
+    let committed = hub.change(of("second"));
+    assert_eq!(committed.affected, bits(&[0, 1]), "every poll is answered");
+    for _ in 0..2 {
+        assert_eq!((hub.continuity(0, same), hub.ledger.restored()), (WHOLE, None));
+        assert!(hub.version(0).epoch > before && hub.version(1).epoch > before);
+        assert_eq!(hub.tombstones(0), [""; 0], "a later history may have taken it back");
+        hub.start();
     }
 }
 
