@@ -14,7 +14,7 @@ use tideline_common::{
     SessionId, Shown, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
-use tideline_hub::ledger::{Batch, Committed, Fresh, HistoryChange, Ledger, TargetContinuity};
+use tideline_hub::ledger::{self, Batch, Committed, Fresh, HistoryChange, Ledger, Restored, TargetContinuity};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
@@ -273,6 +273,14 @@ impl Hub {
         self.history.jump(&ledger, self.disk.target());
     }
 
+    /// The disk is what `tideline-hub restore` makes of a backup.
+    pub(crate) fn says_restored(&mut self) {
+        self.drawn += 1;
+        let restored = Restored { id: Uuid::from_u128(self.drawn).to_string(), made: "some time ago".to_owned() };
+        let record = ledger::restored(&restored);
+        self.disk.records.insert(record.key, record.value.expect("it says something"));
+    }
+
     pub(crate) fn start(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         self.up = true;
         self.told = Told::default();
@@ -504,6 +512,8 @@ impl Hub {
                 if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
                     let missing = &self.disk.missing;
                     assert!(missing.is_empty(), "a set goes out, and the hub was shown that it lost {missing:?}");
+                    let restored = self.ledger.restored();
+                    assert_eq!(restored, None, "a set goes out, and nobody accepted that it is an old one");
                     self.ledger.handed(page.attestation.target);
                     self.history.answered(page.attestation, &self.disk.heard);
                 }

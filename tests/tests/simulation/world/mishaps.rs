@@ -190,6 +190,9 @@ impl World {
         }
         // A snapshot of a machine goes on as if nothing had happened.
         self.hub.rolled_back = [0, 3, 6].contains(&how);
+        if how == 8 {
+            self.hub.says_restored();
+        }
         self.hub.set_back();
         self.restoring_until = self.now + DELAYED.1;
     }
