@@ -12,7 +12,6 @@ use tideline_common::replay::{RUNS_MAX, RunNumbers};
 use tideline_common::signature::{self, NONCE_BYTES, SigningKey, VerifyingKey};
 use tideline_common::wire::v1::{Refusal, RefusalKind, SessionAnswer};
 use tideline_common::{Digest, EnrolmentToken, TargetId};
-use tideline_runtime::exit::chain;
 
 use crate::addresses::{Addresses, Locator};
 use crate::core::{Answer, LinkFailure, Request};
@@ -67,19 +66,24 @@ impl Link {
         key: SigningKey,
         token: Option<&EnrolmentToken>,
         target: Option<TargetId>,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let token = token.and_then(|token| {
             let seed = <[u8; 32]>::try_from(token.seed.as_slice()).ok()?;
             Some(Token { id: token.id(), name: token.name.clone(), key: Arc::new(SigningKey::from_seed(seed)) })
         });
-        Ok(Self {
-            route: HubRoute::new(locator, given)?,
+        Self {
+            route: HubRoute::new(locator, given),
             hub_key: pin.verifying_key(),
             speaker: Mutex::new(Speaker { key: Arc::new(key), target }),
             token,
             numbers: Mutex::default(),
             random: SystemRandom::new(),
-        })
+        }
+    }
+
+    /// Says why no request could be sent, if none could. An agent with a cluster to keep asks later again.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
+        self.route.prepare()
     }
 
     /// Sends one request and returns what the hub, and nobody else, answered to it.
@@ -109,7 +113,7 @@ impl Link {
     /// Sends it to the address that the hub answers at, as far as is known.
     async fn send_once(&self, outgoing: &Outgoing, limit: Duration) -> Result<Said, LinkFailure> {
         let sending = self.sign(outgoing)?;
-        let (destination, http) = self.route.next().map_err(|error| failed(chain(&error)))?;
+        let (destination, http) = self.route.next()?;
         let returned = http.exchange(&destination.url, outgoing, &sending, limit).await;
         let returned = returned.map_err(|unanswered| self.route.unanswered(&destination, unanswered))?;
         let said = exchange::read_answer(outgoing.kind, &self.hub_key, outgoing.signed(&sending), &returned);

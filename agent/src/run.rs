@@ -336,7 +336,11 @@ impl Agent {
             facts: facts.clone(),
         });
         let locator = Locator::new(identity.addresses(), url).ok_or(Error::NoAddress)?;
-        let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target)?;
+        let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target);
+        if target.is_none() {
+            // Who is enrolled keeps its cluster meanwhile.
+            link.prepare()?;
+        }
         let config = Config {
             hub,
             facts,

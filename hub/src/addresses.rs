@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use tideline_common::limits::HUB_ADDRESSES_MAX;
+use tideline_common::limits::{AUTHORITY_BYTES_MAX, HUB_ADDRESSES_MAX};
 use tideline_common::wire::v1::HubAddresses;
 use tideline_common::{Authority, HubUrl};
+use tideline_runtime::tls::{self, DamagedPem, UnusableAuthority};
 
 use crate::identity::Identity;
 
@@ -48,10 +47,19 @@ pub enum Error {
     Urls(usize),
     #[error("cannot read the file {path:?} of --public-ca")]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error("the file {path:?} of --public-ca cannot be read as PEM")]
+    Damaged { path: PathBuf, source: DamagedPem },
+    #[error("agents cannot use certificate {number} of the file {path:?} of --public-ca; leave it out")]
+    Unusable { path: PathBuf, number: usize, source: UnusableAuthority },
+    #[error(
+        "certificate {number} of the file {path:?} of --public-ca has more than {AUTHORITY_BYTES_MAX} bytes, and agents take \
+         none so large"
+    )]
+    TooLarge { path: PathBuf, number: usize },
     #[error("the file {0:?} of --public-ca holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate(PathBuf),
     #[error(
-        "the file {path:?} of --public-ca holds {found} certificates that can be used; give the one to {PUBLIC_AUTHORITIES_MAX} \
+        "the file {path:?} of --public-ca holds {found} certificates; give the one to {PUBLIC_AUTHORITIES_MAX} \
          that certify the public URLs"
     )]
     Authorities { path: PathBuf, found: usize },
@@ -85,20 +93,13 @@ impl Addresses {
         let urls = if public { public_urls.to_vec() } else { vec![listening] };
         let mut pem = identity.authority.certificate_pem().to_owned();
         pem.extend(identity.other_authorities.iter().map(String::as_str));
-        let mut authorities = certificates(&pem);
+        let mut authorities = own_authorities(&pem);
         let client_bundle = match public_ca {
             Some(PublicCa::System) => None,
             Some(PublicCa::File(path)) => {
                 let given =
                     fs::read_to_string(path).map_err(|source| Error::Unreadable { path: path.clone(), source })?;
-                let public = certificates(&given);
-                if public.is_empty() {
-                    return Err(Error::NoCertificate(path.clone()));
-                }
-                if public.len() > PUBLIC_AUTHORITIES_MAX {
-                    return Err(Error::Authorities { path: path.clone(), found: public.len() });
-                }
-                authorities.extend(public);
+                authorities.extend(public_authorities(path, &given)?);
                 pem.push_str(&given);
                 Some(pem)
             }
@@ -144,11 +145,26 @@ pub(crate) fn listening_at(address: SocketAddr) -> HubUrl {
         .expect("an address with a port, which a listener has, is a URL")
 }
 
-fn certificates(pem: &str) -> Vec<Authority> {
-    CertificateDer::pem_slice_iter(pem.as_bytes())
-        .filter_map(Result::ok)
-        .filter_map(|certificate| Authority::from_der(certificate.as_ref()))
-        .collect()
+/// Those that this hub made itself.
+fn own_authorities(pem: &str) -> Vec<Authority> {
+    tls::certificates(pem.as_bytes()).into_iter().flatten().filter_map(Authority::from_der).collect()
+}
+
+/// Those in the file `path`. An agent leaves out what it cannot use, and would not reach this hub for it.
+fn public_authorities(path: &Path, pem: &str) -> Result<Vec<Authority>, Error> {
+    let path = || path.to_owned();
+    let certificates = tls::certificates(pem.as_bytes()).map_err(|source| Error::Damaged { path: path(), source })?;
+    if certificates.is_empty() {
+        return Err(Error::NoCertificate(path()));
+    }
+    if certificates.len() > PUBLIC_AUTHORITIES_MAX {
+        return Err(Error::Authorities { path: path(), found: certificates.len() });
+    }
+    let usable = |(number, der): (usize, Vec<u8>)| {
+        tls::check_authority(&der).map_err(|source| Error::Unusable { path: path(), number, source })?;
+        Authority::from_der(der).ok_or_else(|| Error::TooLarge { path: path(), number })
+    };
+    (1..).zip(certificates).map(usable).collect()
 }
 
 #[cfg(test)]

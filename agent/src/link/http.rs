@@ -8,7 +8,9 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method};
 use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
 use tideline_common::signature::{CONTENT_DIGEST, RUN, SIGNATURE, SIGNATURE_INPUT};
-use tideline_common::{Authority, HubUrl};
+use tideline_common::{Authority, Digest, HubUrl};
+use tideline_runtime::exit::chain;
+use tideline_runtime::tls::{self, DamagedPem, UnusableAuthority};
 
 use super::exchange::{Outgoing, Returned, Sending};
 use crate::addresses::Missed;
@@ -24,22 +26,66 @@ const IDLE_CONNECTIONS_MAX: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("it holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
-    NoCertificate(#[source] Option<reqwest::Error>),
+    NoCertificate,
+    #[error("it cannot be read as PEM")]
+    Pem(#[source] DamagedPem),
+    #[error("it holds no certificate that can be used")]
+    NoneUsable(#[source] UnusableAuthority),
     #[error("cannot set up the client of the hub")]
     Setup(#[source] reqwest::Error),
 }
 
-/// The authorities of a PEM file, trusted for as long as it is given.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct GivenAuthorities(Vec<Certificate>);
+/// The authorities of a PEM file, DER, trusted for as long as it is given. At least one can be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GivenAuthorities(Vec<Vec<u8>>);
 
 impl GivenAuthorities {
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, Error> {
-        match Certificate::from_pem_bundle(pem) {
-            Ok(certificates) if certificates.is_empty() => Err(Error::NoCertificate(None)),
-            Ok(certificates) => Ok(Self(certificates)),
-            Err(error) => Err(Error::NoCertificate(Some(error))),
+        let certificates = tls::certificates(pem).map_err(Error::Pem)?;
+        let mut unusable = None;
+        for certificate in &certificates {
+            match tls::check_authority(certificate) {
+                Ok(()) => return Ok(Self(certificates)),
+                Err(why) => unusable = unusable.or(Some(why)),
+            }
         }
+        Err(unusable.map_or(Error::NoCertificate, Error::NoneUsable))
+    }
+}
+
+/// Whom a client trusts beside the authorities of the system.
+#[derive(Debug, Default)]
+pub(super) struct Trusted {
+    certificates: Vec<Certificate>,
+    /// The certificates that cannot be used, with the reasons. TLS fails over each of them, so none of them is among the above.
+    unusable: Vec<String>,
+}
+
+impl Trusted {
+    pub(super) fn new<'a>(known: impl Iterator<Item = &'a Authority>, given: &GivenAuthorities) -> Self {
+        let mut trusted = Self::default();
+        for authority in known {
+            trusted.take("that the hub or a token named", authority.der());
+        }
+        for der in &given.0 {
+            trusted.take("of --hub-ca", der);
+        }
+        trusted
+    }
+
+    fn take(&mut self, whose: &str, der: &[u8]) {
+        let why = match (tls::check_authority(der), Certificate::from_der(der)) {
+            (Ok(()), Ok(certificate)) => return self.certificates.push(certificate),
+            (Err(why), _) => chain(&why),
+            (Ok(()), Err(why)) => chain(&why),
+        };
+        let (bytes, digest) = (der.len(), Digest::of(der));
+        self.unusable.push(format!("the one {whose} with {bytes} bytes and the SHA-256 digest {digest}: {why}"));
+    }
+
+    /// Which certificates were left out, and why.
+    pub(super) fn unusable(&self) -> &[String] {
+        &self.unusable
     }
 }
 
@@ -50,23 +96,15 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// `authorities` are trusted beside the system's; one that cannot be read is left out by TLS.
-    pub(super) fn new<'a>(
-        authorities: impl Iterator<Item = &'a Authority>,
-        given: &GivenAuthorities,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(trusted: Trusted) -> Result<Self, Error> {
         let mut builder = Client::builder()
             .http1_only()
             .redirect(Policy::none())
             .connect_timeout(CONNECT_MAX)
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
-        let mut trusted = given.0.clone();
-        for authority in authorities {
-            trusted.push(Certificate::from_der(authority.der()).map_err(Error::Setup)?);
-        }
-        if !trusted.is_empty() {
-            builder = builder.tls_certs_merge(trusted);
+        if !trusted.certificates.is_empty() {
+            builder = builder.tls_certs_merge(trusted.certificates);
         }
         builder.build().map(|client| Self { client }).map_err(Error::Setup)
     }
@@ -151,3 +189,6 @@ fn unanswered(url: &HubUrl, error: &reqwest::Error) -> Unanswered {
     }
     Unanswered { missed, failure: LinkFailure::Unreachable { message, retry_after: None } }
 }
+
+#[cfg(test)]
+mod tests;

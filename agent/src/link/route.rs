@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use tideline_common::Monotonic;
 use tideline_common::wire::v1::HubAddresses;
-use tracing::info;
+use tideline_runtime::exit::chain;
+use tracing::{info, warn};
 
 use super::exchange::Said;
-use super::http::{Error, GivenAuthorities, Http, Unanswered};
+use super::http::{Error, GivenAuthorities, Http, Trusted, Unanswered};
 use crate::addresses::{Addresses, Destination, Locator, Missed, TrustRevision};
 use crate::core::LinkFailure;
 
@@ -17,29 +18,66 @@ use crate::core::LinkFailure;
 pub(super) struct HubRoute {
     locator: Mutex<Locator>,
     given: GivenAuthorities,
-    /// The client in use; another one is made when other authorities are to be trusted.
-    client: Mutex<(TrustRevision, Http)>,
+    client: Mutex<InUse>,
     start: Instant,
 }
 
+/// The client in use; another one is made when other authorities are to be trusted.
+#[derive(Debug, Default)]
+struct InUse {
+    /// None as long as none could be made.
+    made: Option<(TrustRevision, Http)>,
+    /// The authorities of which those that cannot be used were logged.
+    logged: Option<TrustRevision>,
+}
+
 impl HubRoute {
-    pub(super) fn new(locator: Locator, given: GivenAuthorities) -> Result<Self, Error> {
-        let (trust, authorities) = locator.trusted();
-        let http = Http::new(authorities, &given)?;
-        let client = Mutex::new((trust, http));
-        Ok(Self { locator: Mutex::new(locator), given, client, start: Instant::now() })
+    /// Makes no client yet.
+    pub(super) fn new(locator: Locator, given: GivenAuthorities) -> Self {
+        Self { locator: Mutex::new(locator), given, client: Mutex::default(), start: Instant::now() }
+    }
+
+    /// Makes the client for the next request, unless it is there.
+    pub(super) fn prepare(&self) -> Result<(), Error> {
+        self.client(&lock(&self.locator), Http::new).map(drop)
     }
 
     /// Where the next request goes, and what sends it.
-    pub(super) fn next(&self) -> Result<(Destination, Http), Error> {
-        let locator = lock(&self.locator);
+    pub(super) fn next(&self) -> Result<(Destination, Http), LinkFailure> {
+        self.next_by(Http::new)
+    }
+
+    /// A client that cannot be made reaches nobody: what is on trial is taken back, or the next address has its turn.
+    fn next_by(&self, make: impl FnOnce(Trusted) -> Result<Http, Error>) -> Result<(Destination, Http), LinkFailure> {
+        let mut locator = lock(&self.locator);
         let destination = locator.destination();
-        let mut client = lock(&self.client);
-        if client.0 != destination.trust {
-            let (trust, authorities) = locator.trusted();
-            *client = (trust, Http::new(authorities, &self.given)?);
+        match self.client(&locator, make) {
+            Ok(http) => Ok((destination, http)),
+            Err(error) => {
+                locator.missed(&destination, Missed::NotThere);
+                Err(LinkFailure::Unreachable { message: chain(&error), retry_after: None })
+            }
         }
-        Ok((destination, client.1.clone()))
+    }
+
+    /// The client that trusts who is to be trusted now.
+    fn client(&self, locator: &Locator, make: impl FnOnce(Trusted) -> Result<Http, Error>) -> Result<Http, Error> {
+        let (trust, authorities) = locator.trusted();
+        let mut client = lock(&self.client);
+        if let Some((made_for, http)) = &client.made
+            && *made_for == trust
+        {
+            return Ok(http.clone());
+        }
+        let trusted = Trusted::new(authorities, &self.given);
+        if client.logged.replace(trust) != Some(trust) {
+            for unusable in trusted.unusable() {
+                warn!("the certificate of an authority cannot be used and is left out: {unusable}");
+            }
+        }
+        let http = make(trusted)?;
+        client.made = Some((trust, http.clone()));
+        Ok(http)
     }
 
     /// Nothing came back from there.
@@ -80,3 +118,6 @@ impl HubRoute {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ fn agents_and_clients_are_told_of_the_public_authorities_and_of_the_hubs_own() {
     let given = PublicCa::File(file.clone());
     let proxied = Addresses::new(std::slice::from_ref(&public), Some(&given), &identity, here.clone()).unwrap();
     assert_eq!((proxied.first(), proxied.announcement().urls), (&public, vec![public.to_string()]));
-    assert_eq!(proxied.authorities, [plain.authorities[0].clone(), certificates(&proxy)[0].clone()]);
+    assert_eq!(proxied.authorities, [plain.authorities[0].clone(), own_authorities(&proxy)[0].clone()]);
     let bundle = format!("{}{proxy}", identity.authority.certificate_pem());
     assert_eq!(proxied.client_bundle, Some(bundle));
     assert!(proxied.names("0.0.0.0:8443".parse().unwrap()).contains("hub.example.com"));
@@ -45,6 +45,26 @@ fn agents_and_clients_are_told_of_the_public_authorities_and_of_the_hubs_own() {
     assert!(matches!(many, Err(Error::Authorities { found: 3, .. })));
     fs::write(&file, "no certificate").unwrap();
     assert!(matches!(Addresses::new(&[], Some(&given), &identity, here), Err(Error::NoCertificate(_))));
+}
+
+/// An agent leaves such a certificate out, and does not reach the hub that relies on it.
+#[test]
+fn a_certificate_that_agents_cannot_use_is_refused_at_the_start() {
+    tideline_runtime::tls::install_provider();
+    let dir = tempfile::tempdir().unwrap();
+    let identity = Identity::open(dir.path(), Revision(0)).unwrap();
+    let file = dir.path().join("proxy.pem");
+    let given = PublicCa::File(file.clone());
+    let refused = |pem: &str| {
+        fs::write(&file, pem).unwrap();
+        Addresses::new(&[], Some(&given), &identity, url("https://127.0.0.1:1")).unwrap_err()
+    };
+    let (usable, framed) = (ca_pem(), "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n");
+    let unusable = refused(&format!("{usable}{framed}"));
+    assert!(matches!(unusable, Error::Unusable { number: 2, .. }), "{unusable}");
+    assert!(unusable.to_string().contains("certificate 2") && unusable.to_string().contains("proxy.pem"), "{unusable}");
+    let cut = refused(&usable[..usable.len() / 2]);
+    assert!(matches!(cut, Error::Damaged { .. }), "{cut}");
 }
 
 #[test]

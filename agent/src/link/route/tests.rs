@@ -1,0 +1,53 @@
+use tideline_common::{Authority, EnrolmentToken, HubId};
+
+use super::*;
+
+fn authority(number: u8) -> Authority {
+    Authority::from_der([number; 4]).unwrap()
+}
+
+fn locator() -> Locator {
+    let token = EnrolmentToken {
+        name: "store".to_owned(),
+        urls: vec!["https://hub.example".parse().unwrap()],
+        hub: HubId::from_uuid(uuid::Uuid::from_u128(1)),
+        hub_key: vec![7; 32],
+        authorities: vec![authority(1)],
+        seed: vec![9; 32],
+    };
+    Locator::new(Addresses::of(&token), None).unwrap()
+}
+
+/// The hub announces this authority alone.
+fn announce(locator: &mut Locator, number: u8) {
+    locator.announced(&HubAddresses { urls: Vec::new(), authorities: vec![authority(number)] });
+}
+
+/// Neither the token's nor the announced one is a certificate.
+#[test]
+fn an_announced_authority_that_tls_cannot_use_cuts_nobody_off() {
+    tideline_runtime::tls::install_provider();
+    let route = HubRoute::new(locator(), GivenAuthorities::default());
+    let (before, _) = route.next().unwrap();
+    announce(&mut lock(&route.locator), 2);
+    let (after, _) = route.next().unwrap();
+    assert!(after.trust > before.trust, "other authorities are to be trusted");
+}
+
+#[test]
+fn a_client_that_cannot_be_made_takes_back_what_is_on_trial_and_is_made_again() {
+    tideline_runtime::tls::install_provider();
+    let mut locator = locator();
+    announce(&mut locator, 2);
+    for minute in 0..=24 * 60 {
+        let from = locator.destination();
+        locator.answered(Monotonic::from_millis(minute * 60_000), &from);
+    }
+    assert_eq!(locator.trusted().1.count(), 1, "what is announced no more is left out on trial");
+    let route = HubRoute::new(locator, GivenAuthorities::default());
+    let failure = route.next_by(|_| Err(Error::NoCertificate)).unwrap_err();
+    assert!(matches!(failure, LinkFailure::Unreachable { retry_after: None, .. }));
+    assert_eq!(lock(&route.locator).trusted().1.count(), 2);
+    assert!(route.next_by(|_| Err(Error::NoCertificate)).is_err(), "nothing is left to be taken back");
+    route.next().unwrap();
+}
