@@ -242,7 +242,7 @@ impl Driver {
     pub(crate) async fn run(mut self) -> Result<Ended, Error> {
         let heartbeat = self.health.heartbeat("core", BEAT_MAX);
         let away = self.journal.away().is_some();
-        let mut opening = away.then(|| Box::pin(Journal::open_when_possible(self.journal.path().to_owned())));
+        let mut opening = away.then(|| Box::pin(self.journal.open_when_possible()));
         let mut effects = Effects::new();
         let mut events = vec![Event::Started];
         let outcome = loop {
@@ -528,9 +528,12 @@ impl Driver {
         let (identity, sender) = (Arc::clone(&self.identity), self.sender.clone());
         self.spawn(async move {
             let result = identity.keep_session(session, cluster).await;
+            let is_kept = result.is_ok();
             let result = result.map_err(|error| said("the session that the hub offers is not used", &error));
             let _ = sender.send(Event::SessionKept { result }).await;
-            identity.copy_to_secret().await;
+            if is_kept {
+                identity.copy_to_secret().await;
+            }
         });
     }
 

@@ -11,8 +11,9 @@
 //! had. Both hold the agent's key, the pinned hub and its addresses, the target, and how far this identity has come: its
 //! newest session and the newest set it accepted. These only ever rise. The session is the data directory's own: by it the hub
 //! tells the restart of an agent from another agent on a copy of its data directory, so it is on disk before it is used. The
-//! file is written first, so that a Secret that is ahead of it was written by another process with this identity, and what is
-//! in this data directory is out of date.
+//! file is written first, and the Secret gets nothing that the file did not take, so that a Secret that is ahead of it was
+//! written by another process with this identity, and what is in this data directory is out of date. A journal that is out of
+//! date is removed before the file is written, for then nothing says so any more.
 
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub(crate) use secret::SecretPlace;
 pub enum Error {
     #[error("cannot {action} {path:?}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("{path:?} is not written before the journal beside it is removed, which is out of date")]
+    JournalFirst { path: PathBuf },
     #[error(
         "{path:?} is damaged: {why}. Restore it from a backup, or remove it and enrol again with a new token: the hub then \
          treats this agent as another target"

@@ -137,7 +137,18 @@ pub struct Journal {
 enum State {
     Open(Open),
     /// The disk does not let it be opened: nothing is known, nothing can be written.
-    Away(String),
+    Away {
+        why: String,
+        first: First,
+    },
+}
+
+/// What is done before a journal that is away is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Nothing,
+    /// What is there is out of date, and is not to be read.
+    Remove,
 }
 
 #[derive(Debug)]
@@ -193,37 +204,63 @@ impl Journal {
     /// [`Journal::open_when_possible`] returns.
     pub(crate) fn open_or_wait(path: &Path) -> Result<(Self, Loaded), Error> {
         match Self::open(path) {
-            Err(error) if error.is_of_the_disk() => {
-                Ok((Self { path: path.to_owned(), state: State::Away(chain(&error)) }, Loaded::default()))
-            }
+            Err(error) if error.is_of_the_disk() => Ok(Self::stand_in(path, chain(&error), First::Nothing)),
             outcome => outcome,
         }
     }
 
-    /// Opens a journal that is away as soon as the disk lets it.
-    pub(crate) async fn open_when_possible(path: PathBuf) -> Result<(Self, Loaded), Error> {
-        let mut wait = AGAIN.0;
-        loop {
-            sleep(wait).await;
-            wait = AGAIN.1.min(wait * 2);
-            let tried = path.clone();
-            // Comes back: what hangs is given up on.
-            match tokio::task::spawn_blocking(move || Self::open(&tried)).await.map_err(|_panicked| Error::Closed)? {
-                Err(error) if error.is_of_the_disk() => debug!("the journal still cannot be opened: {}", chain(&error)),
-                outcome => return outcome,
+    /// Removes a journal that is out of date. Where the disk refuses, returns what stands in for a journal until
+    /// [`Journal::open_when_possible`] has removed the one that is there and made another.
+    pub(crate) fn discard_or_wait(path: &Path) -> Result<Option<(Self, Loaded)>, Error> {
+        match discard(path) {
+            Ok(()) => Ok(None),
+            Err(error) if error.is_of_the_disk() => {
+                let why = format!("what is there is out of date, and cannot be removed: {}", chain(&error));
+                Ok(Some(Self::stand_in(path, why, First::Remove)))
             }
+            Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    fn stand_in(path: &Path, why: String, first: First) -> (Self, Loaded) {
+        (Self { path: path.to_owned(), state: State::Away { why, first } }, Loaded::default())
+    }
+
+    /// Opens a journal that is away as soon as the disk lets it.
+    pub(crate) fn open_when_possible(&self) -> impl Future<Output = Result<(Self, Loaded), Error>> + Send + use<> {
+        let path = self.path.clone();
+        let first = match self.state {
+            State::Away { first, .. } => first,
+            State::Open(_) => First::Nothing,
+        };
+        let open = move |path: &Path| {
+            if first == First::Remove {
+                discard(path)?;
+            }
+            Self::open(path)
+        };
+        async move {
+            let mut wait = AGAIN.0;
+            loop {
+                sleep(wait).await;
+                wait = AGAIN.1.min(wait * 2);
+                let tried = path.clone();
+                // Comes back: what hangs is given up on.
+                match tokio::task::spawn_blocking(move || open(&tried)).await.map_err(|_panicked| Error::Closed)? {
+                    Err(error) if error.is_of_the_disk() => {
+                        debug!("the journal still cannot be opened: {}", chain(&error));
+                    }
+                    outcome => return outcome,
+                }
+            }
+        }
     }
 
     /// Why there is none, if there is none.
     pub(crate) fn away(&self) -> Option<&str> {
         match &self.state {
             State::Open(_) => None,
-            State::Away(why) => Some(why),
+            State::Away { why, .. } => Some(why),
         }
     }
 
@@ -235,7 +272,7 @@ impl Journal {
     pub fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (answer, outcome) = oneshot::channel();
         let queued = match &self.state {
-            State::Away(why) => Err(Error::Away(why.clone())),
+            State::Away { why, .. } => Err(Error::Away(why.clone())),
             State::Open(Open { queue, slot, patience, .. }) => match queue.try_send(Batch { writes, answer }) {
                 Ok(()) => Ok((Arc::clone(slot), Arc::clone(patience))),
                 Err(TrySendError::Full(_)) => Err(Error::Stuck),
@@ -256,7 +293,7 @@ impl Journal {
     pub fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
         match &self.state {
             State::Open(Open { slot, .. }) => bodies::read(slot, input),
-            State::Away(why) => Err(Error::Away(why.clone())),
+            State::Away { why, .. } => Err(Error::Away(why.clone())),
         }
     }
 
@@ -269,7 +306,7 @@ impl Journal {
     pub(crate) fn disk(&self) -> Disk {
         match &self.state {
             State::Open(Open { patience, .. }) => patience.disk(),
-            State::Away(_) => Disk::Answers,
+            State::Away { .. } => Disk::Answers,
         }
     }
 
@@ -277,7 +314,7 @@ impl Journal {
     pub fn bytes(&self) -> u64 {
         match &self.state {
             State::Open(Open { slot, .. }) => slot.bytes(),
-            State::Away(_) => 0,
+            State::Away { .. } => 0,
         }
     }
 }
@@ -294,9 +331,8 @@ impl crate::cluster::Bodies for Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        let State::Open(open) = std::mem::replace(&mut self.state, State::Away("it is closed".to_owned())) else {
-            return;
-        };
+        let closed = State::Away { why: "it is closed".to_owned(), first: First::Nothing };
+        let State::Open(open) = std::mem::replace(&mut self.state, closed) else { return };
         let Open { slot, queue, running: _, patience, done } = open;
         // The thread's is the last, and it may hang over closing the engine; this one must not.
         drop(slot);
@@ -312,9 +348,15 @@ impl Drop for Journal {
     }
 }
 
-/// Removes a journal that must not be relied on any more. Returns whether there was one.
-pub(crate) fn discard(path: &Path) -> Result<bool, Error> {
-    slot::discard(path)
+/// Removes a journal that is out of date, if there is one.
+pub(crate) fn discard(path: &Path) -> Result<(), Error> {
+    if slot::discard(path)? {
+        warn!(
+            "the journal {path:?} is not of the last process with this identity, and was removed; it is rebuilt from the hub \
+             and from what stands in the cluster"
+        );
+    }
+    Ok(())
 }
 
 /// Opens and reads, and sees to what can be mended.

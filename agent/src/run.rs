@@ -302,16 +302,22 @@ impl Agent {
         input.judge(&found)?;
         let StartInput { token, url, authorities, .. } = input;
         let path = data_dir.journal();
-        if found.data() == Data::Outdated && journal::discard(&path)? {
-            warn!(
-                "the journal of this data directory is not of the last process with this identity, and was removed; it is \
-                 rebuilt from the hub and from what stands in the cluster"
-            );
-        }
-        let identity = Arc::new(found.keep()?);
-        let (journal, mut loaded) = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path))
-            .await
-            .map_err(|_| journal::Error::Closed)??;
+        let away = match found.data() {
+            Data::Current => None,
+            Data::Outdated if found.is_enrolled() => Journal::discard_or_wait(&path)?,
+            Data::Outdated => {
+                journal::discard(&path)?;
+                None
+            }
+        };
+        let (identity, (journal, mut loaded)) = if let Some(away) = away {
+            // It only observes, as with any journal that is away, until that one is gone.
+            (Arc::new(found.keep_unwritten()), away)
+        } else {
+            let identity = Arc::new(found.keep()?);
+            let opened = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path)).await;
+            (identity, opened.map_err(|_| journal::Error::Closed)??)
+        };
         let target = identity
             .enrolled()
             .or(loaded.enrolled.as_ref().map(|it| TargetName { target: it.target, name: it.name.clone() }))
@@ -424,6 +430,7 @@ async fn keep(
 ) -> Result<(), driver::Error> {
     while let Ended::JournalOpened(opened) = driver.run().await? {
         let (journal, mut loaded) = *opened;
+        parts.identity.journal_is_removed().await;
         recall(&mut loaded, &parts.identity, &parts.link);
         parts.scope = parts.identity.enrolled().map(|enrolled| parts.identity.owner(enrolled.target));
         parts.accepted = loaded.accepted.is_some();

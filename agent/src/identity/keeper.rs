@@ -195,6 +195,11 @@ impl Found {
     /// Writes the Secret before anything is done under the identity. False if another was first.
     async fn write_first(&mut self) -> Result<bool, Error> {
         let Some(written) = &mut self.secret else { return Ok(true) };
+        // As long as the Secret is ahead it says that the journal is out of date: the start may end before that is gone.
+        if self.merged.data == Data::Outdated && self.merged.contents.enrolled.is_some() {
+            written.behind = true;
+            return Ok(true);
+        }
         match written.write_once(&self.merged.contents).await {
             Ok(()) => Ok(true),
             Err(Failure::Conflict) => Ok(false),
@@ -212,7 +217,8 @@ impl Found {
         }
     }
 
-    /// Whether the journal of the data directory may be relied on. If not, it must go before [`Found::keep`].
+    /// Whether the journal of the data directory may be relied on. If not, it must go before [`Found::keep`], which makes the
+    /// file as new as the Secret: nothing says then any more that the journal is out of date.
     pub(crate) fn data(&self) -> Data {
         self.merged.data
     }
@@ -227,23 +233,51 @@ impl Found {
         self.merged.contents.enrolled.is_some()
     }
 
-    /// Begins to use it.
+    /// Begins to use it. Who is enrolled does so also if the file cannot be written now: its cluster is to be kept meanwhile.
     pub(crate) fn keep(self) -> Result<Keeper, Error> {
-        let Self { path, secret, merged: Merged { contents, data: _ }, copy, token: _, home } = self;
-        if copy.as_ref() != Some(&contents) {
-            file::save(&path, &contents)?;
+        if self.copy.as_ref() == Some(&self.merged.contents) {
+            return Ok(self.keeper(Saving::default(), FileHolds::This));
         }
+        match file::save(&self.path, &self.merged.contents) {
+            Ok(()) => Ok(self.keeper(Saving::default(), FileHolds::This)),
+            Err(error) if self.is_enrolled() => {
+                warn!("{}; it is written again with what follows", chain(&error));
+                Ok(self.keeper(Saving { is_behind: true, waits_for_journal: false }, FileHolds::Another))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins to use it, and writes nothing until [`Keeper::journal_is_removed`].
+    pub(crate) fn keep_unwritten(self) -> Keeper {
+        self.keeper(Saving { is_behind: true, waits_for_journal: true }, FileHolds::Another)
+    }
+
+    fn keeper(self, saving: Saving, holds: FileHolds) -> Keeper {
+        let Self { path, secret, merged: Merged { contents, data: _ }, copy: _, token: _, home } = self;
         let (superseded, _) = watch::channel(None);
-        Ok(Keeper {
+        let saved = match holds {
+            FileHolds::This => Some(contents.clone()),
+            FileHolds::Another => None,
+        };
+        Keeper {
             path,
             home,
             contents: StdMutex::new(contents),
-            saving: Mutex::default(),
+            saved: StdMutex::new(saved),
+            saving: Mutex::new(saving),
             patience: Patience::default(),
             secret: Mutex::new(secret),
             superseded,
-        })
+        }
     }
+}
+
+/// Whether the file holds the identity that is begun with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileHolds {
+    This,
+    Another,
 }
 
 /// The identity of a running agent.
@@ -251,7 +285,11 @@ impl Found {
 pub(crate) struct Keeper {
     path: PathBuf,
     home: HomeIn,
+    /// What this process knows. Changes while `saving` is held.
     contents: StdMutex<Contents>,
+    /// What the file took last, and all that the Secret may hold: one that is ahead of the file says at the next start that
+    /// another process was at work, and that the journal is out of date. None if the file took nothing yet.
+    saved: StdMutex<Option<Contents>>,
     /// Held while the file is written: one at a time, and what is newer last.
     saving: Mutex<Saving>,
     patience: Patience,
@@ -265,6 +303,8 @@ pub(crate) struct Keeper {
 struct Saving {
     /// A write failed, or was given up: the file may not hold what this process knows.
     is_behind: bool,
+    /// The journal of another process is beside it still, and must go first.
+    waits_for_journal: bool,
 }
 
 /// What a change came to. The file holds it.
@@ -371,11 +411,16 @@ impl Keeper {
         if home.number > session.number {
             return Ok(home);
         }
-        let offered = |contents: &mut Contents| {
-            contents.session = session;
-            contents.cluster = cluster.or(contents.cluster.take());
+        let mut saving = self.saving.lock().await;
+        let offered = {
+            let contents = self.contents();
+            let cluster = cluster.or_else(|| contents.cluster.clone());
+            Contents { cluster, session, ..contents.clone() }
         };
-        self.change(offered).await.map(|_| session)
+        // One that is not kept is not used, so it is not known either: it would reach the file with what follows.
+        self.save(&mut saving, offered.clone()).await?;
+        *self.contents() = offered;
+        Ok(session)
     }
 
     /// Has the Secret hold what the file holds by now.
@@ -463,25 +508,39 @@ impl Keeper {
         }
     }
 
-    /// Changes the identity, in memory and in the file.
+    /// The journal that was out of date is gone: the file may be written.
+    pub(crate) async fn journal_is_removed(&self) {
+        self.saving.lock().await.waits_for_journal = false;
+    }
+
+    /// Changes the identity, in memory and in the file. In memory it stays changed if the file is not written.
     async fn change(&self, change: impl FnOnce(&mut Contents)) -> Result<Kept, Error> {
         let mut saving = self.saving.lock().await;
-        let (former, contents) = {
+        let contents = {
             let mut contents = self.contents();
-            let former = contents.clone();
             change(&mut contents);
-            (former, contents.clone())
+            contents.clone()
         };
-        if former == contents && !saving.is_behind {
+        self.save(&mut saving, contents).await
+    }
+
+    /// Has the file hold this.
+    async fn save(&self, saving: &mut Saving, contents: Contents) -> Result<Kept, Error> {
+        if !saving.is_behind && self.saved().as_ref() == Some(&contents) {
             return Ok(Kept::AsItWas);
         }
         saving.is_behind = true;
+        if saving.waits_for_journal {
+            return Err(Error::JournalFirst { path: self.path.clone() });
+        }
         let path = self.path.clone();
-        let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents));
+        let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents).map(|()| contents));
         let source = match self.patience.wait(saved, || ()).await {
             Some(Ok(saved)) => {
-                saving.is_behind = saved.is_err();
-                return saved.map(|()| Kept::Changed);
+                let contents = saved?;
+                saving.is_behind = false;
+                *self.saved() = Some(contents);
+                return Ok(Kept::Changed);
             }
             Some(Err(panicked)) => std::io::Error::other(panicked),
             None => std::io::ErrorKind::TimedOut.into(),
@@ -498,7 +557,10 @@ impl Keeper {
     async fn write_or_complain(&self) {
         let mut secret = self.secret.lock().await;
         let Some(written) = secret.as_mut() else { return };
-        let contents = self.contents().clone();
+        let Some(contents) = self.saved().clone() else {
+            written.behind = true;
+            return;
+        };
         match written.write(&contents).await {
             Ok(()) => {}
             Err(Refused::Failed(why)) => written.complain(&why),
@@ -511,6 +573,10 @@ impl Keeper {
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn saved(&self) -> MutexGuard<'_, Option<Contents>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

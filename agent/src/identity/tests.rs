@@ -493,3 +493,87 @@ async fn a_refusal_that_says_nothing_new_writes_nothing() -> Result<(), anyhow::
     assert_eq!(fake.lock().unwrap().writes, before + 1, "the next key, once");
     Ok(())
 }
+
+/// Until it is dropped, the file in this directory cannot be written, not by root either.
+struct Unwritable(std::path::PathBuf);
+
+impl Unwritable {
+    fn file_in(directory: &Path) -> Self {
+        let obstacle = directory.join("identity.json.next");
+        fs::create_dir(&obstacle).unwrap();
+        Self(obstacle)
+    }
+}
+
+impl Drop for Unwritable {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+/// A Secret that is ahead of the file has the next start take the journal for that of another process.
+#[tokio::test]
+async fn what_the_file_did_not_take_is_not_written_to_the_secret() -> Result<(), anyhow::Error> {
+    let (_fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
+    super::file::save(&directory.path().join(super::file::FILE), &contents(1, Some(5), 3, Some(7)))?;
+    let keeper = look().await?.keep()?;
+    let unwritable = Unwritable::file_in(directory.path());
+    keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
+    keeper.enrol(target(6), None).await.unwrap_err();
+    keeper.copy_to_secret().await;
+    assert_eq!(look().await?.data(), Data::Current);
+    assert_eq!(keeper.newest_session_and_floor().0, SessionName::new(3, 9), "what is not kept is not used");
+    drop(unwritable);
+    keeper.enrol(target(6), None).await?;
+    let again = look().await?;
+    assert_eq!(again.data(), Data::Current);
+    let again = again.keep()?;
+    assert_eq!((again.newest_session_and_floor().0, again.enrolled()), (SessionName::new(3, 9), Some(target(6))));
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_is_enrolled_begins_although_the_file_cannot_be_written() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    let look = |token| Found::look(directory.path(), token, Some(place.clone()), HomeIn::Directory);
+    let unwritable = Unwritable::file_in(directory.path());
+    let other = token(1);
+    assert!(look(Some(&other)).await?.keep().is_err(), "a key that is not on disk is used for nothing");
+    fs::write(directory.path().join(super::file::FILE), contents(1, None, 0, None).encode())?;
+    let ahead = json!({"identity.json": ByteString(contents(1, Some(5), 4, Some(8)).encode())});
+    fake.lock().unwrap().put(&ahead);
+    let keeper = look(None).await?.keep()?;
+    assert_eq!(keeper.enrolled(), Some(target(5)));
+    keeper.copy_to_secret().await;
+    assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], ahead, "the file holds less");
+    assert_eq!(look(None).await?.data(), Data::Outdated);
+    drop(unwritable);
+    keeper.keep_session(SessionName::new(5, 9), None).await?;
+    assert_eq!(look(None).await?.data(), Data::Current);
+    Ok(())
+}
+
+/// The disk did not let it be removed: were the file as new as the Secret, the next start would rely on it.
+#[tokio::test]
+async fn the_file_is_not_written_before_a_journal_that_is_out_of_date_is_gone() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
+    super::file::save(&directory.path().join(super::file::FILE), &contents(1, Some(5), 3, Some(7)))?;
+    let ahead = contents(1, Some(5), 4, Some(7));
+    fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
+    let found = look().await?;
+    assert_eq!(found.data(), Data::Outdated);
+    let keeper = found.keep_unwritten();
+    let refused = keeper.keep_session(SessionName::new(5, 9), None).await.unwrap_err();
+    assert!(matches!(refused, Error::JournalFirst { .. }), "{refused}");
+    keeper.copy_to_secret().await;
+    assert_eq!(look().await?.data(), Data::Outdated);
+    keeper.journal_is_removed().await;
+    keeper.keep_session(SessionName::new(5, 9), None).await?;
+    assert_eq!(look().await?.data(), Data::Current);
+    Ok(())
+}

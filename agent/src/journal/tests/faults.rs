@@ -266,7 +266,7 @@ async fn without_room_to_open_it_the_journal_is_away_until_there_is() -> Result<
     assert!(is_empty(&loaded));
     assert!(matches!(journal.write(vec![applied(1)]).await, Err(Error::Away(_))));
     assert!(matches!(journal.body(entries[7].input), Err(Error::Away(_))));
-    let again = tokio::spawn(Journal::open_when_possible(disk.journal()));
+    let again = tokio::spawn(journal.open_when_possible());
     disk.empty()?;
     let (journal, loaded) = tokio::time::timeout(SOON, again).await???;
     assert_eq!(loaded.entries, entries);
@@ -281,10 +281,26 @@ async fn on_a_read_only_disk_the_journal_is_away_until_it_can_be_written() -> Re
     disk.remount("ro")?;
     let (journal, _) = Journal::open_or_wait(&disk.journal())?;
     assert!(journal.away().is_some_and(|why| why.contains("Read-only")), "{:?}", journal.away());
-    let again = tokio::spawn(Journal::open_when_possible(disk.journal()));
+    let again = tokio::spawn(journal.open_when_possible());
     disk.remount("rw")?;
     let (_journal, loaded) = tokio::time::timeout(SOON, again).await???;
     assert_eq!(loaded.entries, entries);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_journal_that_is_out_of_date_is_not_read_where_it_cannot_be_removed_yet() -> Result<(), anyhow::Error> {
+    let Some(disk) = Disk::mounted(48)? else { return Ok(()) };
+    filled(&disk.journal(), 300).await?;
+    disk.remount("ro")?;
+    let (journal, loaded) = Journal::discard_or_wait(&disk.journal())?.expect("nothing can be removed");
+    assert!(journal.away().is_some_and(|why| why.contains("Read-only")), "{:?}", journal.away());
+    assert!(is_empty(&loaded) && disk.journal().exists());
+    let again = tokio::spawn(journal.open_when_possible());
+    disk.remount("rw")?;
+    let (journal, loaded) = tokio::time::timeout(SOON, again).await???;
+    assert!(is_empty(&loaded), "another was at work since");
+    journal.write(vec![applied(1)]).await?;
     Ok(())
 }
 
