@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Inside a cluster, or where a namespace is named, the Secret is the truth, so that an agent whose node and data are gone is
-//! the same agent on the next one. The file serves while the API server does not, and alone where there is no Secret to be
-//! had. Both hold the agent's key, the pinned hub and its addresses, the target, and how far this identity has come: its
-//! newest session and the newest set it accepted. These only ever rise. The session is the data directory's own: by it the hub
-//! tells the restart of an agent from another agent on a copy of its data directory, so it is on disk before it is used. The
-//! file is written first, and the Secret gets nothing that the file did not take, so that a Secret that is ahead of it was
-//! written by another process with this identity, and what is in this data directory is out of date. A journal that is out of
-//! date is removed before the file is written, for then nothing says so any more.
+//! the same agent on the next one. The file serves while the API server does not, and alone where there is no Secret to be had.
+//! Both hold the agent's key, the pinned hub and its addresses, the target, and how far this identity has come: its newest
+//! session and the newest set it accepted. These only ever rise. The session is the data directory's own: by it the hub tells
+//! the restart of an agent from another agent on a copy of its data directory, so it is on disk before it is used; of replicas,
+//! which share the Secret, it is in that too. The file is written first, and the Secret gets nothing that the file did not
+//! take, so that a Secret that is ahead of it was written by another process with this identity, and what is in this data
+//! directory is out of date. A journal that is out of date is removed before the file is written, for then nothing says so any
+//! more.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ mod keeper;
 mod merge;
 mod newer;
 mod secret;
+mod written;
 
 pub(crate) use contents::{HubPin, TargetName};
 pub(crate) use keeper::{Found, Keeper, TokenUse};
@@ -56,6 +58,8 @@ pub enum Error {
          hub then treats this agent as another target"
     )]
     SecretDamaged { place: String, why: String },
+    #[error("cannot read the Secret {place}: {why}")]
+    SecretUnread { place: String, why: String },
     #[error("cannot write the Secret {place}: {why}")]
     SecretUnwritten { place: String, why: String },
     #[error(

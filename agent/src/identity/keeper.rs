@@ -9,25 +9,27 @@ use tideline_common::wire::v1::Attested;
 use tideline_common::{Digest, EnrolmentToken, Formers, HubId, Owner, SessionName, TargetId, Uid};
 use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
-use tokio::sync::{Mutex, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
 use super::contents::{Contents, HubPin, TargetName, Unreadable};
 use super::merge::{self, Data, HomeIn, Merged};
 use super::secret::{Failure, SecretPlace, Stored};
+use super::written::{ROUNDS_MAX, Reading, Refused, Written, read_patiently};
 use super::{Error, file};
 use crate::addresses::{Addresses, Token};
 use crate::patience::{Disk, Patience};
 
-/// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
-/// There is nothing to be done without it, and to end would only have whoever started the agent wait longer every time.
-const READ_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
-/// How often a write is begun anew when another was first. Nobody else writes there for long.
-const ROUNDS_MAX: u32 = 5;
-/// Between two writes of the newest set, and of what could not be written. An agent whose sets change every second shall
-/// not write every second; and what is older by this is still newer than any set before it.
+/// Between two writes of the newest set. An agent whose sets change every second shall not write every second; and what is
+/// older by this is still newer than any set before it.
 const WRITE_EVERY: Duration = Duration::from_secs(30);
+/// Pauses before what the file or the Secret did not take is written again: around the first, doubled up to around the
+/// second. A node that is lost meanwhile takes with it what only the file holds.
+const WRITE_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
+/// Longest wait for the Secret to take what is used only when it is there: one answer of an API server that is slow. The hub
+/// keeps an offered session for 15 s before another may be offered one.
+const HOME_MAX: Duration = Duration::from_secs(10);
 
 /// An identity that was found or made, and is not used yet.
 #[derive(Debug)]
@@ -72,26 +74,6 @@ fn offer(contents: &mut Contents, token: &EnrolmentToken, pin: HubPin) -> TokenU
     }
 }
 
-/// The Secret as this process knows it.
-#[derive(Debug)]
-struct Written {
-    place: SecretPlace,
-    /// None if what is there is not known.
-    version: Option<String>,
-    /// It does not hold yet what it should.
-    behind: bool,
-    /// That it cannot be written was said.
-    complained: bool,
-}
-
-/// What may be done with a Secret.
-enum Reading {
-    Done(Stored),
-    /// Not now, and the file serves.
-    Later(String),
-    Never(String),
-}
-
 impl Found {
     /// Looks for the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given
     /// to an agent that is not enrolled yet replaces what is pinned. An enrolled agent needs none; a new one of its hub says
@@ -112,8 +94,8 @@ impl Found {
             return damage.map_or_else(|| Self::of(path, None, None, copy, (directory, home), token), Err);
         };
         for _ in 0..ROUNDS_MAX {
-            let mut written = Written { place: place.clone(), version: None, behind: false, complained: false };
-            let stored = match read_patiently(&place, copy.is_some()).await {
+            let mut written = Written::new(place.clone());
+            let stored = match read_patiently(&place, copy.is_some(), home).await {
                 Reading::Done(stored) => stored,
                 Reading::Later(why) => {
                     warn!("{place} cannot be read now: {why}. The copy in the data directory serves meanwhile");
@@ -200,20 +182,22 @@ impl Found {
             written.behind = true;
             return Ok(true);
         }
+        let is_known = self.copy.is_some() || written.version.is_some();
+        let place = written.place.to_string();
         match written.write_once(&self.merged.contents).await {
             Ok(()) => Ok(true),
             Err(Failure::Conflict) => Ok(false),
-            Err(Failure::NotAllowed(why)) => {
-                let place = &written.place;
+            // File or Secret holds who this agent is.
+            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) if is_known => {
+                written.complain(&why);
+                Ok(true)
+            }
+            Err(Failure::NotAllowed(why)) if self.home == HomeIn::Directory => {
                 info!("the identity is kept in the data directory alone: the Secret {place} cannot be written ({why})");
                 self.secret = None;
                 Ok(true)
             }
-            Err(Failure::Unavailable(why)) if self.copy.is_some() => {
-                written.complain(&why);
-                Ok(true)
-            }
-            Err(Failure::Unavailable(why)) => Err(Error::SecretUnwritten { place: written.place.to_string(), why }),
+            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => Err(Error::SecretUnwritten { place, why }),
         }
     }
 
@@ -241,7 +225,7 @@ impl Found {
         match file::save(&self.path, &self.merged.contents) {
             Ok(()) => Ok(self.keeper(Saving::default(), FileHolds::This)),
             Err(error) if self.is_enrolled() => {
-                warn!("{}; it is written again with what follows", chain(&error));
+                warn!("{}; it is tried again", chain(&error));
                 Ok(self.keeper(Saving { is_behind: true, waits_for_journal: false }, FileHolds::Another))
             }
             Err(error) => Err(error),
@@ -260,9 +244,15 @@ impl Found {
             FileHolds::This => Some(contents.clone()),
             FileHolds::Another => None,
         };
+        let behind = Notify::new();
+        if saving.is_behind || secret.as_ref().is_some_and(|written| written.behind) {
+            behind.notify_one();
+        }
         Keeper {
             path,
             home,
+            place: secret.as_ref().map(|written| written.place.clone()),
+            behind,
             contents: StdMutex::new(contents),
             saved: StdMutex::new(saved),
             saving: Mutex::new(saving),
@@ -293,7 +283,11 @@ pub(crate) struct Keeper {
     /// Held while the file is written: one at a time, and what is newer last.
     saving: Mutex<Saving>,
     patience: Patience,
+    /// Where the Secret is, if it is used.
+    place: Option<SecretPlace>,
     secret: Mutex<Option<Written>>,
+    /// Told when the file or the Secret did not take something.
+    behind: Notify,
     /// Why this process must not go on, once that is known.
     superseded: watch::Sender<Option<String>>,
 }
@@ -338,10 +332,13 @@ impl Keeper {
         self.contents().enrolled.clone()
     }
 
-    /// The key with which it enrols, which is on disk. Who shows one that is not may come back without it.
+    /// The key with which it enrols, which is in the home. Who shows one that is not may come back without it.
     pub(crate) async fn enrolling_key(&self) -> Result<SigningKey, Error> {
         let mut seed = None;
         self.change(|contents| seed = Some(contents.next_seed.unwrap_or(contents.seed))).await?;
+        if self.is_secret_behind().await {
+            self.reach_home().await?;
+        }
         Ok(SigningKey::from_seed(*seed.expect("the identity was looked at").as_bytes()))
     }
 
@@ -390,7 +387,7 @@ impl Keeper {
     /// no reason to wait: the same key is answered alike.
     pub(crate) async fn enrol(&self, enrolled: TargetName, token: Option<Digest>) -> Result<(), Error> {
         self.change(|contents| contents.become_target(enrolled, token)).await?;
-        self.write_or_complain().await;
+        let _logged = self.write_secret().await;
         Ok(())
     }
 
@@ -399,13 +396,14 @@ impl Keeper {
         let next = Contents::random_seed()?;
         let kept = self.change(|contents| contents.replace_key(shown, next)).await?;
         if kept == Kept::Changed || self.is_secret_behind().await {
-            self.write_or_complain().await;
+            let _logged = self.write_secret().await;
         }
         Ok(())
     }
 
     /// Keeps that this session was offered, and the cluster that the identity is of. Returns the session that is in the home
-    /// then: another if a later process has written there, which is left as it is.
+    /// then: another if a later process has written there, which is left as it is. Of replicas the home is the Secret, and a
+    /// session that only the file has is none that the next of them knows.
     pub(crate) async fn keep_session(&self, session: SessionName, cluster: Option<Uid>) -> Result<SessionName, Error> {
         let home = self.read_home().await?;
         if home.number > session.number {
@@ -420,12 +418,30 @@ impl Keeper {
         // One that is not kept is not used, so it is not known either: it would reach the file with what follows.
         self.save(&mut saving, offered.clone()).await?;
         *self.contents() = offered;
+        drop(saving);
+        self.reach_home().await?;
         Ok(session)
     }
 
-    /// Has the Secret hold what the file holds by now.
+    /// Has the Secret hold what the file holds by now, where it is a copy of it. Where it is the home, it does already.
     pub(crate) async fn copy_to_secret(&self) {
-        self.write_or_complain().await;
+        if self.home == HomeIn::Directory {
+            let _logged = self.write_secret().await;
+        }
+    }
+
+    /// Has the Secret hold what the file holds, where it is the home.
+    async fn reach_home(&self) -> Result<(), Error> {
+        if self.home == HomeIn::Directory {
+            return Ok(());
+        }
+        let why = match timeout(HOME_MAX, self.write_secret()).await {
+            Ok(written) => return written,
+            Err(_elapsed) => "the API server does not answer".to_owned(),
+        };
+        self.behind.notify_one();
+        let place = self.place.as_ref().map(ToString::to_string).unwrap_or_default();
+        Err(Error::SecretUnwritten { place, why })
     }
 
     /// Reads which session is in the home by now, whoever wrote it.
@@ -443,14 +459,12 @@ impl Keeper {
         if self.home == HomeIn::Directory {
             return Ok(file);
         }
-        let secret = self.secret.lock().await;
-        let stored = match secret.as_ref() {
-            Some(written) => written.place.read().await.ok(),
-            None => None,
-        };
-        match stored {
-            Some(Stored::Contents { contents, .. }) => Ok(file.max(contents.session)),
-            Some(Stored::Nothing | Stored::Unreadable { .. }) | None => Ok(file),
+        let Some(place) = &self.place else { return Ok(file) };
+        match place.read().await {
+            Ok(Stored::Contents { contents, .. }) => Ok(file.max(contents.session)),
+            Ok(Stored::Nothing | Stored::Unreadable { .. }) => Ok(file),
+            // Another replica may have written there, which is no other agent then.
+            Err(failure) => Err(Error::SecretUnread { place: place.to_string(), why: failure.to_string() }),
         }
     }
 
@@ -463,28 +477,40 @@ impl Keeper {
         let newer =
             |contents: &mut Contents| contents.addresses = addresses.merge(std::mem::take(&mut contents.addresses));
         match self.change(newer).await {
-            Ok(_) => self.write_or_complain().await,
-            Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
+            Ok(_) => {
+                let _logged = self.write_secret().await;
+            }
+            Err(error) => warn!("{}; it is tried again", chain(&error)),
         }
     }
 
-    /// Keeps the newest set that was accepted, now and then, until nobody tells of one any more.
+    /// Keeps the newest set that was accepted, now and then, and what file or Secret did not take, until nobody tells of a
+    /// set any more.
     pub(crate) async fn follow(self: Arc<Self>, mut newest: watch::Receiver<Option<Attested>>) {
+        let mut backoff = Backoff::new(WRITE_AGAIN.0, WRITE_AGAIN.1);
         let mut next = Instant::now();
-        let mut due = None;
+        // When there is something to be written: the newest set, and what was not taken.
+        let (mut due, mut again) = (None, None);
+        let mut complained = false;
         loop {
+            let wake = due.into_iter().chain(again).min();
             // Every arm is cancel-safe and none awaits in its body.
             let ended = tokio::select! {
                 told = newest.changed() => {
                     due.get_or_insert(next);
                     told.is_err()
                 }
-                () = sleep_until(due.unwrap_or(next)), if due.is_some() => false,
+                () = self.behind.notified() => {
+                    again.get_or_insert_with(|| Instant::now() + backoff.next_delay(None));
+                    false
+                }
+                () = sleep_until(wake.unwrap_or(next)), if wake.is_some() => false,
             };
-            if !ended && due.is_some_and(|due| due > Instant::now()) {
+            let now = Instant::now();
+            if !ended && due.into_iter().chain(again).all(|at| at > now) {
                 continue;
             }
-            due = None;
+            (due, again) = (None, None);
             let floor = *newest.borrow_and_update();
             let newer = |contents: &mut Contents| {
                 // What was accepted as another target is no measure.
@@ -495,22 +521,28 @@ impl Keeper {
                 }
             };
             match self.change(newer).await {
-                Ok(_) => self.write_or_complain().await,
-                Err(error) => warn!("{}; it is written again with what follows", chain(&error)),
+                Ok(_) => {
+                    complained = false;
+                    if self.write_secret().await.is_ok() {
+                        backoff.reset();
+                    }
+                }
+                Err(error) if !std::mem::replace(&mut complained, true) => {
+                    warn!("{}; it is tried again", chain(&error));
+                }
+                Err(_said_before) => {}
             }
             if ended {
                 return;
             }
             next = Instant::now() + WRITE_EVERY;
-            if self.is_secret_behind().await {
-                due = Some(next);
-            }
         }
     }
 
     /// The journal that was out of date is gone: the file may be written.
     pub(crate) async fn journal_is_removed(&self) {
         self.saving.lock().await.waits_for_journal = false;
+        self.behind.notify_one();
     }
 
     /// Changes the identity, in memory and in the file. In memory it stays changed if the file is not written.
@@ -535,17 +567,19 @@ impl Keeper {
         }
         let path = self.path.clone();
         let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents).map(|()| contents));
-        let source = match self.patience.wait(saved, || ()).await {
-            Some(Ok(saved)) => {
-                let contents = saved?;
+        let io = |source| Error::Io { action: "write", path: self.path.clone(), source };
+        let error = match self.patience.wait(saved, || ()).await {
+            Some(Ok(Ok(contents))) => {
                 saving.is_behind = false;
                 *self.saved() = Some(contents);
                 return Ok(Kept::Changed);
             }
-            Some(Err(panicked)) => std::io::Error::other(panicked),
-            None => std::io::ErrorKind::TimedOut.into(),
+            Some(Ok(Err(error))) => error,
+            Some(Err(panicked)) => io(std::io::Error::other(panicked)),
+            None => io(std::io::ErrorKind::TimedOut.into()),
         };
-        Err(Error::Io { action: "write", path: self.path.clone(), source })
+        self.behind.notify_one();
+        Err(error)
     }
 
     /// Whether the Secret does not hold yet what it should.
@@ -553,20 +587,28 @@ impl Keeper {
         self.secret.lock().await.as_ref().is_some_and(|written| written.behind)
     }
 
-    /// Has the Secret hold what the file holds; says so once if it cannot.
-    async fn write_or_complain(&self) {
+    /// Has the Secret hold what the file holds. Logs once that it cannot, and has [`Keeper::follow`] try again.
+    async fn write_secret(&self) -> Result<(), Error> {
         let mut secret = self.secret.lock().await;
-        let Some(written) = secret.as_mut() else { return };
+        let Some(written) = secret.as_mut() else { return Ok(()) };
         let Some(contents) = self.saved().clone() else {
+            // It follows when the file has taken it.
             written.behind = true;
-            return;
+            return Ok(());
         };
-        match written.write(&contents).await {
-            Ok(()) => {}
-            Err(Refused::Failed(why)) => written.complain(&why),
+        let refused = written.write(&contents).await;
+        let place = written.place.to_string();
+        match refused {
+            Ok(()) => Ok(()),
+            Err(Refused::Failed(why)) => {
+                written.complain(&why);
+                self.behind.notify_one();
+                Err(Error::SecretUnwritten { place, why })
+            }
             Err(Refused::Superseded(why)) => {
-                let place = written.place.to_string();
-                self.superseded.send_replace(Some(Error::Superseded { place, why }.to_string()));
+                let error = Error::Superseded { place, why };
+                self.superseded.send_replace(Some(error.to_string()));
+                Err(error)
             }
         }
     }
@@ -577,113 +619,5 @@ impl Keeper {
 
     fn saved(&self) -> MutexGuard<'_, Option<Contents>> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-enum Refused {
-    Failed(String),
-    Superseded(String),
-}
-
-impl Written {
-    /// Writes unless it is known to be there, and never over what is newer.
-    async fn write(&mut self, contents: &Contents) -> Result<(), Refused> {
-        for _ in 0..ROUNDS_MAX {
-            if self.version.is_none() {
-                match self.place.read().await.map_err(failed)? {
-                    Stored::Nothing => {}
-                    Stored::Unreadable { why: Unreadable::Damaged(_), version } => self.version = Some(version),
-                    Stored::Unreadable { why: Unreadable::Newer { found: _, by }, version: _ } => {
-                        return Err(Refused::Superseded(format!("version {by} of the agent wrote it since")));
-                    }
-                    Stored::Contents { contents: there, version } => {
-                        // Only what may be written over is known by its version: who is refused looks again before it writes.
-                        judge(&there, contents)?;
-                        self.version = Some(version);
-                        if *there == *contents {
-                            self.settled();
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-            match self.write_once(contents).await {
-                Ok(()) => return Ok(()),
-                Err(Failure::Conflict) => self.version = None,
-                Err(failure) => return Err(failed(failure)),
-            }
-        }
-        Err(Refused::Failed("it changes all the time".to_owned()))
-    }
-
-    async fn write_once(&mut self, contents: &Contents) -> Result<(), Failure> {
-        self.behind = true;
-        let version = match &self.version {
-            Some(version) => self.place.replace(version, contents).await,
-            None => self.place.create(contents).await,
-        };
-        self.version = Some(version?);
-        self.settled();
-        Ok(())
-    }
-
-    fn settled(&mut self) {
-        self.behind = false;
-        if std::mem::take(&mut self.complained) {
-            info!("the Secret {} can be written again", self.place);
-        }
-    }
-
-    fn complain(&mut self, why: &str) {
-        self.behind = true;
-        if !std::mem::replace(&mut self.complained, true) {
-            warn!("the Secret {} cannot be written; it is tried again: {why}", self.place);
-        }
-    }
-}
-
-/// Whether this process may write over what is there.
-fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
-    let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
-    let succeeds = target(there).is_some_and(|there| ours.formers.contains(&there)) || target(there) == target(ours);
-    if succeeds && there.generation < ours.generation {
-        return Ok(());
-    }
-    if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
-        return Err(Refused::Superseded("it holds another identity now".to_owned()));
-    }
-    // Which of two homes holds the target is the hub's to say, and what is newer in the Secret is not written over.
-    if there.session.number > ours.session.number {
-        let why = format!("another home of this identity has session {}, and this one {}", there.session, ours.session);
-        return Err(Refused::Failed(why));
-    }
-    Ok(())
-}
-
-fn failed(failure: Failure) -> Refused {
-    Refused::Failed(match failure {
-        Failure::Conflict => "it changes all the time".to_owned(),
-        Failure::NotAllowed(why) | Failure::Unavailable(why) => why,
-    })
-}
-
-/// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
-/// new identity must not be made in place of one that is there.
-async fn read_patiently(place: &SecretPlace, known_otherwise: bool) -> Reading {
-    let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
-    let mut complained = false;
-    loop {
-        match place.read().await {
-            Ok(stored) => return Reading::Done(stored),
-            Err(Failure::NotAllowed(why)) => return Reading::Never(why),
-            Err(Failure::Conflict) => {}
-            Err(Failure::Unavailable(why)) if known_otherwise => return Reading::Later(why),
-            Err(Failure::Unavailable(why)) => {
-                if !std::mem::replace(&mut complained, true) {
-                    warn!("the Secret {place} cannot be read now, and who this agent is is not known; it waits: {why}");
-                }
-            }
-        }
-        sleep(backoff.next_delay(None)).await;
     }
 }

@@ -37,11 +37,20 @@ pub(super) enum Stored {
 
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The agent may not; waiting does not help.
+    /// The agent may not. Only a person changes that, or who renews its rights.
     NotAllowed(String),
     /// It is not as it was read, or is there already.
     Conflict,
     Unavailable(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict => f.write_str("it changes all the time"),
+            Self::NotAllowed(why) | Self::Unavailable(why) => f.write_str(why),
+        }
+    }
 }
 
 impl SecretPlace {

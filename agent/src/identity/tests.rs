@@ -1,14 +1,8 @@
-use std::convert::Infallible;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
-use http_body_util::BodyExt;
-use k8s_openapi::ByteString;
-use kube::client::Body;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
     Attestation, Digest, EnrolmentToken, Epoch, Revision, RevisionPoint, SessionName, Shown, TargetId, Version,
@@ -17,9 +11,10 @@ use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
 use super::merge::{Data, HomeIn, merge};
-use super::secret::SecretPlace;
 use super::{Error, Found, Keeper, TargetName, TokenUse};
 use crate::addresses::Addresses;
+
+mod secret;
 
 fn token(hub: u128) -> EnrolmentToken {
     EnrolmentToken {
@@ -393,187 +388,4 @@ fn addresses_stay_with_the_hub_that_they_lead_to() {
         let merged = merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap().contents;
         assert_eq!((merged.pin, merged.addresses), (secret.pin.clone(), secret.addresses.clone()));
     }
-}
-
-/// A Secret in memory.
-#[derive(Default)]
-struct FakeSecret {
-    secret: Option<Value>,
-    version: u64,
-    writes: u32,
-}
-
-impl FakeSecret {
-    fn answer(&mut self, method: &str, body: &[u8]) -> (u16, Value) {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        let status = |code: u16, reason: &str| {
-            let message = format!("secrets \"agent\": {reason}");
-            let kind = "Status";
-            (code, json!({"kind": kind, "status": "Failure", "code": code, "reason": reason, "message": message}))
-        };
-        let present = Value::from(self.version.to_string());
-        match (method, &self.secret) {
-            ("GET", Some(secret)) => (200, secret.clone()),
-            ("GET" | "PATCH", None) => status(404, "NotFound"),
-            ("POST", Some(_)) => status(409, "AlreadyExists"),
-            ("PATCH", Some(_)) if body["metadata"]["resourceVersion"] != present => status(409, "Conflict"),
-            _ => (200, self.put(&body["data"])),
-        }
-    }
-
-    fn put(&mut self, data: &Value) -> Value {
-        (self.version, self.writes) = (self.version + 1, self.writes + 1);
-        let metadata = json!({"name": "agent", "namespace": "tideline", "resourceVersion": self.version.to_string()});
-        let secret = json!({"kind": "Secret", "apiVersion": "v1", "metadata": metadata, "data": data});
-        self.secret = Some(secret.clone());
-        secret
-    }
-}
-
-fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretPlace) {
-    let fake = Arc::new(Mutex::new(FakeSecret::default()));
-    let served = Arc::clone(&fake);
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let served = Arc::clone(&served);
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect().await.unwrap().to_bytes();
-            let (code, answer) = served.lock().unwrap().answer(parts.method.as_str(), &body);
-            let answer = Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
-        }
-    });
-    let client = kube::Client::new(service, "tideline");
-    (fake, SecretPlace { client, namespace: "tideline".to_owned(), name: "agent".to_owned() })
-}
-
-/// Another home of the identity, or another identity, has written there meanwhile.
-#[tokio::test]
-async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Result<(), anyhow::Error> {
-    let ours = contents(1, Some(5), 3, None);
-    for there in [contents(1, Some(5), 4, None), contents(2, Some(6), 1, None)] {
-        let (fake, place) = fake_secret();
-        let directory = tempfile::tempdir()?;
-        super::file::save(&directory.path().join(super::file::FILE), &ours)?;
-        let keeper = Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory).await?.keep()?;
-        assert_eq!(fake.lock().unwrap().writes, 1, "it is in the Secret before it is used");
-        let foreign = json!({"identity.json": ByteString(there.encode())});
-        fake.lock().unwrap().put(&foreign);
-        for _ in 0..3 {
-            keeper.copy_to_secret().await;
-            assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], foreign);
-        }
-        let superseded = keeper.superseded().borrow().is_some();
-        assert_eq!(
-            superseded,
-            there.seed != ours.seed,
-            "of two homes of one identity the hub says which is to give way"
-        );
-        // What is older is written over again.
-        let older = contents(1, Some(5), 2, None);
-        fake.lock().unwrap().put(&json!({"identity.json": ByteString(older.encode())}));
-        keeper.copy_to_secret().await;
-        let data = fake.lock().unwrap().secret.as_ref().unwrap()["data"].clone();
-        assert_eq!(data, json!({"identity.json": ByteString(ours.encode())}));
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_refusal_that_says_nothing_new_writes_nothing() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
-    let directory = tempfile::tempdir()?;
-    let keeper = Found::look(directory.path(), Some(&token(1)), Some(place), HomeIn::Directory).await?.keep()?;
-    keeper.enrol(target(5), None).await?;
-    let revoked = keeper.key().public();
-    let before = fake.lock().unwrap().writes;
-    for _ in 0..5 {
-        keeper.revoked(&revoked).await?;
-    }
-    assert_eq!(fake.lock().unwrap().writes, before + 1, "the next key, once");
-    Ok(())
-}
-
-/// Until it is dropped, the file in this directory cannot be written, not by root either.
-struct Unwritable(std::path::PathBuf);
-
-impl Unwritable {
-    fn file_in(directory: &Path) -> Self {
-        let obstacle = directory.join("identity.json.next");
-        fs::create_dir(&obstacle).unwrap();
-        Self(obstacle)
-    }
-}
-
-impl Drop for Unwritable {
-    fn drop(&mut self) {
-        fs::remove_dir(&self.0).unwrap();
-    }
-}
-
-/// A Secret that is ahead of the file has the next start take the journal for that of another process.
-#[tokio::test]
-async fn what_the_file_did_not_take_is_not_written_to_the_secret() -> Result<(), anyhow::Error> {
-    let (_fake, place) = fake_secret();
-    let directory = tempfile::tempdir()?;
-    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
-    super::file::save(&directory.path().join(super::file::FILE), &contents(1, Some(5), 3, Some(7)))?;
-    let keeper = look().await?.keep()?;
-    let unwritable = Unwritable::file_in(directory.path());
-    keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
-    keeper.enrol(target(6), None).await.unwrap_err();
-    keeper.copy_to_secret().await;
-    assert_eq!(look().await?.data(), Data::Current);
-    assert_eq!(keeper.newest_session_and_floor().0, SessionName::new(3, 9), "what is not kept is not used");
-    drop(unwritable);
-    keeper.enrol(target(6), None).await?;
-    let again = look().await?;
-    assert_eq!(again.data(), Data::Current);
-    let again = again.keep()?;
-    assert_eq!((again.newest_session_and_floor().0, again.enrolled()), (SessionName::new(3, 9), Some(target(6))));
-    Ok(())
-}
-
-#[tokio::test]
-async fn who_is_enrolled_begins_although_the_file_cannot_be_written() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
-    let directory = tempfile::tempdir()?;
-    let look = |token| Found::look(directory.path(), token, Some(place.clone()), HomeIn::Directory);
-    let unwritable = Unwritable::file_in(directory.path());
-    let other = token(1);
-    assert!(look(Some(&other)).await?.keep().is_err(), "a key that is not on disk is used for nothing");
-    fs::write(directory.path().join(super::file::FILE), contents(1, None, 0, None).encode())?;
-    let ahead = json!({"identity.json": ByteString(contents(1, Some(5), 4, Some(8)).encode())});
-    fake.lock().unwrap().put(&ahead);
-    let keeper = look(None).await?.keep()?;
-    assert_eq!(keeper.enrolled(), Some(target(5)));
-    keeper.copy_to_secret().await;
-    assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], ahead, "the file holds less");
-    assert_eq!(look(None).await?.data(), Data::Outdated);
-    drop(unwritable);
-    keeper.keep_session(SessionName::new(5, 9), None).await?;
-    assert_eq!(look(None).await?.data(), Data::Current);
-    Ok(())
-}
-
-/// The disk did not let it be removed: were the file as new as the Secret, the next start would rely on it.
-#[tokio::test]
-async fn the_file_is_not_written_before_a_journal_that_is_out_of_date_is_gone() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
-    let directory = tempfile::tempdir()?;
-    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
-    super::file::save(&directory.path().join(super::file::FILE), &contents(1, Some(5), 3, Some(7)))?;
-    let ahead = contents(1, Some(5), 4, Some(7));
-    fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
-    let found = look().await?;
-    assert_eq!(found.data(), Data::Outdated);
-    let keeper = found.keep_unwritten();
-    let refused = keeper.keep_session(SessionName::new(5, 9), None).await.unwrap_err();
-    assert!(matches!(refused, Error::JournalFirst { .. }), "{refused}");
-    keeper.copy_to_secret().await;
-    assert_eq!(look().await?.data(), Data::Outdated);
-    keeper.journal_is_removed().await;
-    keeper.keep_session(SessionName::new(5, 9), None).await?;
-    assert_eq!(look().await?.data(), Data::Current);
-    Ok(())
 }

@@ -1,0 +1,154 @@
+//! The Secret as this process knows it: read patiently, and never written over what is newer.
+
+use std::time::Duration;
+
+use tideline_runtime::Backoff;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::contents::{Contents, Unreadable};
+use super::merge::HomeIn;
+use super::secret::{Failure, SecretPlace, Stored};
+
+/// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
+/// There is nothing to be done without it, and to end would only have whoever started the agent wait longer every time.
+const READ_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
+/// How often a write is begun anew when another was first. Nobody else writes there for long.
+pub(super) const ROUNDS_MAX: u32 = 5;
+
+/// The Secret as this process knows it.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) place: SecretPlace,
+    /// None if what is there is not known.
+    pub(super) version: Option<String>,
+    /// It does not hold yet what it should.
+    pub(super) behind: bool,
+    /// That it cannot be written was said.
+    complained: bool,
+}
+
+/// Why it was not written.
+pub(super) enum Refused {
+    Failed(String),
+    Superseded(String),
+}
+
+impl Written {
+    pub(super) fn new(place: SecretPlace) -> Self {
+        Self { place, version: None, behind: false, complained: false }
+    }
+
+    /// Writes unless it is known to be there, and never over what is newer.
+    pub(super) async fn write(&mut self, contents: &Contents) -> Result<(), Refused> {
+        // Until it is seen through: it may be broken off.
+        self.behind = true;
+        for _ in 0..ROUNDS_MAX {
+            if self.version.is_none() {
+                match self.place.read().await.map_err(|failure| failed(&failure))? {
+                    Stored::Nothing => {}
+                    Stored::Unreadable { why: Unreadable::Damaged(_), version } => self.version = Some(version),
+                    Stored::Unreadable { why: Unreadable::Newer { found: _, by }, version: _ } => {
+                        return Err(Refused::Superseded(format!("version {by} of the agent wrote it since")));
+                    }
+                    Stored::Contents { contents: there, version } => {
+                        // Only what may be written over is known by its version: who is refused looks again before it writes.
+                        judge(&there, contents)?;
+                        self.version = Some(version);
+                        if *there == *contents {
+                            self.settled();
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            match self.write_once(contents).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::Conflict) => self.version = None,
+                Err(failure) => return Err(failed(&failure)),
+            }
+        }
+        Err(Refused::Failed("it changes all the time".to_owned()))
+    }
+
+    pub(super) async fn write_once(&mut self, contents: &Contents) -> Result<(), Failure> {
+        self.behind = true;
+        let version = match &self.version {
+            Some(version) => self.place.replace(version, contents).await,
+            None => self.place.create(contents).await,
+        };
+        self.version = Some(version?);
+        self.settled();
+        Ok(())
+    }
+
+    fn settled(&mut self) {
+        self.behind = false;
+        if std::mem::take(&mut self.complained) {
+            info!("the Secret {} can be written again", self.place);
+        }
+    }
+
+    pub(super) fn complain(&mut self, why: &str) {
+        self.behind = true;
+        if !std::mem::replace(&mut self.complained, true) {
+            warn!("the Secret {} cannot be written; it is tried again: {why}", self.place);
+        }
+    }
+}
+
+/// Whether this process may write over what is there.
+fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
+    let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
+    let succeeds = target(there).is_some_and(|there| ours.formers.contains(&there)) || target(there) == target(ours);
+    if succeeds && there.generation < ours.generation {
+        return Ok(());
+    }
+    if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
+        return Err(Refused::Superseded("it holds another identity now".to_owned()));
+    }
+    // Which of two homes holds the target is the hub's to say, and what is newer in the Secret is not written over.
+    if there.session.number > ours.session.number {
+        let why = format!("another home of this identity has session {}, and this one {}", there.session, ours.session);
+        return Err(Refused::Failed(why));
+    }
+    Ok(())
+}
+
+fn failed(failure: &Failure) -> Refused {
+    Refused::Failed(failure.to_string())
+}
+
+/// What may be done with a Secret.
+pub(super) enum Reading {
+    Done(Stored),
+    /// Not now, and the file serves.
+    Later(String),
+    /// It is not this agent's to use, as far as is known.
+    Never(String),
+}
+
+/// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
+/// new identity must not be made in place of one that is there.
+///
+/// An API server that forbids it may do so for a moment, as while rights or a token are renewed: an agent with a file goes on
+/// with that, and tries again. A replica waits, for the Secret is its home. Without either, an agent was perhaps never meant
+/// to have a Secret.
+pub(super) async fn read_patiently(place: &SecretPlace, known_otherwise: bool, home: HomeIn) -> Reading {
+    let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
+    let mut complained = false;
+    loop {
+        match place.read().await {
+            Ok(stored) => return Reading::Done(stored),
+            Err(Failure::Conflict) => {}
+            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) if known_otherwise => return Reading::Later(why),
+            Err(Failure::NotAllowed(why)) if home == HomeIn::Directory => return Reading::Never(why),
+            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => {
+                if !std::mem::replace(&mut complained, true) {
+                    warn!("the Secret {place} cannot be read now, and who this agent is is not known; it waits: {why}");
+                }
+            }
+        }
+        sleep(backoff.next_delay(None)).await;
+    }
+}
