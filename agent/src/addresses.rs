@@ -215,6 +215,11 @@ impl Locator {
         self.trusted().1.cloned().collect()
     }
 
+    /// Whoever is trusted beside these has changed.
+    pub(crate) fn others_are_trusted(&mut self) {
+        self.trust.0 += 1;
+    }
+
     /// The hub answered there: it is asked there first from now on. Returns whether it was found elsewhere before.
     pub(crate) fn answered(&mut self, now: Monotonic, from: &Destination) -> bool {
         let Some(at) = self.known.urls.iter().position(|known| known.is == from.url) else { return false };

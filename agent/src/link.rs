@@ -22,6 +22,8 @@ mod http;
 mod route;
 
 use exchange::{Kind, Outgoing, Said, Sending};
+#[cfg(test)]
+pub(crate) use http::tests::USABLE;
 pub(crate) use http::{Error, GivenAuthorities};
 use route::HubRoute;
 
@@ -84,6 +86,11 @@ impl Link {
     /// Says why no request could be sent, if none could. An agent with a cluster to keep asks later again.
     pub(crate) fn prepare(&self) -> Result<(), Error> {
         self.route.prepare()
+    }
+
+    /// Trusts these authorities from now on, instead of those that were given before.
+    pub(crate) fn trust(&self, given: GivenAuthorities) {
+        self.route.trust(given);
     }
 
     /// Sends one request and returns what the hub, and nobody else, answered to it.

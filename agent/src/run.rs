@@ -294,7 +294,7 @@ impl Agent {
         let Self { client, mut input, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
         let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
-        let token_file = input.file.take();
+        let (token_file, authorities_file) = (input.file.take(), input.authorities_file.take());
         let look = || Found::look(data_dir.path(), input.token.as_ref(), secret.clone(), home);
         let found = Box::pin(identity::when_readable(&health, &metrics, look));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
@@ -400,6 +400,16 @@ impl Agent {
                 if ending.token().run_until_cancelled(changed).await.is_some() {
                     given_token.cancel();
                     ending.begin();
+                }
+                Ok::<_, Infallible>(())
+            });
+        }
+        if let Some(mut file) = authorities_file {
+            let (link, stop) = (Arc::clone(&parts.link), run.token().clone());
+            run.spawn("authorities", async move {
+                while let Some(given) = stop.run_until_cancelled(file.changed()).await {
+                    link.trust(given);
+                    info!("the file of --hub-ca holds other certificates, which are trusted from now on");
                 }
                 Ok::<_, Infallible>(())
             });

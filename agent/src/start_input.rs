@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tideline_common::{Digest, EnrolmentToken, HubId, HubUrl, TokenError};
+use tideline_runtime::exit::chain;
 use tracing::{info, warn};
 
 use crate::identity::{self, Found, HubPin, TokenUse};
@@ -22,7 +23,7 @@ pub struct HubAddress {
     #[arg(long, env = "TIDELINE_HUB_URL", value_name = "URL")]
     pub hub_url: Option<HubUrl>,
     /// A file with certificates, PEM, of authorities that may certify whoever ends TLS at the hub's address, such as a proxy
-    /// with a private CA; the system's and the hub's own are trusted beside them
+    /// with a private CA; the system's and the hub's own are trusted beside them. It is read again when it changes
     #[arg(long, env = "TIDELINE_HUB_CA", value_name = "FILE")]
     pub hub_ca: Option<PathBuf>,
 }
@@ -44,7 +45,8 @@ pub enum Error {
     NoAuthorities { path: PathBuf, source: link::Error },
 }
 
-/// How often the token file is looked at. It is small, and whoever puts a token there waits for it.
+/// How often the files of the token and of the authorities are looked at. They are small, and whoever puts one there waits
+/// for it.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What was given, as far as it can be read.
@@ -54,6 +56,7 @@ pub(crate) struct StartInput {
     pub(crate) url: Option<HubUrl>,
     pub(crate) authorities: GivenAuthorities,
     pub(crate) file: Option<TokenFile>,
+    pub(crate) authorities_file: Option<AuthoritiesFile>,
     unreadable: Vec<Error>,
 }
 
@@ -67,9 +70,18 @@ impl StartInput {
         }
         let in_use = input.token.as_ref().map(EnrolmentToken::id);
         input.file = token_file.map(|path| TokenFile { path: path.to_owned(), in_use, holds: in_use });
-        match hub_ca.as_deref().map(read_authorities).transpose() {
-            Ok(authorities) => input.authorities = authorities.unwrap_or_default(),
-            Err(error) => input.unreadable.push(error),
+        if let Some(path) = hub_ca {
+            let in_use = match read_authorities(&path) {
+                Ok(authorities) => {
+                    input.authorities = authorities.clone();
+                    Some(authorities)
+                }
+                Err(error) => {
+                    input.unreadable.push(error);
+                    None
+                }
+            };
+            input.authorities_file = Some(AuthoritiesFile { path, complained: in_use.is_none(), in_use });
         }
         input
     }
@@ -88,7 +100,7 @@ impl StartInput {
             if !found.is_enrolled() {
                 return Err(error);
             }
-            warn!("{}; this agent is enrolled, and goes on without it", tideline_runtime::exit::chain(&error));
+            warn!("{}; this agent is enrolled, and goes on without it until it can be read", chain(&error));
         }
         match found.token() {
             TokenUse::OtherHub(hub) => {
@@ -142,6 +154,42 @@ impl TokenFile {
                 }
                 // Two hands may put one and the other there in turn.
                 TokenUse::None | TokenUse::SeenBefore | TokenUse::Spent => {}
+            }
+        }
+    }
+}
+
+/// Where the authorities of `--hub-ca` are read.
+#[derive(Debug)]
+pub(crate) struct AuthoritiesFile {
+    path: PathBuf,
+    /// What it held when it could be used last.
+    in_use: Option<GivenAuthorities>,
+    /// That it cannot be used was logged.
+    complained: bool,
+}
+
+impl AuthoritiesFile {
+    /// Waits until it holds other authorities than before. A file that is not there, is being written or holds none that can
+    /// be used changes nothing: a certificate is renewed in many ways, and the agent may reach its hub by none but the former.
+    pub(crate) async fn changed(&mut self) -> GivenAuthorities {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let path = self.path.clone();
+            let Ok(read) = tokio::task::spawn_blocking(move || read_authorities(&path)).await else { continue };
+            match read {
+                Ok(found) => {
+                    self.complained = false;
+                    if self.in_use.as_ref() != Some(&found) {
+                        self.in_use = Some(found.clone());
+                        return found;
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut self.complained, true) {
+                        warn!("{}; what it held before stays trusted, and it is read again", chain(&error));
+                    }
+                }
             }
         }
     }

@@ -191,4 +191,4 @@ fn unanswered(url: &HubUrl, error: &reqwest::Error) -> Unanswered {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

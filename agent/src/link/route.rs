@@ -17,7 +17,6 @@ use crate::core::LinkFailure;
 #[derive(Debug)]
 pub(super) struct HubRoute {
     locator: Mutex<Locator>,
-    given: GivenAuthorities,
     client: Mutex<InUse>,
     start: Instant,
 }
@@ -25,6 +24,8 @@ pub(super) struct HubRoute {
 /// The client in use; another one is made when other authorities are to be trusted.
 #[derive(Debug, Default)]
 struct InUse {
+    /// Trusted beside those that the locator names.
+    given: GivenAuthorities,
     /// None as long as none could be made.
     made: Option<(TrustRevision, Http)>,
     /// The authorities of which those that cannot be used were logged.
@@ -34,7 +35,16 @@ struct InUse {
 impl HubRoute {
     /// Makes no client yet.
     pub(super) fn new(locator: Locator, given: GivenAuthorities) -> Self {
-        Self { locator: Mutex::new(locator), given, client: Mutex::default(), start: Instant::now() }
+        let client = Mutex::new(InUse { given, ..InUse::default() });
+        Self { locator: Mutex::new(locator), client, start: Instant::now() }
+    }
+
+    /// Trusts these from now on, instead of those that were given before.
+    pub(super) fn trust(&self, given: GivenAuthorities) {
+        // Held over both: a client of the new revision is made with these.
+        let mut locator = lock(&self.locator);
+        lock(&self.client).given = given;
+        locator.others_are_trusted();
     }
 
     /// Makes the client for the next request, unless it is there.
@@ -69,7 +79,7 @@ impl HubRoute {
         {
             return Ok(http.clone());
         }
-        let trusted = Trusted::new(authorities, &self.given);
+        let trusted = Trusted::new(authorities, &client.given);
         if client.logged.replace(trust) != Some(trust) {
             for unusable in trusted.unusable() {
                 warn!("the certificate of an authority cannot be used and is left out: {unusable}");

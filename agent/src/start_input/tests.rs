@@ -4,6 +4,7 @@ use tideline_common::{EnrolmentToken, HubId};
 use tokio::time::timeout;
 
 use super::*;
+use crate::link::USABLE;
 
 fn token(seed: u8) -> EnrolmentToken {
     EnrolmentToken {
@@ -66,4 +67,30 @@ async fn the_token_that_is_in_use_may_come_and_go() {
     }
     put(3);
     assert!(timeout(2 * LOOK_EVERY, changed).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn authorities_that_come_or_change_after_the_start_are_noticed_and_the_former_outlive_a_bad_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ca.crt");
+    let address = HubAddress { hub_ca: Some(path.clone()), ..HubAddress::default() };
+    let input = StartInput::read(None, address);
+    assert_eq!(input.unreadable.len(), 1, "there is none");
+    let mut file = input.authorities_file.unwrap();
+    assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err());
+    let read = |pem: &str| GivenAuthorities::from_pem(pem.as_bytes()).unwrap();
+    let (one, two) = (USABLE.to_owned(), USABLE.repeat(2));
+    for pem in [&one, &two, &one] {
+        std::fs::write(&path, pem).unwrap();
+        assert_eq!(timeout(2 * LOOK_EVERY, file.changed()).await.unwrap(), read(pem));
+        assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err(), "once");
+    }
+    for bad in ["", "no certificate", &two[..two.len() - 40]] {
+        std::fs::write(&path, bad).unwrap();
+        assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err(), "{bad}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err());
+    std::fs::write(&path, &one).unwrap();
+    assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err(), "it is what is trusted");
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 /// A certificate of an authority, which TLS can use.
-const USABLE: &str = "\
+pub(crate) const USABLE: &str = "\
 -----BEGIN CERTIFICATE-----\n\
 MIIBkjCCATmgAwIBAgIUd8NOC23gosim3Abx9C9PqlfM0nswCgYIKoZIzj0EAwIw\n\
 HjEcMBoGA1UEAwwTYXV0aG9yaXR5IG9mIGEgdGVzdDAgFw0yNjExMjMxNDI3NDJa\n\

@@ -51,3 +51,17 @@ fn a_client_that_cannot_be_made_takes_back_what_is_on_trial_and_is_made_again() 
     assert!(route.next_by(|_| Err(Error::NoCertificate)).is_err(), "nothing is left to be taken back");
     route.next().unwrap();
 }
+
+#[test]
+fn authorities_that_are_given_later_are_trusted_by_another_client() {
+    tideline_runtime::tls::install_provider();
+    let route = HubRoute::new(locator(), GivenAuthorities::default());
+    let (before, _) = route.next().unwrap();
+    let given = GivenAuthorities::from_pem(crate::link::USABLE.as_bytes()).unwrap();
+    route.trust(given.clone());
+    let (after, _) = route.next().unwrap();
+    assert!(after.trust > before.trust);
+    let client = lock(&route.client);
+    assert_eq!(client.made.as_ref().map(|(made_for, _)| *made_for), Some(after.trust));
+    assert_eq!(client.given, given);
+}
