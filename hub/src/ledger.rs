@@ -276,7 +276,7 @@ impl Ledger {
     }
 
     /// Every segment of the history, in order; the last one is open.
-    pub fn segments(&self) -> impl Iterator<Item = Segment> {
+    pub fn segments(&self) -> impl DoubleEndedIterator<Item = Segment> {
         self.history.segments(self.revision)
     }
 

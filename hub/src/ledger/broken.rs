@@ -245,7 +245,7 @@ impl Ledger {
 
     /// The last revision before which this history and the one that is shown are the same, at most.
     fn common(&self, shown: Shown) -> Revision {
-        let open = self.segments().last().map_or(Revision::default(), |open| open.first);
+        let open = self.segments().next_back().map_or(Revision::default(), |open| open.first);
         let before = |revision: Revision| Revision(revision.0.saturating_sub(1));
         match self.lineage(shown) {
             Lineage::Other { reaches: Some(reaches) } => reaches,

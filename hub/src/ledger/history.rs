@@ -23,6 +23,9 @@ use super::TargetIndex;
 
 /// Newest revisions of which the ids are kept: with a commit every second, those of a day. Some 4 MB in memory.
 pub const REVISION_IDS_MAX: u64 = 100_000;
+/// Ids that are out of date are looked for once in so many revisions: what sets are at and what targets were told is gathered
+/// for that, 20,000 numbers with 10,000 targets.
+const IDS_DROPPED_EVERY: u64 = 1_000;
 /// A segment lasts so long, until the next commit.
 const SEGMENT_LASTS: Duration = Duration::from_hours(1);
 /// Targets in one record of what they were told: 20 bytes each, far below what a commit of the store takes.
@@ -155,18 +158,27 @@ impl History {
         advance
     }
 
-    /// Ids that need not be kept at `revision`: the one that it pushes out, or all that are as old.
+    /// Ids that need not be kept at `revision`: those that it and the ones before it push out, or all that are as old.
     fn outdated(&self, revision: Revision, all: bool, used: impl Fn() -> BTreeSet<Revision>) -> Vec<Revision> {
         let Some(oldest) = revision.0.checked_sub(REVISION_IDS_MAX) else { return Vec::new() };
-        let from = if all { Revision::default() } else { Revision(oldest) };
-        let mut outdated: Vec<_> = self.ids.range(from..=Revision(oldest)).map(|(revision, _)| *revision).collect();
-        outdated.retain(|revision| self.segments.binary_search_by_key(&revision.next(), |(first, _)| *first).is_err());
+        let from = match revision.0 % IDS_DROPPED_EVERY {
+            _ if all => 0,
+            // What an earlier run has left behind was looked through when this one began.
+            0 => oldest.saturating_sub(IDS_DROPPED_EVERY - 1),
+            _ => return Vec::new(),
+        };
+        let outdated = self.ids.range(Revision(from)..=Revision(oldest)).map(|(revision, _)| *revision);
+        let mut outdated: Vec<_> = outdated.filter(|revision| !self.is_last_of_a_segment(*revision)).collect();
         if !outdated.is_empty() {
             let used = used();
             let told: BTreeSet<_> = self.told.values().flat_map(|told| [told.handed, told.confirmed]).collect();
             outdated.retain(|revision| !used.contains(revision) && !told.contains(revision));
         }
         outdated
+    }
+
+    fn is_last_of_a_segment(&self, revision: Revision) -> bool {
+        self.segments.binary_search_by_key(&revision.next(), |(first, _)| *first).is_ok()
     }
 
     pub(super) fn take(&mut self, advance: Advance) {
@@ -214,22 +226,35 @@ impl History {
 
     /// What names a revision of this history.
     pub(super) fn point(&self, revision: Revision) -> RevisionPoint {
-        let segment = self.segments.iter().rev().find(|(first, _)| *first <= revision);
+        let segment = self.at(revision).map(|nth| self.segments[nth].1);
         RevisionPoint {
-            segment: segment.map_or(RevisionPoint::NOWHERE.segment, |(_, id)| *id),
+            segment: segment.unwrap_or(RevisionPoint::NOWHERE.segment),
             id: self.ids.get(&revision).copied().unwrap_or(RevisionPoint::NOWHERE.id),
         }
     }
 
-    pub(super) fn segments(&self, present: Revision) -> impl Iterator<Item = Segment> {
-        let ends = self.segments.iter().skip(1).map(|(first, _)| Revision(first.0 - 1)).chain([present]);
-        self.segments.iter().zip(ends).map(|(&(first, id), last)| Segment { id, first, last })
+    /// The place of the segment that a revision is in.
+    fn at(&self, revision: Revision) -> Option<usize> {
+        self.segments.partition_point(|(first, _)| *first <= revision).checked_sub(1)
+    }
+
+    pub(super) fn segments(&self, present: Revision) -> impl DoubleEndedIterator<Item = Segment> + ExactSizeIterator {
+        (0..self.segments.len()).map(move |nth| self.segment(nth, present))
+    }
+
+    fn segment(&self, nth: usize, present: Revision) -> Segment {
+        let (first, id) = self.segments[nth];
+        let last = self.segments.get(nth + 1).map_or(present, |(next, _)| Revision(next.0.saturating_sub(1)));
+        Segment { id, first, last }
     }
 
     /// Whether what an agent shows is part of this history, which is at `present`.
     pub(super) fn lineage(&self, present: Revision, shown: Shown) -> Lineage {
         let Shown { version, point: RevisionPoint { segment, id } } = shown;
-        let Some(listed) = self.segments(present).find(|listed| listed.id == segment) else {
+        // Every poll asks this. Only what is of another history, or as of none, makes a look at all segments worth it.
+        let there = self.at(version.revision).map(|nth| self.segment(nth, present));
+        let there = there.filter(|there| there.id == segment);
+        let Some(listed) = there.or_else(|| self.segments(present).find(|listed| listed.id == segment)) else {
             return Lineage::Other { reaches: None };
         };
         if !(listed.first..=listed.last).contains(&version.revision) {

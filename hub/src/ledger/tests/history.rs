@@ -1,10 +1,12 @@
 //! Segments and ids.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tideline_common::{RevisionPoint, Shown};
 
-use super::super::{Lineage, REVISION_IDS_MAX};
+use super::super::history::{History, Occasion};
+use super::super::{Lineage, REVISION_IDS_MAX, Segment};
 use super::*;
 
 impl Kept {
@@ -192,4 +194,53 @@ fn what_happened_once_is_a_revision() {
     let told = kept.version(0);
     kept.change(vec![fact]);
     assert_eq!(kept.version(0), told, "told again it is no news");
+}
+
+#[test]
+fn whatever_is_shown_is_looked_for_in_all_segments() {
+    let mut kept = started();
+    for nth in 1..=20 {
+        kept.change_at(nth, vec![body(&nth.to_string())]);
+        if nth % 3 == 0 {
+            kept.change_at(nth, vec![body(&format!("{nth} again"))]);
+        }
+    }
+    let segments: Vec<_> = kept.ledger.segments().collect();
+    assert_eq!(segments.len(), 21);
+    let other = fresh().segment;
+    for id in segments.iter().map(|segment| segment.id).chain([other]) {
+        for revision in 0..=kept.ledger.revision().0 + 2 {
+            let version = Version { epoch: Epoch(1), revision: Revision(revision) };
+            let shown = Shown { version, point: RevisionPoint { segment: id, id: RevisionPoint::NOWHERE.id } };
+            let listed = segments.iter().find(|segment| segment.id == id);
+            // Within its segment the id is wrong: it is that of no revision.
+            let before = Revision(revision.saturating_sub(1));
+            let within = |listed: &Segment| (listed.first..=listed.last).contains(&version.revision);
+            let reaches = listed.map(|listed| if within(listed) { before } else { listed.last });
+            assert_eq!(kept.ledger.lineage(shown), Lineage::Other { reaches }, "{id} {revision}");
+        }
+    }
+}
+
+#[test]
+fn what_need_not_be_kept_is_looked_for_once_in_a_thousand_revisions() {
+    let mut history = History::default();
+    let first = history.advance(fresh(), Revision(0), Occasion::Start, BTreeSet::new);
+    history.take(first);
+    for revision in 1..=3_000 {
+        history.restore_id(Revision(revision), fresh().revision);
+    }
+    let (gathered, mut dropped) = (Cell::new(0), Vec::new());
+    let used = || {
+        gathered.set(gathered.get() + 1);
+        BTreeSet::from([Revision(700)])
+    };
+    for revision in REVISION_IDS_MAX + 1..=REVISION_IDS_MAX + 2_500 {
+        let advance = history.advance(fresh(), Revision(revision - 1), Occasion::Commit(Revision(revision)), used);
+        dropped.extend(advance.dropped.iter().copied());
+        history.take(advance);
+    }
+    assert_eq!(gathered.get(), 2);
+    dropped.sort();
+    assert_eq!(dropped, (1..=2_000).filter(|revision| *revision != 700).map(Revision).collect::<Vec<_>>());
 }
