@@ -173,7 +173,7 @@ async fn read_all(store: &dyn Store, prefix: &str) -> Result<Vec<(Bytes, Bytes)>
         let Some(last) = page.items.last() else { return Ok(all) };
         range.start = [last.key.as_ref(), &[0]].concat().into();
         all.extend(page.items.into_iter().map(|item| (item.key, item.value)));
-        if page.remaining == 0 {
+        if !page.more {
             return Ok(all);
         }
     }

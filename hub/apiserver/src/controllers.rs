@@ -134,7 +134,7 @@ impl Controller {
                         self.consider(item);
                     }
                     match page.items.last() {
-                        Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+                        Some(last) if page.more => range.start = keys::successor(&last.key),
                         Some(_) | None => break,
                     }
                 }
@@ -273,7 +273,7 @@ impl Inner {
             }
             left.objects += self.remove(&free).await?;
             match page.items.last() {
-                Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+                Some(last) if page.more => range.start = keys::successor(&last.key),
                 Some(_) | None => return Ok(()),
             }
         }

@@ -216,7 +216,7 @@ impl Feeder {
                 }
             }
             match page.items.last() {
-                Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+                Some(last) if page.more => range.start = keys::successor(&last.key),
                 Some(_) | None => break,
             }
         }
@@ -253,7 +253,7 @@ impl Feeder {
                 self.unreadable.insert((group.to_owned(), plural.to_owned()));
             }
         }
-        if let Some(last) = page.items.last().filter(|_| page.remaining > 0) {
+        if let Some(last) = page.items.last().filter(|_| page.more) {
             range.start = keys::successor(&last.key);
             return Ok(Phase::Space { at, left, space, range });
         }

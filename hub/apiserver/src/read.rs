@@ -132,7 +132,7 @@ pub(crate) async fn list(call: &Call, place: &Place, options: ListOptions) -> Re
         }
     })?;
     let writer = Writer { options, shape, base, range, revision: first.revision, written: 0, head: true };
-    if writer.options.limit > 0 || first.remaining == 0 {
+    if writer.options.limit > 0 || !first.more {
         return writer.whole(call, place, first).await.map(|text| Reply::stream(Body::from(text)));
     }
     Ok(Reply::stream(writer.streamed(call, place, &first)?))
@@ -163,7 +163,7 @@ impl Writer {
             out.push_str(&renderer.list_head());
         }
         let mut items = Vec::new();
-        let mut left = page.items.len() as u64 + page.remaining;
+        let mut left = page.items.len();
         for item in &page.items {
             if self.written + items.len() == limit {
                 break;
@@ -178,15 +178,13 @@ impl Writer {
         join(out, &items, self.written == 0);
         self.written += items.len();
         let mut metadata = json!({"resourceVersion": self.revision.0.to_string()});
-        if left > 0 && self.written < limit {
+        let more = left > 0 || page.more;
+        if more && self.written < limit {
             return Ok(None);
         }
-        if left > 0 {
+        if more {
             let start = String::from_utf8_lossy(&self.range.start[self.base.len()..]).into_owned();
             metadata["continue"] = Token { v: TOKEN_VERSION.into(), rv: self.revision.0, start }.encode().into();
-            if self.options.labels.is_everything() && self.options.fields.is_everything() {
-                metadata["remainingItemCount"] = left.into();
-            }
         }
         Ok(Some(metadata))
     }
@@ -201,7 +199,12 @@ impl Writer {
         let renderer = Renderer::new(call, &place.served, self.shape);
         let mut out = String::new();
         loop {
-            if let Some(metadata) = self.page(&renderer, &page, &mut out)? {
+            if let Some(mut metadata) = self.page(&renderer, &page, &mut out)? {
+                let everything = self.options.labels.is_everything() && self.options.fields.is_everything();
+                if everything && metadata.get("continue").is_some() {
+                    let left = call.inner.store.count(self.range.clone(), self.revision).await?;
+                    metadata["remainingItemCount"] = left.into();
+                }
                 out.push_str(&list_tail(&metadata));
                 return Ok(out);
             }

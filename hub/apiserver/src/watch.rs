@@ -218,7 +218,7 @@ impl Watching {
                 self.ready.push_back(line);
             }
         }
-        if let Some(last) = page.items.last().filter(|_| page.remaining > 0) {
+        if let Some(last) = page.items.last().filter(|_| page.more) {
             range.start = keys::successor(&last.key);
             return Ok(Phase::State { range, at, marks_end });
         }

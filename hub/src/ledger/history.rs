@@ -104,6 +104,10 @@ pub(super) enum Occasion {
 impl History {
     pub(super) fn restore_segment(&mut self, first: Revision, id: SegmentId) {
         self.segments.push((first, id));
+    }
+
+    /// All of it was restored, in whatever order.
+    pub(super) fn restored(&mut self) {
         self.segments.sort();
     }
 

@@ -524,13 +524,14 @@ impl Loading {
             tombstones,
             happened,
             choices,
-            history,
+            mut history,
             mut broken,
             restored,
             voids,
             heeded,
             any,
         } = self;
+        history.restored();
         broken.restore(restored);
         let Some(head) = head else {
             return if any { Err(Error::Headless) } else { Ok(Ledger::default()) };

@@ -35,8 +35,8 @@ pub struct Page {
     /// The revision the whole page was read at; pass it on to read the next page consistently.
     pub revision: Revision,
     pub items: Vec<Item>,
-    /// Keys in the range after the last item; zero on the last page.
-    pub remaining: u64,
+    /// Whether the range has keys after the last item.
+    pub more: bool,
 }
 
 /// A condition on one key. Every compare of a commit must hold for its operations to apply.
@@ -138,6 +138,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads at most `limit` keys of `range` in order, at `at` or at the newest revision.
     fn range(&self, range: KeyRange, at: Option<Revision>, limit: usize) -> BoxFuture<'_, Result<Page, Error>>;
+
+    /// Counts the keys of `range` at `at`. It looks at each of them: to read on, [`Page::more`] is enough.
+    fn count(&self, range: KeyRange, at: Revision) -> BoxFuture<'_, Result<u64, Error>>;
 
     /// Applies all operations if all compares hold; returns once durable.
     ///

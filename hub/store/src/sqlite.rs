@@ -182,7 +182,15 @@ impl Store for SqliteStore {
     fn range(&self, range: KeyRange, at: Option<Revision>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {
         async move {
             let (revision, listed) = self.read(at, move |conn, at| rows::list(conn, &range, at, limit)).await?;
-            Ok(Page { revision, items: listed.items, remaining: listed.remaining })
+            Ok(Page { revision, items: listed.items, more: listed.more })
+        }
+        .boxed()
+    }
+
+    fn count(&self, range: KeyRange, at: Revision) -> BoxFuture<'_, Result<u64, Error>> {
+        async move {
+            let (_at, count) = self.read(Some(at), move |conn, at| rows::count(conn, &range, at)).await?;
+            Ok(count)
         }
         .boxed()
     }

@@ -144,7 +144,7 @@ impl Inner {
                 }
             }
             match page.items.last() {
-                Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+                Some(last) if page.more => range.start = keys::successor(&last.key),
                 Some(_) | None => return Ok(found),
             }
             at = Some(page.revision);

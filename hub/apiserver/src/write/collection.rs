@@ -38,7 +38,7 @@ pub(crate) async fn delete_collection(call: &Call, place: &Place, bytes: Bytes) 
             }
         }
         match page.items.last() {
-            Some(last) if page.remaining > 0 => range.start = keys::successor(&last.key),
+            Some(last) if page.more => range.start = keys::successor(&last.key),
             Some(_) | None => break,
         }
         at = Some(page.revision);

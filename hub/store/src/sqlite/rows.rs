@@ -35,11 +35,7 @@ const BY_ID: &str = "SELECT id, created, value FROM versions WHERE id = ?1";
 const PAGE: &str = "SELECT key, max(id) FROM versions INDEXED BY versions_by_key
     WHERE key >= ?1 AND key < ?2 AND id <= ?3
     GROUP BY key HAVING max(id) & 1 ORDER BY key LIMIT ?4";
-const COUNT_AFTER: &str = "SELECT count(*) FROM (
-        SELECT max(id) AS newest FROM versions INDEXED BY versions_by_key
-        WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key
-    ) WHERE newest & 1";
-const COUNT_FROM: &str = "SELECT count(*) FROM (
+const COUNT: &str = "SELECT count(*) FROM (
         SELECT max(id) AS newest FROM versions INDEXED BY versions_by_key
         WHERE key >= ?1 AND key < ?2 AND id <= ?3 GROUP BY key
     ) WHERE newest & 1";
@@ -114,32 +110,35 @@ pub(super) fn get(conn: &Connection, key: &Bytes, at: Revision) -> rusqlite::Res
 /// Part of a range.
 pub(super) struct Listed {
     pub(super) items: Vec<Item>,
-    pub(super) remaining: u64,
+    /// Whether there are keys after those.
+    pub(super) more: bool,
 }
 
-/// Reads at most `limit` keys at `at`, and counts those after them from the index alone.
+/// Reads at most `limit` keys at `at`, and finds one more.
 pub(super) fn list(conn: &Connection, range: &KeyRange, at: Revision, limit: usize) -> rusqlite::Result<Listed> {
     // One transaction, so that a compaction cannot take a row between finding and reading it.
     let snapshot = conn.unchecked_transaction()?;
     let upto = RowId::last_of(at).0;
     let mut items = Vec::new();
-    if limit > 0 {
-        let sql_limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut find = snapshot.prepare_cached(PAGE)?;
-        let mut read = snapshot.prepare_cached(BY_ID)?;
-        let mut found = find.query(params![&range.start[..], &range.end[..], upto, sql_limit])?;
-        while let Some(row) = found.next()? {
-            let key = bytes_in(row, 0)?;
-            let id: i64 = row.get(1)?;
-            items.push(read.query_row([id], |row| item_in(row, key))?);
+    let one_more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut find = snapshot.prepare_cached(PAGE)?;
+    let mut read = snapshot.prepare_cached(BY_ID)?;
+    let mut found = find.query(params![&range.start[..], &range.end[..], upto, one_more])?;
+    while let Some(row) = found.next()? {
+        if items.len() == limit {
+            return Ok(Listed { items, more: true });
         }
+        let key = bytes_in(row, 0)?;
+        let id: i64 = row.get(1)?;
+        items.push(read.query_row([id], |row| item_in(row, key))?);
     }
-    let remaining = match items.last() {
-        _ if items.len() < limit => 0,
-        Some(last) => count(&snapshot, COUNT_AFTER, &last.key, &range.end, upto)?,
-        None => count(&snapshot, COUNT_FROM, &range.start, &range.end, upto)?,
-    };
-    Ok(Listed { items, remaining })
+    Ok(Listed { items, more: false })
+}
+
+/// Counts the keys at `at`, from the index alone.
+pub(super) fn count(conn: &Connection, range: &KeyRange, at: Revision) -> rusqlite::Result<u64> {
+    let bounds = params![&range.start[..], &range.end[..], RowId::last_of(at).0];
+    conn.prepare_cached(COUNT)?.query_row(bounds, |row| row.get::<_, i64>(0).map(i64::cast_unsigned))
 }
 
 /// What became of one commit within the transaction of its group.
@@ -276,11 +275,6 @@ fn version(conn: &Connection, key: &Bytes, upto: RowId) -> rusqlite::Result<Opti
         })
         .optional()?;
     Ok(found.flatten())
-}
-
-fn count(conn: &Connection, sql: &str, from: &Bytes, end: &Bytes, upto: i64) -> rusqlite::Result<u64> {
-    conn.prepare_cached(sql)?
-        .query_row(params![&from[..], &end[..], upto], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))
 }
 
 /// Reads an item from a row that starts with id, created, value.

@@ -125,18 +125,22 @@ async fn a_conflict_names_the_first_compare_that_failed_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn pages_of_one_revision_are_consistent_and_count_what_remains() {
+async fn pages_of_one_revision_are_consistent_and_say_whether_there_are_more() {
     let store = SqliteStore::in_memory().unwrap();
     write(&store, (0..10).map(|n| put(&format!("k{n}"), "old")).collect()).await;
     let first = store.range(between("k", "l"), None, 4).await.unwrap();
-    assert_eq!((first.items.len(), first.remaining, first.revision), (4, 6, Revision(1)));
+    assert_eq!((first.items.len(), first.more, first.revision), (4, true, Revision(1)));
     write(&store, vec![delete("k5"), put("k6", "new"), put("k99", "new")]).await;
     let rest = KeyRange { start: key("k4"), end: key("l") };
     let second = store.range(rest.clone(), Some(first.revision), 100).await.unwrap();
-    assert_eq!((second.items.len(), second.remaining), (6, 0));
+    assert_eq!((second.items.len(), second.more), (6, false));
     assert!(second.items.iter().all(|item| item.value == "old"));
-    let none = store.range(rest, None, 0).await.unwrap();
-    assert_eq!((none.items.len(), none.remaining), (0, 6));
+    let none = store.range(rest.clone(), None, 0).await.unwrap();
+    assert_eq!((none.items.len(), none.more), (0, true));
+    assert!(!store.range(rest.clone(), None, 6).await.unwrap().more);
+    assert_eq!(store.count(rest.clone(), first.revision).await.unwrap(), 6);
+    write(&store, vec![delete("k99")]).await;
+    assert_eq!(store.count(rest, store.revision()).await.unwrap(), 5);
 }
 
 #[tokio::test]

@@ -53,9 +53,9 @@ impl Oracle {
     fn page(&self, range: &KeyRange, at: Revision, limit: usize) -> Page {
         let keys = self.versions.keys().filter(|key| range.start <= **key && **key < range.end);
         let mut items: Vec<Item> = keys.filter_map(|key| self.item(key, at)).collect();
-        let remaining = items.len().saturating_sub(limit) as u64;
+        let more = items.len() > limit;
         items.truncate(limit);
-        Page { revision: at, items, remaining }
+        Page { revision: at, items, more }
     }
 
     fn changes(&self, range: &KeyRange, after: Revision) -> Vec<Event> {
@@ -151,7 +151,11 @@ impl Run {
                 let at = at.unwrap_or(self.oracle.revision);
                 match self.refusal(at, &page) {
                     Some(refused) => assert!(refused, "{at:?}: {page:?}"),
-                    None => assert_eq!(page.unwrap(), self.oracle.page(&range, at, limit)),
+                    None => {
+                        assert_eq!(page.unwrap(), self.oracle.page(&range, at, limit));
+                        let all = self.oracle.page(&range, at, usize::MAX).items.len() as u64;
+                        assert_eq!(self.store.count(range, at).await.unwrap(), all);
+                    }
                 }
             }
             Action::Watch { range, after } => {
