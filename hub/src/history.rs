@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_api::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
 use tideline_apiserver::{Column, ResourceKind, VirtualResource};
-use tideline_common::{Epoch, Revision, Version};
+use tideline_common::{Epoch, Revision, TargetId, Version};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
@@ -21,6 +21,8 @@ use crate::virtual_resources::{self, GROUP, VERSION};
 
 const KIND: &str = "HistoryBreak";
 const PLURAL: &str = "historybreaks";
+/// Unknown sets that a sentence names, the highest: it is a condition of every SyncTarget.
+const NAMED_MAX: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -61,11 +63,6 @@ impl HistoryBreak {
         }
     }
 
-    /// Whether a target showed it.
-    pub(crate) fn is_of(&self, name: &str) -> bool {
-        matches!(self, Self::SetUnknown { target, .. } if target == name)
-    }
-
     /// All that there is, of this engine.
     pub(crate) fn all(engine: &Engine) -> Vec<Self> {
         let restored =
@@ -87,19 +84,48 @@ impl HistoryBreak {
 
 /// One sentence for people: what is so, and what follows.
 pub fn sentence(breaks: &[HistoryBreak]) -> Option<String> {
-    let mut known = Vec::new();
-    let mut since: Option<Revision> = None;
-    let mut restored = None;
-    for found in breaks {
-        match found {
-            HistoryBreak::SetUnknown { target, epoch, revision, after, .. } => {
-                known.push(format!("{target} (at {})", Version { epoch: *epoch, revision: *revision }));
-                since = Some(since.map_or(*after, |since| since.min(*after)));
-            }
-            HistoryBreak::Restored { made, .. } => restored = Some(made),
+    let restored = breaks.iter().find_map(|found| match found {
+        HistoryBreak::Restored { made, .. } => Some(made.as_str()),
+        HistoryBreak::SetUnknown { .. } => None,
+    });
+    let unknown = breaks.iter().filter_map(|found| match found {
+        HistoryBreak::SetUnknown { target, epoch, revision, after, .. } => {
+            Some((Version { epoch: *epoch, revision: *revision }, *after, target))
         }
+        HistoryBreak::Restored { .. } => None,
+    });
+    say(unknown, String::clone, restored)
+}
+
+/// The same of this engine: of what concerns one target alone, or of all.
+pub(crate) fn sentence_of(engine: &Engine, alone: Option<TargetId>) -> Option<String> {
+    let missing = engine.ledger.missing().filter(|missing| alone.is_none_or(|target| missing.target == target));
+    let unknown = missing.map(|Missing { target, shown, after, proven: _ }| (shown.version, after, target));
+    let restored = engine.ledger.restored().filter(|_| alone.is_none());
+    say(unknown, |target| engine.targets.name(*target), restored.map(|restored| restored.made.as_str()))
+}
+
+/// Unknown sets come with the revision up to which the histories are the same, and with who showed them.
+fn say<T>(
+    unknown: impl Iterator<Item = (Version, Revision, T)>,
+    name: impl Fn(&T) -> String,
+    restored: Option<&str>,
+) -> Option<String> {
+    let (mut highest, mut count) = (Vec::new(), 0_usize);
+    let mut since: Option<Revision> = None;
+    for (version, after, target) in unknown {
+        count += 1;
+        since = Some(since.map_or(after, |since| since.min(after)));
+        let place = highest.partition_point(|(higher, _)| *higher >= version);
+        highest.insert(place, (version, target));
+        highest.truncate(NAMED_MAX);
     }
     let since = since.map(|since| {
+        let mut known: Vec<_> =
+            highest.iter().map(|(version, target)| format!("{} (at {version})", name(target))).collect();
+        if count > NAMED_MAX {
+            known.push(format!("and {} more, shown by tideline-hub history show", count - NAMED_MAX));
+        }
         format!("Clusters were given sets after revision {since} that this hub does not know of: {}.", known.join(", "))
     });
     let restored = restored.map(|made| format!("This hub was restored from a backup of {made}."));
@@ -206,3 +232,6 @@ impl VirtualResource for Resource {
         Some(self.shared.version())
     }
 }
+
+#[cfg(test)]
+mod tests;

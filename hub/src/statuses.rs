@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::{Method, Request};
 use jiff::Timestamp;
 use kube::Client;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tideline_api::PlacementStatus;
 use tideline_common::rollup::Freshness;
@@ -322,11 +323,11 @@ fn space_statuses(engine: &Engine, served: &Clients) -> Vec<(Described, Value)> 
 /// Whether the hub reads a space at all: an object alone makes none.
 fn is_served(space: &SpaceName, served: &Clients) -> Value {
     if served.contains_key(space) {
-        return json!({"type": "Ready", "status": "True", "reason": "Served", "message": ""});
+        return condition("Ready", ("True", "Served"), "");
     }
     let known: Vec<_> = served.keys().map(SpaceName::as_str).collect();
     let message = format!("this hub serves the spaces {} alone; nothing is read from this one", known.join(" and "));
-    json!({"type": "Ready", "status": "False", "reason": "NotServed", "message": message})
+    condition("Ready", ("False", "NotServed"), &message)
 }
 
 /// That assignments which nothing wants any more wait for a person.
@@ -336,7 +337,7 @@ fn waiting(kept: u64) -> Option<Value> {
             "{kept} assignments that nothing wants any more are kept, for they are many at once: tideline-hub \
              approve-unassignments"
         );
-        json!({"type": "UnassignmentsHeld", "status": "True", "reason": Reason::FuseHeld, "message": message})
+        condition("UnassignmentsHeld", ("True", Reason::FuseHeld), &message)
     })
 }
 
@@ -354,14 +355,16 @@ fn location_statuses(engine: &Engine) -> Vec<(Described, Value)> {
 /// The condition of a Placement or a Location: it selects something, or what to do so that it does.
 fn ready(generation: i64, problem: Option<(Reason, String)>) -> Value {
     let mut ready = match problem {
-        None => json!({"status": "True", "reason": "Resolved", "message": ""}),
-        Some((reason, message)) => {
-            json!({"status": "False", "reason": reason, "message": cut(&message, CONDITION_MESSAGE_MAX)})
-        }
+        None => condition("Ready", ("True", "Resolved"), ""),
+        Some((reason, message)) => condition("Ready", ("False", reason), &message),
     };
-    ready["type"] = json!("Ready");
     ready["observedGeneration"] = json!(generation);
     ready
+}
+
+/// Every condition is made here: a status with a message that its field does not take is refused as a whole.
+fn condition(kind: impl Serialize, (status, reason): (&str, impl Serialize), message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": cut(message, CONDITION_MESSAGE_MAX)})
 }
 
 /// The beginning of a text, in as many bytes as its field takes.
@@ -394,13 +397,15 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     }
     let ready = match freshness {
         Freshness::Fresh if !instances.is_empty() => {
-            json!({"type": "Ready", "status": "False", "reason": Reason::DuplicateAgent,
-                "message": "another agent lives with the identity of this target"})
+            let message = "another agent lives with the identity of this target";
+            condition("Ready", ("False", Reason::DuplicateAgent), message)
         }
-        Freshness::Fresh => json!({"type": "Ready", "status": "True", "reason": "InSync", "message": ""}),
-        Freshness::Stale => json!({"type": "Ready", "status": "False", "reason": Reason::Stale,
-            "message": "no contact within its deadline that says its view of its cluster is in sync"}),
-        Freshness::Unheard => json!({"type": "Ready", "status": "Unknown", "reason": "Unheard", "message": ""}),
+        Freshness::Fresh => condition("Ready", ("True", "InSync"), ""),
+        Freshness::Stale => {
+            let message = "no contact within its deadline that says its view of its cluster is in sync";
+            condition("Ready", ("False", Reason::Stale), message)
+        }
+        Freshness::Unheard => condition("Ready", ("Unknown", "Unheard"), ""),
     };
     let mut problems: BTreeMap<Reason, &str> = BTreeMap::new();
     for told in engine.summary.target(target).into_iter().flat_map(|reports| &reports.conditions) {
@@ -426,15 +431,13 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
         // Until nothing is held for it any more, also where a person has accepted it.
         problems.entry(Reason::HistoryLost).or_insert(what_to_do(Reason::HistoryLost));
     }
-    let problems = problems
-        .into_iter()
-        .map(|(problem, message)| json!({"type": problem, "status": "True", "reason": problem, "message": message}));
+    let problems = problems.into_iter().map(|(problem, message)| condition(problem, ("True", problem), message));
     let name = outline.record.name.clone();
     let held = waiting.filter(|waiting| waiting.total() > 0).map(|waiting| {
         let reason = if waiting.unexplained > 0 { Reason::HistoryLost } else { Reason::FuseHeld };
         let message =
             format!("{} deletions wait for an approval: tideline-hub approve-deletions {name}", waiting.total());
-        json!({"type": "DeletionsHeld", "status": "True", "reason": reason, "message": message})
+        condition("DeletionsHeld", ("True", reason), &message)
     });
     let may_have_run = waiting.filter(|waiting| waiting.may_have_run > 0).map(|waiting| {
         let message = format!(
@@ -442,7 +445,7 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
              run: tideline-hub release {name} --reason MayHaveRun",
             waiting.may_have_run
         );
-        json!({"type": Reason::MayHaveRun, "status": "True", "reason": Reason::MayHaveRun, "message": message})
+        condition(Reason::MayHaveRun, ("True", Reason::MayHaveRun), &message)
     });
     if let Some(waiting) = waiting {
         status["heldDeletions"] = json!(waiting.total());
@@ -450,10 +453,8 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     // Said also where there is one alone: what a merge patch leaves out stays as it was.
     status["instances"] = if instances.is_empty() { Value::Null } else { json!(instances) };
     let duplicate = (!instances.is_empty()).then(|| {
-        let message = duplicates::describe(&name, &instances);
-        let message = cut(&message, CONDITION_MESSAGE_MAX);
         let several = Reason::DuplicateAgent;
-        json!({"type": several, "status": "True", "reason": several, "message": message})
+        condition(several, ("True", several), &duplicates::describe(&name, &instances))
     });
     let decommissioned = if engine.ledger.leaving_is_unexplained(target) {
         Some(leaving_waits())
@@ -480,8 +481,7 @@ fn shut_out(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let token = format!(". To let it in again: tideline-hub token create {name}");
     let token = if remembered.is_revoked() { token } else { String::new() };
     let message = format!("{why}; what was placed there stays as it is{token}");
-    let message = cut(&message, CONDITION_MESSAGE_MAX);
-    let ready = json!({"type": "Ready", "status": "False", "reason": "Revoked", "message": message});
+    let ready = condition("Ready", ("False", "Revoked"), &message);
     let status = json!({"phase": "Revoked", "instances": null, "conditions": [ready]});
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }
@@ -519,7 +519,7 @@ fn what_to_do(problem: Reason) -> &'static str {
 fn leaving_waits() -> Value {
     let message = "this was said before history was accepted, and may have been taken back by what was lost: its agent is not \
                    told. Set spec.decommission to null, and then again to what is meant";
-    json!({"type": "Decommissioned", "status": "False", "reason": Reason::HistoryLost, "message": message})
+    condition("Decommissioned", ("False", Reason::HistoryLost), message)
 }
 
 /// Whether a target has gone out of service.
@@ -543,7 +543,7 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
     let told = reports.and_then(|reports| reports.decommission).filter(|report| report.how == how);
     if assigned + removing == 0 && told.is_some_and(|report| report.left == 0) {
         let message = format!("{end}; the SyncTarget may be deleted");
-        return Some(json!({"type": "Decommissioned", "status": "True", "reason": done, "message": message}));
+        return Some(condition("Decommissioned", ("True", done), &message));
     }
     let left =
         told.map_or(assigned + removing, |report| usize::try_from(report.left).unwrap_or(usize::MAX).max(removing));
@@ -556,8 +556,7 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
     if freshness != Freshness::Fresh {
         message = format!("{message}; its agent has not been heard, and goes on when it can");
     }
-    let message = cut(message.trim_end(), CONDITION_MESSAGE_MAX);
-    Some(json!({"type": "Decommissioned", "status": "False", "reason": doing, "message": message}))
+    Some(condition("Decommissioned", ("False", doing), message.trim_end()))
 }
 
 /// Whether trying again is of no use: the object or its status subresource is not there, or the space refuses the

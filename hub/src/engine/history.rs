@@ -5,7 +5,7 @@ use tideline_common::{Monotonic, TargetId, Uid};
 use tracing::{error, info};
 
 use super::Engine;
-use crate::history::{HistoryBreak, sentence};
+use crate::history::sentence_of;
 use crate::ledger::{Accepted, HistoryChange};
 use crate::link::core as link;
 use crate::placement::Change;
@@ -37,19 +37,14 @@ impl Engine {
 
     /// At the start, for whoever reads the log.
     pub(crate) fn say_history(&self) {
-        if let Some(sentence) = sentence(&HistoryBreak::all(self)) {
+        if let Some(sentence) = sentence_of(self, None) {
             error!("{sentence}");
         }
     }
 
     /// Why a target is told of no set, if it is so, and what to do.
     pub fn history_sentence(&self, target: TargetId) -> Option<String> {
-        let mut breaks = HistoryBreak::all(self);
-        if !self.ledger.is_broken() {
-            let name = self.targets.name(target);
-            breaks.retain(|found| found.is_of(&name));
-        }
-        sentence(&breaks)
+        sentence_of(self, (!self.ledger.is_broken()).then_some(target))
     }
 
     /// Accepts what a person accepted, once it is known what was approved and said before.
@@ -69,7 +64,7 @@ impl Engine {
 
     /// What is known of other histories, or was accepted of them, has changed.
     pub(super) fn history_changed(&mut self, now: Monotonic) {
-        if let Some(sentence) = sentence(&HistoryBreak::all(self)) {
+        if let Some(sentence) = sentence_of(self, None) {
             error!("{sentence}");
         } else {
             info!("the history is accepted: sets go out again");

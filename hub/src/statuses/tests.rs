@@ -114,3 +114,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_message_is_longer_than_its_field() {
+    for letter in ["a", "ä", "\u{1f30a}"] {
+        let long = condition("Ready", ("False", Reason::HistoryLost), &letter.repeat(CONDITION_MESSAGE_MAX));
+        let message = long["message"].as_str().unwrap();
+        assert!(message.len() <= CONDITION_MESSAGE_MAX && message.len() > CONDITION_MESSAGE_MAX - letter.len());
+    }
+}

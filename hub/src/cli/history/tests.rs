@@ -20,7 +20,7 @@ fn what_clusters_know_of_is_shown_with_what_to_do() {
         set unknown   west     1.90    70                     this target
         restored      -        -       2026-11-20T10:00:00Z   all targets
 
-        This hub was restored from a backup of 2026-11-20T10:00:00Z. Clusters were given sets after revision 70 that this hub does not know of: east (at 1.75), west (at 1.90). Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer store, stop this hub and start it there; if it is lost: tideline-hub history accept
+        This hub was restored from a backup of 2026-11-20T10:00:00Z. Clusters were given sets after revision 70 that this hub does not know of: west (at 1.90), east (at 1.75). Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer store, stop this hub and start it there; if it is lost: tideline-hub history accept
     "#]]
     .assert_eq(&print(Output::Text, &[unknown("east", 75, true), unknown("west", 90, false), restored], None));
     expect![[r#"
