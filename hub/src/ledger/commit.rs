@@ -212,12 +212,13 @@ impl Ledger {
     }
 
     /// Claims come first: they say whether a source is assigned still.
-    pub(super) fn put_happened(&mut self, (key, source): (ObjectKey, Uid), happened: Happened) {
+    pub(super) fn put_happened(&mut self, (key, source): (ObjectKey, Uid), mut happened: Happened) {
         if let Some(former) = self.happened.get(&key).and_then(|by_source| by_source.get(&source)) {
             self.departed.remove(&(former.left, key.clone(), source.clone()));
         }
         let assigned = self.slots.claims(&key).iter().any(|claim| claim.id.source.uid == source);
         if !assigned && !happened.is_empty() {
+            happened.optimize();
             self.departed.insert((happened.left, key.clone(), source.clone()));
         }
         let happened = Some(happened).filter(|happened| !happened.is_empty());

@@ -16,6 +16,7 @@ pub const DEPARTED_MAX: usize = 20_000;
 /// assignment; and that it may run all the same, for an agent may still hold it back that was away when that was said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Happened {
+    /// Targets that are gone stay in it until the next start.
     facts: BTreeMap<Terminal, RoaringBitmap>,
     /// When it left a target last.
     pub(super) left: Revision,
@@ -87,6 +88,18 @@ impl Happened {
         self.forget(&(targets - &stays));
         if !stays.is_disjoint(targets) {
             self.left = at;
+        }
+    }
+
+    /// Whether anything is known of any of these.
+    pub(super) fn is_known_at(&self, targets: &RoaringBitmap) -> bool {
+        self.facts.values().any(|there| !there.is_disjoint(targets))
+    }
+
+    /// As small as it can be in memory, while it changes no more.
+    pub(super) fn optimize(&mut self) {
+        for there in self.facts.values_mut() {
+            there.optimize();
         }
     }
 

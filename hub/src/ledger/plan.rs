@@ -216,12 +216,11 @@ impl<'a> Draft<'a> {
         self.forgotten.insert(target, index);
         self.broken.forget(self.ledger, target);
         self.valid.remove(index);
-        for (key, by_source) in &self.ledger.happened {
-            if by_source.values().any(|happened| happened.at(index).is_some()) {
-                for happened in staged(&mut self.happened, &self.ledger.happened, key).values_mut() {
-                    happened.forget(&RoaringBitmap::from_iter([index]));
-                }
-            }
+        // Nobody gets its index again: what is known of other targets, too, need not be written for it.
+        let remains = |happened: &Happened| happened.at(index).is_none() || happened.is_known_at(&self.valid);
+        for (key, _) in self.ledger.happened.iter().filter(|(_, there)| !there.values().all(remains)) {
+            let there = staged(&mut self.happened, &self.ledger.happened, key);
+            there.values_mut().filter(|happened| !remains(happened)).for_each(|it| *it = Happened::default());
         }
         for (key, by_source) in &self.ledger.tombstones {
             if by_source.values().any(|tombstones| tombstones.at(index).is_some()) {
@@ -505,8 +504,9 @@ impl<'a> Draft<'a> {
         }
         let there = staged(&mut self.happened, &self.ledger.happened, key);
         for (source, targets) in difference.left.iter().chain(&difference.handed_over) {
-            if let Some(happened) = there.get_mut(source) {
-                happened.leave(targets, self.next);
+            let targets = targets & &self.valid;
+            if let Some(happened) = there.get_mut(source).filter(|_| !targets.is_empty()) {
+                happened.leave(&targets, self.next);
             }
         }
     }

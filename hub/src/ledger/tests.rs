@@ -307,6 +307,31 @@ fn what_was_created_once_is_known_while_it_is_assigned_and_what_ran_for_good() {
 }
 
 #[test]
+fn a_target_that_goes_is_not_written_out_of_all_that_ran_elsewhere_too() {
+    const JOBS: usize = 50;
+    let mut kept = Kept::with_targets(3);
+    let names: Vec<_> = (0..JOBS).map(|nth| format!("x{nth:02}")).collect();
+    let ran =
+        |nth, name: &str| happened(nth, &config_map(name), &format!("a-{name}").parse().unwrap(), Terminal::Finished);
+    kept.change(names.iter().map(|name| assign("a", name, &[0, 1])).collect());
+    kept.change(names.iter().flat_map(|name| [ran(0, name), ran(1, name)]).collect());
+    kept.change(vec![assign("a", "alone", &[1])]);
+    kept.change(vec![ran(1, "alone"), assign("a", "alone", &[])]);
+    kept.change(names.iter().map(|name| remove("a", name)).collect());
+    let gone: Vec<_> = (0..2).flat_map(|target| Op::Confirm { target }.changes(&kept.ledger)).collect();
+    kept.change(gone);
+    // What ran there alone, the target, and the head.
+    assert_eq!(kept.writes(vec![Change::Forget(target(1))]), 3);
+    kept.change(vec![Change::Forget(target(1)), Change::Register(target(3))]);
+    for _ in 0..2 {
+        let facts = |nth| kept.ledger.target(target(nth)).unwrap().facts().len();
+        assert_eq!([0, 2, 3].map(facts), [JOBS, 0, 0]);
+        assert_eq!((kept.ledger.departed.len(), kept.ledger.garbage.len()), (JOBS, 0));
+        kept.restart();
+    }
+}
+
+#[test]
 fn what_ran_is_known_though_nobody_said_so_before_it_left() {
     let mut kept = Kept::with_targets(2);
     kept.change(vec![assign("a", "x", &[0, 1])]);
