@@ -22,7 +22,6 @@ use crate::enrol::{
 };
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
-use crate::statuses;
 use crate::virtual_resources::{self, GROUP, VERSION};
 
 const KIND: &str = "Agent";
@@ -375,7 +374,7 @@ fn at_work(engine: &Engine, target: TargetId, now: Monotonic) -> Option<&'static
     let not_heard = (now.since(Monotonic::START) < AT_WORK_FOR)
         .then_some("its agent was not heard yet since the hub was started, may be at work");
     if let Some(outline) = engine.targets.get(target) {
-        if statuses::is_decommissioned(engine, target, outline.record.decommission) {
+        if engine.is_decommissioned(target, outline.record.decommission) {
             return None;
         }
         return match engine.freshness(target) {

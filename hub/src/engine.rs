@@ -65,13 +65,16 @@ pub struct Work {
     pub remembered: BTreeMap<TargetId, RememberedTarget>,
     /// What acknowledges the batch's confirmed removals: the agent forgets them then.
     acknowledgements: Vec<(RequestId, Answer)>,
+    /// Whose facts another target has once the batch is persisted.
+    came: BTreeSet<(TargetId, TargetId)>,
 }
 
 impl Work {
     /// Whether [`Engine::committed`] has anything to do with it.
     pub fn is_empty(&self) -> bool {
-        let Self { batch, holders, remembered, acknowledgements } = self;
-        batch.is_none() && holders.is_empty() && remembered.is_empty() && acknowledgements.is_empty()
+        let Self { batch, holders, remembered, acknowledgements, came } = self;
+        let silent = acknowledgements.is_empty() && came.is_empty();
+        batch.is_none() && holders.is_empty() && remembered.is_empty() && silent
     }
 }
 
@@ -115,6 +118,8 @@ pub struct Engine {
     deleting: BTreeMap<TargetId, String>,
     /// Whose facts were handed on in this run, and to whom.
     inherited: BTreeSet<(TargetId, TargetId)>,
+    /// Whose agents came as the second, where what happened once at the first is remembered still.
+    came: BTreeSet<(TargetId, TargetId)>,
     pub(crate) sources: Sources,
     changes: Vec<Change>,
     holders: Vec<HolderWrite>,
@@ -160,6 +165,7 @@ impl Engine {
             memory: Memory::default(),
             deleting: BTreeMap::new(),
             inherited: BTreeSet::new(),
+            came: BTreeSet::new(),
             sources: Sources::default(),
             changes: Vec::new(),
             holders: Vec::new(),
@@ -185,6 +191,7 @@ impl Engine {
             || !self.holders.is_empty()
             || !self.memory.is_saved()
             || !self.acknowledgements.is_empty()
+            || !self.came.is_empty()
     }
 
     /// Takes what is to be persisted. Only one may be under way.
@@ -199,6 +206,7 @@ impl Engine {
             holders: std::mem::take(&mut self.holders),
             remembered: self.memory.take_unsaved(),
             acknowledgements: std::mem::take(&mut self.acknowledgements),
+            came: std::mem::take(&mut self.came),
         }
     }
 
@@ -255,6 +263,7 @@ impl Engine {
                 Err(stale) => unreachable!("there is one committer: {stale}"),
             }
         }
+        self.inherited(work.came);
         for HolderWrite { target, version, record: _ } in work.holders {
             self.step(now, link::Event::HolderStored { target, version });
         }

@@ -522,11 +522,6 @@ fn leaving_waits() -> Value {
     condition("Decommissioned", ("False", Reason::HistoryLost), message)
 }
 
-/// Whether a target has gone out of service.
-pub(crate) fn is_decommissioned(engine: &Engine, target: TargetId, how: Decommission) -> bool {
-    decommissioned(engine, target, how, Freshness::Fresh).is_some_and(|condition| condition["status"] == "True")
-}
-
 /// The condition of a target that goes out of service: how far it is, and whether it has.
 fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshness: Freshness) -> Option<Value> {
     let (doing, done, end) = match how {
@@ -541,7 +536,7 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
     let removing = view.map_or(0, |view| view.tombstones().count());
     let reports = engine.summary.target(target);
     let told = reports.and_then(|reports| reports.decommission).filter(|report| report.how == how);
-    if assigned + removing == 0 && told.is_some_and(|report| report.left == 0) {
+    if engine.is_decommissioned(target, how) {
         let message = format!("{end}; the SyncTarget may be deleted");
         return Some(condition("Decommissioned", ("True", done), &message));
     }

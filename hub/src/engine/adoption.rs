@@ -1,6 +1,8 @@
 //! Hands a SyncTarget that was made again to the agent of the one that was deleted, and finds agents that name another target
 //! than this hub knows them as.
 
+use std::collections::BTreeSet;
+
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{SessionAnswer, SessionRequest};
 use tideline_common::{Capability, Reason, TargetId, upgrade};
@@ -43,7 +45,9 @@ impl Engine {
     pub(super) fn inherit_from(&mut self, formers: &[TargetId], heir: TargetId) {
         let Some(key) = self.targets.get(heir).map(|outline| outline.record.key.clone()) else { return };
         for former in formers {
-            if self.memory.get(*former).is_some_and(|it| it.known_key().as_ref() == Some(&key)) {
+            let Some(remembered) = self.memory.get(*former) else { continue };
+            if remembered.known_key().as_ref() == Some(&key) {
+                self.came.extend((!remembered.ran.is_empty()).then_some((*former, heir)));
                 self.inherit(*former, heir);
             }
         }
@@ -58,6 +62,16 @@ impl Engine {
         let ran = remembered.ran.clone();
         if self.inherited.insert((former, heir)) {
             self.changes.push(Change::Inherit(heir, ran));
+        }
+    }
+
+    /// What was inherited is persisted. Its agent came as the heir, and names both when it is handed on: what ran is known of
+    /// that one, and need not be of the former.
+    pub(super) fn inherited(&mut self, came: BTreeSet<(TargetId, TargetId)>) {
+        for (former, heir) in came {
+            if self.is_registered(heir) {
+                self.memory.inherited(former);
+            }
         }
     }
 

@@ -160,7 +160,11 @@ impl Engine {
             self.index.delete_target(index);
         }
         let by = self.deleting.remove(&target).or(deletion.by);
-        let ran = self.ledger.target(target).map(|view| view.facts()).unwrap_or_default();
+        // A cluster that has gone out of service is through with what ran there.
+        let how = self.targets.get(target).map(|outline| outline.record.decommission);
+        let remains = !how.is_some_and(|how| self.is_decommissioned(target, how));
+        let view = self.ledger.target(target).filter(|_| remains);
+        let ran = view.map(|view| view.facts()).unwrap_or_default();
         self.memory.deleted(target, Deletion { by, ..deletion }, ran);
         self.close(now, target);
         self.targets.gone(target);
@@ -169,6 +173,14 @@ impl Engine {
         self.changes.push(Change::Forget(target));
         self.version += 1;
         self.targets_placed();
+    }
+
+    /// Whether a target has gone out of service, as it was to: nothing is assigned or to be removed, and its agent says that
+    /// nothing is left.
+    pub fn is_decommissioned(&self, target: TargetId, how: Decommission) -> bool {
+        let rest = self.ledger.target(target).map_or(0, |view| view.len() + view.tombstones().count());
+        let told = self.summary.target(target).and_then(|reports| reports.decommission);
+        how != Decommission::No && rest == 0 && told.is_some_and(|report| report.how == how && report.left == 0)
     }
 
     /// The inventory's targets are read anew.

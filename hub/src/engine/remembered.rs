@@ -54,7 +54,8 @@ pub struct RememberedTarget {
     /// The target that its agent was handed to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heir: Option<TargetId>,
-    /// What happened once there, and is not to happen again where its agent goes on as another target.
+    /// What happened once there, and is not to happen again where its agent goes on as another target. Not of one that had gone
+    /// out of service, and only until its agent came as the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ran: Vec<TerminalFact>,
 }
@@ -261,6 +262,16 @@ impl Memory {
             ran.truncate(RAN_MAX);
             remembered.ran = ran;
             remembered.deleted = Some(deletion);
+            self.unsaved.insert(target, remembered.clone());
+        }
+    }
+
+    /// What had happened once there is known of another target.
+    pub(super) fn inherited(&mut self, target: TargetId) {
+        if let Some(remembered) = self.known.get_mut(&target)
+            && !remembered.ran.is_empty()
+        {
+            remembered.ran = Vec::new();
             self.unsaved.insert(target, remembered.clone());
         }
     }

@@ -572,5 +572,40 @@ fn what_ran_does_not_run_again_where_the_agent_goes_on_as_another_target() {
         let desk = Desk { ledger: &hub.engine.ledger, approvals: &hub.engine.approvals };
         let page = desk.page(heir(), None, None, 10).unwrap();
         assert_eq!((page.entries.len(), page.terminal), (2, vec![fact]), "adopted: {adopted}");
+        let remembered = |hub: &Hub| hub.engine.remembered(target()).unwrap().ran.len();
+        assert_eq!(remembered(&hub), usize::from(adopted), "until its agent came as the other");
+        let _opened = handed(&mut hub, heir(), heir(), &[target()]);
+        hub.persist();
+        assert_eq!((remembered(&hub), hub.engine.has_work()), (0, false));
+        assert_eq!(hub.engine.ledger.target(heir()).unwrap().facts().len(), 1);
+    }
+}
+
+#[test]
+fn what_ran_is_not_remembered_of_a_target_that_had_gone_out_of_service() {
+    for leaves in [true, false] {
+        let mut hub = Hub::with(2);
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        hub.persist();
+        says_finished(&mut hub);
+        hub.persist();
+        let leaving = TargetRecord { decommission: Decommission::Remove, ..agent(1) };
+        hub.engine.target_seen(hub.now, in_service(false), Some(leaving));
+        hub.persist();
+        hub.pass(SETTLE * 2);
+        let view = hub.engine.ledger.target(target()).unwrap();
+        let gone: Vec<_> =
+            view.tombstones().map(|it| Change::Confirm(target(), view.version(), it.tombstone)).collect();
+        hub.engine.changes.extend(gone);
+        hub.persist();
+        if leaves {
+            let report = json!({
+                "session": "1.0000000000000001", "seq": 1, "inSync": true, "objects": [],
+                "decommission": {"how": "Remove", "left": 0},
+            });
+            hub.engine.report(hub.now, target(), serde_json::from_value(report).unwrap());
+        }
+        hub.engine.target_gone(hub.now, target(), Deletion::default());
+        assert_eq!(hub.engine.remembered(target()).unwrap().ran.len(), usize::from(!leaves));
     }
 }
