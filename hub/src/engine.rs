@@ -108,6 +108,8 @@ pub struct Engine {
     accepted: Vec<(Uid, Accepted)>,
     /// The objects that say so, as far as they were read.
     acceptances: BTreeSet<Uid>,
+    /// What was last logged of a history that is not whole.
+    history_said: Option<String>,
     fuse: Fuse,
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
@@ -157,6 +159,7 @@ impl Engine {
             approvals: Approvals::default(),
             accepted: Vec::new(),
             acceptances: BTreeSet::new(),
+            history_said: None,
             fuse,
             link: link::Core::new(config),
             summary: Summary::default(),
@@ -252,8 +255,8 @@ impl Engine {
                     }
                     self.ask_again(now, &affected);
                     self.assigned_since(&affected.iter().copied().collect());
-                    if committed.history {
-                        self.history_changed(now);
+                    if let Some(concerned) = committed.history {
+                        self.history_changed(now, &concerned);
                     }
                     if committed.voided {
                         self.void_approvals(now);

@@ -94,7 +94,7 @@ pub fn sentence(breaks: &[HistoryBreak]) -> Option<String> {
         }
         HistoryBreak::Restored { .. } => None,
     });
-    say(unknown, String::clone, restored)
+    say(unknown, |target| (*target).clone(), restored)
 }
 
 /// The same of this engine: of what concerns one target alone, or of all.

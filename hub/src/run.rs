@@ -129,7 +129,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     let config = Config { poll, memory: Uuid::new_v4().as_u64_pair().0 };
     let fuse = Fuse::new(options.unassign_limit);
     let shared = Shared::new(committer::load(store.as_ref(), config, options.settle, fuse).await?);
-    shared.read(Engine::say_history);
+    shared.read_mut(Engine::say_history);
     written_by::write(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })?;
     let server = ApiServer::new(Arc::clone(&store), tideline_apiserver::Config::default()).await?;
     for space in SPACES {

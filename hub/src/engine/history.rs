@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use roaring::RoaringBitmap;
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{Monotonic, TargetId, Uid};
 use tracing::{error, info};
@@ -35,11 +36,15 @@ impl Engine {
         self.changes.extend(gone);
     }
 
-    /// At the start, for whoever reads the log.
-    pub(crate) fn say_history(&self) {
-        if let Some(sentence) = sentence_of(self, None) {
-            error!("{sentence}");
+    /// At the start, and when that is otherwise, for whoever reads the log.
+    pub(crate) fn say_history(&mut self) {
+        let sentence = sentence_of(self, None);
+        match &sentence {
+            Some(sentence) if self.history_said.as_ref() != Some(sentence) => error!("{sentence}"),
+            None if self.history_said.is_some() => info!("the history is accepted: sets go out again"),
+            Some(_) | None => {}
         }
+        self.history_said = sentence;
     }
 
     /// Why a target is told of no set, if it is so, and what to do.
@@ -62,14 +67,10 @@ impl Engine {
         }
     }
 
-    /// What is known of other histories, or was accepted of them, has changed.
-    pub(super) fn history_changed(&mut self, now: Monotonic) {
-        if let Some(sentence) = sentence_of(self, None) {
-            error!("{sentence}");
-        } else {
-            info!("the history is accepted: sets go out again");
-        }
-        let targets: Vec<TargetId> = self.ledger.targets().map(|(target, _)| target).collect();
+    /// What is known of other histories, or was accepted of them, has changed, and concerns these targets.
+    pub(super) fn history_changed(&mut self, now: Monotonic, concerned: &RoaringBitmap) {
+        self.say_history();
+        let targets: Vec<TargetId> = concerned.iter().filter_map(|index| self.ledger.target_at(index)).collect();
         self.dirty.targets.extend(&targets);
         for target in targets {
             self.tell_link(now, target);

@@ -94,8 +94,8 @@ pub struct Committed {
     /// Targets that were given an index.
     pub registered: Vec<(TargetId, TargetIndex)>,
     pub forgotten: Vec<(TargetId, TargetIndex)>,
-    /// What is known of other histories, or was accepted of them, changed.
-    pub history: bool,
+    /// What is known of other histories, or was accepted of them, changed: targets that this concerns.
+    pub history: Option<RoaringBitmap>,
     /// What is void of approvals changed.
     pub voided: bool,
 }

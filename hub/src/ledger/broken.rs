@@ -13,10 +13,12 @@
 //! removed is asked for no more: nothing says whether a later one took it back. The objects are in no set then, and wait at
 //! their clusters for an approval, and so does what was to go because a cluster was to leave service.
 
+pub(super) mod records;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use tideline_common::{Epoch, ObjectKey, Revision, RevisionPoint, SegmentId, Shown, TargetId, Uid, Version};
+use tideline_common::{Digest, Epoch, ObjectKey, Revision, RevisionPoint, SegmentId, Shown, TargetId, Uid, Version};
 
 use super::Ledger;
 use super::history::Lineage;
@@ -105,8 +107,8 @@ pub enum Void {
     At(BTreeSet<ObjectKey>),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// Of the last accept one record, and one of each target and of each segment that is known of: see [`records`].
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Broken {
     /// Of every target at least: one above all that was proven by the last accept.
     pub(super) epoch: Epoch,
@@ -118,16 +120,24 @@ pub(super) struct Broken {
     seen: BTreeMap<SegmentId, Seen>,
     /// What targets claim.
     claims: BTreeMap<TargetId, Claim>,
-    /// Has a record of its own, which the restore writes.
-    #[serde(skip)]
+    /// Written by the restore.
     restored: Option<Restored>,
     /// The last restore that was accepted.
     accepted_restore: Option<String>,
     /// Targets whose leaving was said before the last accept, and was not taken back since.
     pub(super) leaving: BTreeSet<TargetId>,
-    /// In which words a person let run last what may have run at a target.
-    #[serde(default)]
-    released: BTreeMap<TargetId, String>,
+    /// In which words a person let run last what may have run at a target, as their SHA-256: an annotation is as long as
+    /// whoever writes it likes.
+    released: BTreeMap<TargetId, Digest>,
+    /// As one record, as older hubs wrote it; the first batch of a run writes it in parts.
+    is_undivided: bool,
+}
+
+/// Whom it concerns that something of it is otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Concerned {
+    All,
+    Only(BTreeSet<TargetId>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -313,7 +323,8 @@ impl Draft {
     }
 
     /// Whether these words are heard for the first time: what may have run since is not meant by them.
-    pub(super) fn let_run(&mut self, ledger: &Ledger, target: TargetId, word: String) -> bool {
+    pub(super) fn let_run(&mut self, ledger: &Ledger, target: TargetId, word: &str) -> bool {
+        let word = Digest::of(word.as_bytes());
         let known = self.broken.as_ref().unwrap_or(&ledger.broken).released.get(&target);
         if known == Some(&word) {
             return false;
@@ -322,6 +333,13 @@ impl Draft {
             broken.released.insert(target, word);
         });
         true
+    }
+
+    /// What an older hub wrote is written anew.
+    pub(super) fn divide(&mut self, ledger: &Ledger) {
+        if ledger.broken.is_undivided {
+            self.change(ledger, |broken| broken.is_undivided = false);
+        }
     }
 
     fn change(&mut self, ledger: &Ledger, change: impl FnOnce(&mut Broken)) {
@@ -345,6 +363,22 @@ impl Broken {
 
     pub(super) fn restored(&self) -> Option<&Restored> {
         self.restored.as_ref()
+    }
+
+    /// Whose continuity, or what is said of it, may be otherwise than by the former; none if nobody's is. In which words a person
+    /// released what may have run is no part of either.
+    pub(super) fn concerned(&self, former: &Self) -> Option<Concerned> {
+        let Self { epoch, accepted, proven: _, seen, claims, restored, accepted_restore: _, leaving, .. } = self;
+        let same =
+            (epoch, accepted, seen, restored) == (&former.epoch, &former.accepted, &former.seen, &former.restored);
+        let claimants = claims.keys().chain(former.claims.keys());
+        let claimants: BTreeSet<_> =
+            claimants.filter(|target| claims.get(target) != former.claims.get(target)).copied().collect();
+        if !same || (self.is_for_all() && !claimants.is_empty()) {
+            return Some(Concerned::All);
+        }
+        let targets: BTreeSet<_> = leaving.symmetric_difference(&former.leaving).copied().chain(claimants).collect();
+        (!targets.is_empty()).then_some(Concerned::Only(targets))
     }
 
     /// The store was restored, some time before it was loaded now.

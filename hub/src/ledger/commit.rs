@@ -5,7 +5,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{Capability, Digest, Epoch, ItemHash, ObjectKey, Revision, SetDigest, TargetId, Uid};
 
 use super::batch::{Batch, Committed, StaleBatch};
-use super::broken::{self, Heeded};
+use super::broken::{self, Concerned, Heeded};
 use super::claim::{Claim, ClaimId};
 use super::happened::Happened;
 use super::log::{Left, LogEntry};
@@ -69,7 +69,7 @@ impl Ledger {
             happened,
             bodies,
             news,
-            history,
+            history: advance,
             broken: broken::Draft { broken, voids, heeded },
             chunks,
             unassigned: _,
@@ -77,20 +77,27 @@ impl Ledger {
         } = batch;
         self.sequence += 1;
         self.revision = revision;
-        self.history.take(history);
+        self.history.take(advance);
         self.admissions = admissions;
         self.next_target = next_target;
         if !chunks.is_empty() {
             self.garbage.clear();
         }
         let mut affected = RoaringBitmap::new();
-        let (changed_history, voided) = (broken.is_some(), !voids.is_empty());
-        if let Some(broken) = broken {
+        let voided = !voids.is_empty();
+        let history = broken.and_then(|broken| {
+            let concerned = broken.concerned(&self.broken);
             self.broken = broken;
-            for (index, target) in &mut self.targets {
+            for target in self.targets.values_mut() {
                 target.epoch = target.epoch.max(self.broken.epoch);
-                affected.insert(*index);
             }
+            concerned.map(|concerned| match concerned {
+                Concerned::All => self.registered.clone(),
+                Concerned::Only(targets) => targets.into_iter().filter_map(|target| self.index_of(target)).collect(),
+            })
+        });
+        if let Some(concerned) = &history {
+            affected |= concerned;
         }
         for (approval, void) in voids {
             match void {
@@ -175,7 +182,7 @@ impl Ledger {
                 None => self.drop_claim(&id),
             }
         }
-        Ok(Committed { revision, affected, sources: changed, registered, forgotten, history: changed_history, voided })
+        Ok(Committed { revision, affected, sources: changed, registered, forgotten, history, voided })
     }
 
     /// An agent that lacked this is told otherwise of what it has from now on: of these sources. What is `touched` says so with

@@ -27,7 +27,9 @@ impl Ledger {
 
     /// What a start of the hub writes, before anybody is answered: a new segment of its history.
     pub fn begin_run(&self, fresh: Fresh) -> Batch {
-        Draft::new(self, fresh, Occasion::Start).finish(u64::MAX)
+        let mut draft = Draft::new(self, fresh, Occasion::Start);
+        draft.broken.divide(self);
+        draft.finish(u64::MAX)
     }
 
     /// The same, if it unassigns no more than `allowance` sources from targets, destination by destination. If more, none
@@ -138,7 +140,7 @@ impl<'a> Draft<'a> {
             Change::Overtaken(target, accepted, tombstone) => self.overtaken(target, accepted, tombstone),
             Change::Happened(target, fact) => self.happened(target, fact, false),
             Change::Inherit(target, facts) => facts.into_iter().for_each(|fact| self.happened(target, fact, true)),
-            Change::LetRun(target, word) => self.let_run(target, word),
+            Change::LetRun(target, word) => self.let_run(target, &word),
             Change::Release(revision) => {
                 self.released.insert(revision);
             }
@@ -465,7 +467,7 @@ impl<'a> Draft<'a> {
     }
 
     /// A person says, in these words, that what may have run at a target is to run there: of what is assigned there by then.
-    fn let_run(&mut self, target: TargetId, word: String) {
+    fn let_run(&mut self, target: TargetId, word: &str) {
         let Some(index) = self.ledger.index_of(target) else { return };
         if !self.broken.let_run(self.ledger, target, word) {
             return;
@@ -645,7 +647,7 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         batch.tombstones.iter().map(|((key, source), tombstones)| record::tombstones(key, source, tombstones));
     let happened = batch.happened.iter().map(|((key, source), happened)| record::happened(key, source, happened));
     // That something was accepted or released comes after what follows from it: until then it is done again.
-    for write in tombstones.chain(happened).chain(record::broken(&batch.broken)) {
+    for write in tombstones.chain(happened).chain(broken::records::writes(&batch.broken, &ledger.broken)) {
         if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     for &(id, index) in &batch.registered {

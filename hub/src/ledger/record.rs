@@ -11,7 +11,12 @@
 //! | `choice/<space>/<placement uid>` | bitmap |
 //! | `segment/<first revision>/<id>` | JSON: the id |
 //! | `revision/<number>` | the 16 bytes of its id |
-//! | `broken` | JSON: what is known of other histories, and was accepted of them |
+//! | `broken` | JSON: epoch and revision of the last accept, and the highest epoch that was proven |
+//! | `seen/<segment id>` | JSON: up to where a segment of another history was proven, by whom, and what of it is accepted |
+//! | `claimed/<target id>` | JSON: what a target claims of another history, and whether that is accepted |
+//! | `leaving/<target id>` | JSON: true, of each target whose leaving was said before the last accept |
+//! | `released/<target id>` | JSON: SHA-256 of the words in which a person last let run what may have run there |
+//! | `accepted-restore` | JSON: the last restore that was accepted |
 //! | `restored` | JSON: which backup the store was restored from last; written by `restore` alone |
 //! | `void/<approval UID>` | JSON: what it does not approve any more |
 //! | `heeded/<acceptance UID>` | JSON: true. It was heeded, and is not again |
@@ -33,7 +38,7 @@ use tideline_common::{
 };
 
 use super::batch::Write;
-use super::broken::{self, Broken, Heeded, Restored, Voids};
+use super::broken::{self, Broken, Restored, Voids};
 use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
@@ -48,8 +53,9 @@ use bodies::Bodies;
 /// What every key of the ledger begins with.
 pub const KEY_PREFIX: &str = "ledger/";
 /// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
-/// none that is kept; the second nothing that happened; the third no segments, and no policy of removals.
-pub const SCHEMA: u32 = 4;
+/// none that is kept; the second nothing that happened; the third no segments, and no policy of removals; the fourth has one
+/// record of all other histories.
+pub const SCHEMA: u32 = 5;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
 const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
@@ -291,19 +297,6 @@ pub fn restored(restored: &Restored) -> Write {
     put(key("restored"), json(restored))
 }
 
-pub(super) fn broken(draft: &broken::Draft) -> Vec<Write> {
-    let broken::Draft { broken, voids, heeded } = draft;
-    let voids = voids
-        .iter()
-        .map(|(approval, void)| Write { key: key(&format!("void/{approval}")), value: void.as_ref().map(json) });
-    let heeded = heeded.iter().map(|(object, heeded)| {
-        let value = (*heeded == Heeded::Now).then(|| json(&true));
-        Write { key: key(&format!("heeded/{object}")), value }
-    });
-    // What says that an accept is done comes after what it voids, and that it was heeded last: until then it is done again.
-    voids.chain(broken.iter().map(|broken| put(key("broken"), json(broken)))).chain(heeded).collect()
-}
-
 /// A choice of nothing is deleted.
 pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
     let key = key(&format!("choice/{}/{}", placement.space, placement.uid));
@@ -313,7 +306,7 @@ pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
     put(key, bitmap(chosen))
 }
 
-fn key(rest: &str) -> Vec<u8> {
+pub(super) fn key(rest: &str) -> Vec<u8> {
     [KEY_PREFIX.as_bytes(), rest.as_bytes()].concat()
 }
 
@@ -321,7 +314,7 @@ fn put(key: Vec<u8>, value: Vec<u8>) -> Write {
     Write { key, value: Some(value) }
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("records have string keys only, and writing to memory does not fail")
 }
 
@@ -344,9 +337,9 @@ fn frame<'b>(header: &impl Serialize, bitmaps: impl IntoIterator<Item = &'b Roar
 }
 
 /// Reads one record's value.
-struct Reader<'r> {
+pub(super) struct Reader<'r> {
     key: &'r str,
-    rest: &'r [u8],
+    pub(super) rest: &'r [u8],
 }
 
 impl<'r> Reader<'r> {
@@ -359,7 +352,7 @@ impl<'r> Reader<'r> {
         Ok(piece)
     }
 
-    fn json<T: Deserialize<'r>>(&self, bytes: &'r [u8]) -> Result<T, Error> {
+    pub(super) fn json<T: Deserialize<'r>>(&self, bytes: &'r [u8]) -> Result<T, Error> {
         serde_json::from_slice(bytes).map_err(|source| Error::Decode { key: self.key.to_owned(), source })
     }
 
@@ -372,7 +365,7 @@ impl<'r> Reader<'r> {
         self.bitmap(piece)
     }
 
-    fn damaged(&self, what: &'static str) -> Error {
+    pub(super) fn damaged(&self, what: &'static str) -> Error {
         Error::Damaged { key: self.key.to_owned(), what }
     }
 }
@@ -472,7 +465,9 @@ impl Loading {
                 let uid = uid.parse().map_err(|_| damaged())?;
                 self.choices.insert(PlacementId { space, uid }, reader.bitmap(value)?);
             }
-            "broken" => self.broken = reader.json(value)?,
+            "broken" | "leaving" | "released" | "claimed" | "seen" | "accepted-restore" => {
+                broken::records::take(&mut self.broken, &reader, (kind, rest))?;
+            }
             "restored" => self.restored = Some(reader.json(value)?),
             "void" => {
                 let approval = rest.parse().map_err(|_| reader.damaged("its key names no approval"))?;

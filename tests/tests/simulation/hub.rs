@@ -464,7 +464,7 @@ impl Hub {
             if !affected.is_empty() && std::mem::take(&mut self.dropped) {
                 self.step(now, link::Event::ReportsIncomplete(self.target()), out);
             }
-            self.history_committed(now, history, voided, out);
+            self.history_committed(now, history.is_some(), voided, out);
             self.step(now, link::Event::Committed(affected), out);
         }
         if let Some((version, _)) = writing.holder {

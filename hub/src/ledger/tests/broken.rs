@@ -418,3 +418,99 @@ fn what_may_have_run_is_doubted_also_after_a_crash_in_the_middle_of_the_acceptan
         assert!(doubted.iter().all(|fact| fact.fact == Terminal::MayHaveRun));
     }
 }
+
+fn word(nth: u32, text: &str) -> Change {
+    Change::LetRun(target(nth), text.to_owned())
+}
+
+#[test]
+fn what_is_known_of_one_target_is_a_record_of_its_own() {
+    const TARGETS: u32 = 2_000;
+    let mut hub = Kept::default();
+    hub.begin_run();
+    hub.change((0..TARGETS).map(|nth| Change::Register(target(nth))).collect());
+    let long = "x".repeat(CHUNK_BYTES_MAX);
+    let mut changes: Vec<_> = (0..TARGETS).map(|nth| word(nth, &long)).collect();
+    let version = Version { epoch: Epoch(1), revision: Revision(99) };
+    let claimed = Shown { version, point: RevisionPoint::NOWHERE };
+    changes.extend((0..TARGETS).flat_map(|nth| show(nth, claimed, Proof::Claim)));
+    hub.change(changes);
+    assert!(hub.records.0.values().all(|value| value.len() < 1_000), "none grows with the targets");
+
+    let batch = hub.ledger.plan(fresh(), vec![word(7, "again")]);
+    let keys: Vec<_> = batch.chunks().iter().flatten().map(|write| String::from_utf8_lossy(&write.key)).collect();
+    assert_eq!(keys, [format!("ledger/released/{}", target(7)), "ledger/head".to_owned()]);
+    let committed = hub.ledger.commit(batch).unwrap();
+    assert_eq!((committed.affected, committed.history), (bits(&[]), None), "a release is no change of history");
+
+    let committed = hub.change(show(7, Shown { point: shown(&hub, 0).point, ..claimed }, Proof::Claim));
+    assert_eq!((committed.affected, committed.history), (bits(&[7]), Some(bits(&[7]))));
+}
+
+#[test]
+fn what_an_older_hub_kept_in_one_record_is_read_and_divided() {
+    let (mut hub, mut copy) = copied();
+    hub.change(vec![assign("a", "z", &[0])]);
+    let lost = shown(&hub, 0);
+    copy.start();
+    copy.change(show(0, lost, Proof::OwnWord));
+    let claimed = Shown { point: RevisionPoint::NOWHERE, ..lost };
+    copy.change(show(1, claimed, Proof::Claim));
+    copy.accept();
+    copy.change(vec![word(0, "once")]);
+    let divided = copy.records.clone();
+    // As it was written then.
+    let json = |key: &str| {
+        let value = &divided.0[format!("ledger/{key}").as_bytes()];
+        serde_json::from_slice::<serde_json::Value>(value).unwrap()
+    };
+    let (segment, zeroth, first) = (lost.point.segment.to_string(), target(0).to_string(), target(1).to_string());
+    let mut whole = json("broken");
+    whole["seen"][&segment] = json(&format!("seen/{segment}"));
+    whole["claims"][&first] = json(&format!("claimed/{first}"));
+    whole["leaving"] = serde_json::json!([first]);
+    whole["released"][&zeroth] = "once".into();
+    whole["acceptedRestore"] = serde_json::Value::Null;
+    let kinds = [&b"ledger/seen/"[..], b"ledger/claimed/", b"ledger/leaving/", b"ledger/released/"];
+    copy.records.0.retain(|key, _| !kinds.iter().any(|kind| key.starts_with(kind)));
+    copy.records.0.insert(b"ledger/broken".to_vec(), whole.to_string().into_bytes());
+
+    let known = copy.ledger.broken.clone();
+    copy.restart();
+    assert!(copy.ledger.broken != known, "it is to be divided");
+    assert_eq!((copy.continuity(0, lost), copy.continuity(1, claimed)), (COVERED, COVERED));
+    copy.begin_run();
+    assert_eq!(copy.ledger.broken, known);
+    copy.restart();
+    assert_eq!(copy.ledger.broken, known);
+    let of_it = |records: &Records| {
+        let kept = records.0.iter().filter(|(key, _)| kinds.iter().any(|kind| key.starts_with(kind)));
+        kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of_it(&copy.records), of_it(&divided));
+    assert_eq!(copy.writes(vec![word(0, "once")]), 0, "these words were heard");
+}
+
+#[test]
+fn an_acceptance_that_is_cut_is_given_again_whole() {
+    const TARGETS: u32 = 150;
+    let mut hub = Kept::default();
+    hub.begin_run();
+    hub.change((0..TARGETS).map(|nth| Change::Register(target(nth))).collect());
+    let version = Version { epoch: Epoch(1), revision: Revision(99) };
+    let claimed = Shown { version, point: RevisionPoint::NOWHERE };
+    hub.change((0..TARGETS).flat_map(|nth| show(nth, claimed, Proof::Claim)).collect());
+    let accept = || acceptance(vec![(claimed.point.segment, version)]);
+    let batch = hub.ledger.plan(fresh(), accept());
+    assert!(batch.chunks().len() > 1);
+    for written in 0..=batch.chunks().len() {
+        let mut crashed = Kept { ledger: Ledger::default(), records: hub.records.clone() };
+        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
+        crashed.restart();
+        crashed.change(accept());
+        crashed.restart();
+        let all = (0..TARGETS).all(|nth| crashed.continuity(nth, claimed) == COVERED);
+        assert!(all && crashed.ledger.leaving_is_unexplained(target(1)), "after {written} chunks");
+        assert!(crashed.ledger.void(&"approval".parse().unwrap()).is_some(), "after {written} chunks");
+    }
+}

@@ -149,13 +149,12 @@ impl Run {
                 let at = at.map(|percent| self.percent(percent));
                 let page = self.store.range(range.clone(), at, limit).await;
                 let at = at.unwrap_or(self.oracle.revision);
-                match self.refusal(at, &page) {
-                    Some(refused) => assert!(refused, "{at:?}: {page:?}"),
-                    None => {
-                        assert_eq!(page.unwrap(), self.oracle.page(&range, at, limit));
-                        let all = self.oracle.page(&range, at, usize::MAX).items.len() as u64;
-                        assert_eq!(self.store.count(range, at).await.unwrap(), all);
-                    }
+                if let Some(refused) = self.refusal(at, &page) {
+                    assert!(refused, "{at:?}: {page:?}");
+                } else {
+                    assert_eq!(page.unwrap(), self.oracle.page(&range, at, limit));
+                    let all = self.oracle.page(&range, at, usize::MAX).items.len() as u64;
+                    assert_eq!(self.store.count(range, at).await.unwrap(), all);
                 }
             }
             Action::Watch { range, after } => {
