@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tideline_api::SyncTarget;
 use tideline_apiserver::{Admission, Column, Deletion, ResourceKind, VirtualResource};
 use tideline_common::rollup::Freshness;
-use tideline_common::{FIELD_MANAGER_HUB, Monotonic, TargetId};
+use tideline_common::{Monotonic, TargetId};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, RememberedTarget};
@@ -22,6 +22,7 @@ use crate::enrol::{
 };
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
+use crate::sync_target::{self, annotate, find};
 use crate::virtual_resources::{self, GROUP, VERSION};
 
 const KIND: &str = "Agent";
@@ -31,16 +32,13 @@ const FORCE_ANNOTATION: &str = "tideline.dev/remove";
 /// How long after its agent's last word a SyncTarget without the key counts as at work, and how long after the hub's start one
 /// that was not heard yet does: as long as one that was heard is fresh.
 const AT_WORK_FOR: Duration = Duration::from_mins(2);
-/// How often what is written to a SyncTarget is decided anew because others write it at the same moment. The hub writes one
-/// once in a while.
-const ATTEMPTS_MAX: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {operation}")]
     Request { operation: &'static str, source: RequestError },
-    #[error("there is no SyncTarget {0}")]
-    NoTarget(String),
+    #[error(transparent)]
+    SyncTarget(#[from] sync_target::Error),
     #[error("SyncTarget {0} has no agent")]
     NoAgent(String),
     #[error(
@@ -55,7 +53,10 @@ pub enum Error {
     NoFormer(String),
     #[error("several agents had the name {name}; say which with --from: {uids}")]
     Several { name: String, uids: String },
-    #[error("the agent of the deleted SyncTarget is that of SyncTarget {0} by now")]
+    #[error(
+        "the agent of the deleted SyncTarget now belongs to SyncTarget {0}; to adopt another one, name it with --from UID \
+         (tideline-hub targets list)"
+    )]
     IsAt(String),
     #[error(
         "the key of that agent was revoked at SyncTarget {0}, and a revoked key is never adopted. It needs a new token: \
@@ -141,7 +142,7 @@ pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
 /// Deletes a SyncTarget, though its agent is at work if that is `forced`.
 pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error> {
     let target = if forced {
-        let its_uid = |target: &SyncTarget| Ok(json!({FORCE_ANNOTATION: target.uid()}));
+        let its_uid = |target: &SyncTarget| Ok::<_, Error>(json!({FORCE_ANNOTATION: target.uid()}));
         annotate(root, name, "say that it is to be removed", its_uid).await?
     } else {
         find(root, name).await?
@@ -151,8 +152,8 @@ pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error
     let deleted = Api::<SyncTarget>::all(root.clone()).delete(name, &params).await;
     if deleted.is_err() && forced {
         // Nothing more can be done where this fails too.
-        let _ =
-            annotate(root, name, "take back that it is to be removed", |_| Ok(json!({FORCE_ANNOTATION: null}))).await;
+        let taken_back = |_: &SyncTarget| Ok::<_, Error>(json!({FORCE_ANNOTATION: null}));
+        let _ = annotate(root, name, "take back that it is to be removed", taken_back).await;
     }
     deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
 }
@@ -215,34 +216,6 @@ pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error
         }))
     });
     annotated.await.map(drop)
-}
-
-async fn find(root: &Client, name: &str) -> Result<SyncTarget, Error> {
-    let found = Api::<SyncTarget>::all(root.clone()).get_opt(name).await;
-    let found = found.map_err(|error| request("read the SyncTarget", error))?;
-    found.ok_or_else(|| Error::NoTarget(name.to_owned()))
-}
-
-/// Writes what is decided of a SyncTarget as it is; decides again where it was written meanwhile, as the hub itself does when
-/// its agent comes or goes.
-async fn annotate(
-    root: &Client,
-    name: &str,
-    operation: &'static str,
-    decide: impl Fn(&SyncTarget) -> Result<Value, Error>,
-) -> Result<SyncTarget, Error> {
-    let api = Api::<SyncTarget>::all(root.clone());
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
-    let mut attempts = 1;
-    loop {
-        let target = find(root, name).await?;
-        let version = target.resource_version();
-        let patch = json!({"metadata": {"resourceVersion": version, "annotations": decide(&target)?}});
-        match api.patch(name, &params, &Patch::Merge(&patch)).await {
-            Err(kube::Error::Api(status)) if status.code == 409 && attempts < ATTEMPTS_MAX => attempts += 1,
-            patched => return patched.map_err(|error| request(operation, error)),
-        }
-    }
 }
 
 fn request(operation: &'static str, error: kube::Error) -> Error {

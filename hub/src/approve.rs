@@ -14,7 +14,7 @@ use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, SyncTarget, UnassignmentApproval};
+use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, UnassignmentApproval};
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason, TargetId, Tombstone};
 use tideline_runtime::exit;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,7 @@ use tracing::warn;
 use crate::approvals::Approval;
 use crate::held_deletions::{HeldDeletion, TARGET_LABEL, label};
 use crate::kubeconfig::RequestError;
+use crate::sync_target;
 
 /// An approval that is good for longer is a policy; the Placement is the place for that.
 const EXPIRES_MAX: Duration = Duration::from_hours(30 * 24);
@@ -33,8 +34,8 @@ const SWEEP: Duration = Duration::from_hours(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("there is no SyncTarget {0:?}; kubectl --context root get synctargets lists them")]
-    NoTarget(String),
+    #[error(transparent)]
+    SyncTarget(#[from] sync_target::Error),
     #[error("an approval can be given for at most {} days; what may always go is said by the Placement: apply.approveDeletions", EXPIRES_MAX.as_secs() / 86_400)]
     Expires,
     #[error("cannot {operation}")]
@@ -75,9 +76,8 @@ impl Held {
 /// Reads what a cluster holds, as it last reported it. `root` is a client of the root space.
 pub async fn held(root: &Client, target: &str) -> Result<Held, Error> {
     let failed = |operation| move |error: kube::Error| Error::Request { operation, source: error.into() };
-    let found =
-        Api::<SyncTarget>::all(root.clone()).get_opt(target).await.map_err(failed("look for the SyncTarget"))?;
-    let uid = found.and_then(|target| target.uid()).ok_or_else(|| Error::NoTarget(target.to_owned()))?;
+    let found = sync_target::find(root, target).await?;
+    let uid = found.uid().ok_or_else(|| sync_target::Error::NoTarget(target.to_owned()))?;
     let params = match label(target) {
         Some(label) => ListParams::default().labels(&format!("{TARGET_LABEL}={label}")),
         None => ListParams::default(),

@@ -5,15 +5,14 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::Client;
 use serde::Serialize;
 use serde_json::json;
 use tideline_api::{AgentInstance, SyncTarget};
-use tideline_common::{FIELD_MANAGER_HUB, InstanceId};
+use tideline_common::InstanceId;
 
-use crate::kubeconfig::RequestError;
 use crate::link::core::{HolderRecord, Seen};
+use crate::sync_target::{self, annotate};
 
 /// On a SyncTarget: the instance that a person wants to hold it, and when that was said. A later word replaces it; the same
 /// word is heeded once.
@@ -21,14 +20,12 @@ pub const ACCEPTED_ANNOTATION: &str = "tideline.dev/accepted-instance";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("there is no SyncTarget {0:?}; kubectl --context root get synctargets lists them")]
-    NoTarget(String),
+    #[error(transparent)]
+    SyncTarget(#[from] sync_target::Error),
     #[error("only one agent is heard with the identity of {0}; there is nothing to choose")]
     NoDuplicate(String),
-    #[error("no agent of {target} has the instance {instance}; heard are {heard}")]
+    #[error("no agent of {target} has the ID {instance}; give --instance one of: {heard}")]
     NoInstance { target: String, instance: InstanceId, heard: String },
-    #[error("cannot {operation}")]
-    Request { operation: &'static str, source: RequestError },
 }
 
 /// What was said.
@@ -79,11 +76,18 @@ pub fn describe(target: &str, instances: &[AgentInstance]) -> String {
 
 /// Says that this instance is the one to keep the cluster. `root` is a client of the root space.
 pub async fn accept(root: &Client, target: &str, instance: InstanceId) -> Result<Accepted, Error> {
-    let failed = |operation| move |error: kube::Error| Error::Request { operation, source: error.into() };
-    let api = Api::<SyncTarget>::all(root.clone());
-    let found = api.get_opt(target).await.map_err(failed("look for the SyncTarget"))?;
-    let found = found.ok_or_else(|| Error::NoTarget(target.to_owned()))?;
-    let mut others = found.status.unwrap_or_default().instances;
+    let word = format!("{instance} {}", Timestamp::now());
+    let say = |found: &SyncTarget| {
+        choose(target, found, instance)?;
+        Ok::<_, Error>(json!({ACCEPTED_ANNOTATION: word}))
+    };
+    let annotated = annotate(root, target, "write the choice to the SyncTarget", say).await?;
+    choose(target, &annotated, instance)
+}
+
+/// The one that has this ID among those that the SyncTarget shows.
+fn choose(target: &str, found: &SyncTarget, instance: InstanceId) -> Result<Accepted, Error> {
+    let mut others = found.status.as_ref().map(|status| status.instances.clone()).unwrap_or_default();
     if others.is_empty() {
         return Err(Error::NoDuplicate(target.to_owned()));
     }
@@ -92,9 +96,5 @@ pub async fn accept(root: &Client, target: &str, instance: InstanceId) -> Result
         return Err(Error::NoInstance { target: target.to_owned(), instance, heard: heard.join(", ") });
     };
     let accepted = others.remove(at);
-    let word = format!("{instance} {}", Timestamp::now());
-    let patch = json!({"metadata": {"annotations": {ACCEPTED_ANNOTATION: word}}});
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
-    api.patch(target, &params, &Patch::Merge(&patch)).await.map_err(failed("write the SyncTarget"))?;
     Ok(Accepted { target: target.to_owned(), instance: accepted, others })
 }

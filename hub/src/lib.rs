@@ -32,6 +32,7 @@ mod shared;
 pub mod spaces;
 mod statuses;
 pub mod summary;
+pub mod sync_target;
 pub mod token;
 pub mod virtual_resources;
 mod written_by;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use tideline_api::SyncTargetSpec;
 use tideline_apiserver::Identity;
@@ -17,6 +17,7 @@ use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
 use crate::placement::Target;
+use crate::sync_target::ATTEMPTS_MAX;
 use crate::token::tests::Root;
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000000";
@@ -202,8 +203,8 @@ fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
     says(chosen(std::slice::from_ref(&before), None, None), "several agents");
     assert_eq!(chosen(std::slice::from_ref(&before), None, Some(2)), Ok(2));
     assert_eq!(chosen(&[before], Some("k2"), None), Ok(2));
-    says(chosen(&[an_agent(3, "other", AgentState::Enrolled, "k1")], None, None), "SyncTarget other by now");
-    says(chosen(&[an_agent(3, "other", AgentState::Withdrawn, "k1")], None, None), "SyncTarget other by now");
+    says(chosen(&[an_agent(3, "other", AgentState::Enrolled, "k1")], None, None), "belongs to SyncTarget other");
+    says(chosen(&[an_agent(3, "other", AgentState::Withdrawn, "k1")], None, None), "belongs to SyncTarget other");
     says(chosen(&[an_agent(3, "other", AgentState::Revoked, "k1")], None, None), "revoked at SyncTarget other");
 }
 
@@ -244,7 +245,13 @@ async fn what_others_write_at_the_same_moment_fails_no_command() {
     assert_eq!(target.labels()["left"], "0", "nothing that others wrote is lost");
 
     let error = remove(&with_others(&root.client, ATTEMPTS_MAX), "t", true).await.unwrap_err();
-    assert!(matches!(error, Error::Request { operation: "say that it is to be removed", .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::SyncTarget(sync_target::Error::Request { operation: "say that it is to be removed", .. })
+        ),
+        "{error}"
+    );
     remove(&with_others(&root.client, 1), "t", true).await.unwrap();
     assert!(api.get_opt("t").await.unwrap().is_none());
 }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tideline_common::SpaceName;
 use tideline_hub::kubeconfig::{self, Access};
-use tideline_hub::release;
+use tideline_hub::{release, sync_target};
 
 use super::{Common, Output};
 
@@ -41,7 +41,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
-    Release(#[from] release::Error),
+    SyncTarget(#[from] sync_target::Error),
 }
 
 /// Does it, and returns what is to be printed.
