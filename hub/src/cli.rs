@@ -2,6 +2,7 @@
 
 mod approve;
 mod ca;
+mod confirm;
 mod history;
 mod release;
 mod status;
@@ -105,10 +106,7 @@ enum Command {
         #[arg(default_value = "default")]
         space: SpaceName,
         #[command(flatten)]
-        hub: Hub,
-        /// How it is printed
-        #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-        output: Output,
+        common: Common,
     },
     /// Replace the CA that certifies the hub
     #[command(subcommand, after_help = ca::EXAMPLE)]
@@ -263,7 +261,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
             print(&text)
         }
         Command::Kubeconfig { space, hub } => print(&Access::read(hub.kubeconfig.as_deref())?.kubeconfig(&space)?),
-        Command::Status { space, hub, output } => {
+        Command::Status { space, common: Common { hub, output } } => {
             let access = Access::read(hub.kubeconfig.as_deref())?;
             let status = block_on(status::read(&access, &space))??;
             print(&match output {

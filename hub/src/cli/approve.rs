@@ -1,7 +1,6 @@
 //! `approve-deletions`: shows what a cluster holds, asks, and records the approval.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, IsTerminal, Write as _};
 use std::time::Duration;
 
 use clap::Args;
@@ -13,7 +12,7 @@ use tideline_hub::held_deletions::HeldDeletion;
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Common, Output};
+use super::{Common, Output, confirm};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -46,14 +45,8 @@ pub(crate) enum Error {
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
     Approve(#[from] approve::Error),
-    #[error(
-        "nobody can be asked, for standard input is no terminal; say --yes to approve all that is held, or --list to see it"
-    )]
-    Unasked,
-    #[error("nothing was approved")]
-    Declined,
-    #[error("cannot read the answer")]
-    Answer(#[source] io::Error),
+    #[error(transparent)]
+    Confirm(#[from] confirm::Error),
 }
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
@@ -66,22 +59,12 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
         return Ok(print(*output, &held, &approvable, None));
     }
     if !*yes {
-        if !io::stdin().is_terminal() {
-            return Err(Error::Unasked);
-        }
-        eprint!("{}", text(&held, &approvable));
-        ask(&format!("Approve the deletion of these {} objects at {target}?", approvable.len()))?;
+        let question = format!("Approve the deletion of these {} objects at {target}?", approvable.len());
+        let look = format!("tideline-hub approve-deletions {target} --list");
+        confirm::ask(&text(&held, &approvable), &question, &look)?;
     }
     let approved = approve::approve(&root, &held, &approvable, *expires).await?;
     Ok(print(*output, &held, &approvable, Some(&approved)))
-}
-
-pub(super) fn ask(question: &str) -> Result<(), Error> {
-    eprint!("{question} [y/N] ");
-    io::stderr().flush().map_err(Error::Answer)?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(Error::Answer)?;
-    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(Error::Declined) }
 }
 
 fn print(output: Output, held: &Held, approvable: &[&HeldDeletion], approved: Option<&Approved>) -> String {

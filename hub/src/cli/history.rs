@@ -1,7 +1,5 @@
 //! `history`: shows what clusters know of and the hub does not, asks, and records that a person accepts it.
 
-use std::io::{self, IsTerminal};
-
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tideline_common::{SpaceName, Version};
@@ -9,7 +7,7 @@ use tideline_hub::history::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Common, Hub, Output, approve};
+use super::{Common, Output, confirm};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -40,14 +38,11 @@ pub(super) struct Show {
 
 #[derive(Debug, Args)]
 pub(super) struct Accept {
-    #[command(flatten)]
-    hub: Hub,
     /// Do not ask
     #[arg(long, env = "TIDELINE_YES")]
     yes: bool,
-    /// How it is printed
-    #[arg(long, short, env = "TIDELINE_OUTPUT", value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,30 +51,24 @@ pub(crate) enum Error {
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
     History(#[from] history::Error),
-    #[error(
-        "nobody can be asked, for standard input is no terminal; say --yes, or look first: tideline-hub history show"
-    )]
-    Unasked,
     #[error(transparent)]
-    Ask(#[from] approve::Error),
+    Confirm(#[from] confirm::Error),
 }
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
 pub(super) async fn run(command: &Command) -> Result<String, Error> {
-    let (Command::Show(Show { common: Common { hub, .. } }) | Command::Accept(Accept { hub, .. })) = command;
+    let (Command::Show(Show { common }) | Command::Accept(Accept { common, .. })) = command;
+    let Common { hub, output } = common;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     let breaks = history::breaks(&root).await?;
-    let Accept { hub: _, yes, output } = match command {
-        Command::Show(Show { common: Common { output, .. } }) => return Ok(print(*output, &breaks, None)),
-        Command::Accept(Accept { output, .. }) if breaks.is_empty() => return Ok(print(*output, &breaks, None)),
-        Command::Accept(accept) => accept,
+    let yes = match command {
+        Command::Show(_) => return Ok(print(*output, &breaks, None)),
+        Command::Accept(_) if breaks.is_empty() => return Ok(print(*output, &breaks, None)),
+        Command::Accept(Accept { yes, .. }) => *yes,
     };
-    if !*yes {
-        if !io::stdin().is_terminal() {
-            return Err(Error::Unasked);
-        }
-        eprint!("{}", text(&breaks));
-        approve::ask("Accept that what these clusters know of is lost, and have all clusters follow this hub?")?;
+    if !yes {
+        let question = "Accept that what these clusters know of is lost, and have all clusters follow this hub?";
+        confirm::ask(&text(&breaks), question, "tideline-hub history show")?;
     }
     let accepted = history::accept(&root, &breaks).await?;
     Ok(print(*output, &breaks, Some(&accepted)))

@@ -1,7 +1,5 @@
 //! `targets`: which agents there are, and what is done about one: its key is revoked, its SyncTarget removed, or handed to it.
 
-use std::io::{self, IsTerminal};
-
 use clap::Subcommand;
 use serde_json::json;
 use tideline_common::{InstanceId, SpaceName, TargetId};
@@ -10,7 +8,7 @@ use tideline_hub::duplicates::{self, Accepted};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Common, Output, approve};
+use super::{Common, Output, confirm};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -121,12 +119,8 @@ pub(crate) enum Error {
     Agents(#[from] agents::Error),
     #[error(transparent)]
     Duplicates(#[from] duplicates::Error),
-    #[error(
-        "nobody can be asked, for standard input is no terminal; say --yes, or look first: tideline-hub targets list"
-    )]
-    Unasked,
     #[error(transparent)]
-    Ask(#[from] approve::Error),
+    Confirm(#[from] confirm::Error),
 }
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
@@ -159,11 +153,8 @@ pub(super) async fn run(command: &Command) -> Result<String, Error> {
         Command::Adopt { name, from, yes, .. } => {
             let agent = agents::adoptable(&root, name, *from).await?;
             if !*yes {
-                if !io::stdin().is_terminal() {
-                    return Err(Error::Unasked);
-                }
-                eprint!("{}", table(std::slice::from_ref(&agent)));
-                approve::ask(&format!("Hand SyncTarget {name} to this agent?"))?;
+                let question = format!("Hand SyncTarget {name} to this agent?");
+                confirm::ask(&table(std::slice::from_ref(&agent)), &question, "tideline-hub targets list")?;
             }
             agents::adopt(&root, name, &agent).await?;
             Ok(match output {

@@ -1,7 +1,5 @@
 //! `approve-unassignments`: shows what the hub holds, asks, and records the approval.
 
-use std::io::{self, IsTerminal};
-
 use clap::Args;
 use serde_json::json;
 use tideline_common::{Revision, SpaceName};
@@ -9,7 +7,7 @@ use tideline_hub::held_unassignments::{self, HeldSource, HeldUnassignment};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
-use super::{Common, Output, approve};
+use super::{Common, Output, confirm};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
@@ -42,7 +40,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Held(#[from] held_unassignments::Error),
     #[error(transparent)]
-    Ask(#[from] approve::Error),
+    Confirm(#[from] confirm::Error),
 }
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
@@ -55,11 +53,8 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
         return Ok(print(*output, &held, None));
     }
     if !*yes {
-        if !io::stdin().is_terminal() {
-            return Err(approve::Error::Unasked.into());
-        }
-        eprint!("{}", text(&held));
-        approve::ask("Approve that these are taken from the targets?")?;
+        let look = "tideline-hub approve-unassignments --list";
+        confirm::ask(&text(&held), "Approve that these are taken from the targets?", look)?;
     }
     let revisions = held.iter().map(|held| held.revision).collect();
     let approved = held_unassignments::approve(&root, &revisions).await?;
