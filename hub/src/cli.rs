@@ -69,11 +69,13 @@ Example:
 const BACKUP_EXAMPLE: &str = "\
 Example:
   tideline-hub backup /backups/hub-2026-11-23 --data-dir /var/lib/tideline-hub
-  tideline-hub restore /backups/hub-2026-11-23 --data-dir /var/lib/tideline-hub
+  tideline-hub restore /backups/hub-2026-11-23 --data-dir /var/lib/tideline-hub-restored
 
-A directory that is copied does not know that it is a copy. Where clusters were given sets since, the hub finds that out by
-them; where none is heard that was, it cannot. Restore a copy by backup and restore, or, after starting on a copied
-directory, look at tideline-hub status before anything is removed.";
+Run restore as the user of the hub, or give that user the directory afterwards (chown -R).
+
+A hub on a copied directory does not know that it went back in time. It notices when an agent shows a newer set; if no such
+agent calls, it never notices. So use backup and restore. If you must start on a copy, run `tideline-hub status` before you
+delete or unassign anything.";
 
 /// Carries Kubernetes objects from a centre to many clusters, and their state back
 #[derive(Debug, Parser)]
@@ -141,7 +143,7 @@ enum Command {
     /// Let run what is withheld from a cluster because it may have run before history was lost
     #[command(after_help = release::EXAMPLE)]
     Release(release::Arguments),
-    /// Settle that clusters know of what this hub does not, as after it was set back or restored
+    /// Show and accept lost history: clusters hold newer sets than this hub, as after a restore
     #[command(subcommand, after_help = history::EXAMPLE)]
     History(history::Command),
 }
@@ -286,7 +288,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
                 }
             };
             print(&format!(
-                "Restored from {made}. {keys}When the hub is started on {}, clusters keep what they have until somebody accepts \
+                "Restored the backup of {made}. {keys}When the hub is started on {}, clusters keep what they have until somebody accepts \
                  that what came after is lost: tideline-hub history accept\n",
                 data_dir.display()
             ))

@@ -27,7 +27,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where agents and clients reach this hub from outside, as https://hub.example.com; by default the address it
     /// listens on, or 127.0.0.1 where that is every address. Several may be given: agents are told of all of them, and try
-    /// them in this order; clients are told of the first. Before the hub moves, name the address to come too
+    /// them in this order; clients are told of the first. Before the hub moves, add its new address
     #[arg(long, env = "TIDELINE_PUBLIC_URL", value_name = "URL,…", value_delimiter = ',')]
     pub public_url: Vec<HubUrl>,
     /// Who certifies the public addresses, where a proxy or load balancer ends TLS there: a file with certificates, PEM, or

@@ -420,7 +420,7 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     }
     let cannot_come = engine
         .upgrade_before_it_comes(target)
-        .map(|what| format!("the agent of the deleted SyncTarget cannot go on as this one, and stays frozen; {what}"));
+        .map(|what| format!("the adopted agent stays frozen until it is upgraded: {what}"));
     if let Some(cannot_come) = &cannot_come {
         problems.insert(Reason::AgentTooOld, cannot_come);
     }

@@ -14,11 +14,11 @@ Example:
   tideline-hub history show
   tideline-hub history accept
 
-A hub that was set back, restored or started on a copy of its directory does not know of sets that its clusters have. They
-keep what stands and remove nothing. If the newer store is at hand, stop this hub and start it on that. If it is lost, accept:
-what this hub holds goes out to all clusters. What it does not assign stays there until its deletion is approved, and so does
-what was to be removed before; approvals given before are void. Jobs that are assigned now, and that their cluster does not know,
-wait for a release; what is placed there only after this runs, also if it ran there in the history that is lost.";
+After a restore, or on a copy of its directory, a hub does not know the newest sets of its clusters. They keep what they have
+and remove nothing. If the newer store still exists, stop this hub and start it on that store. If it is lost, accept: clusters
+then follow this hub. What it does not assign stays until its deletion is approved, also what was being removed before; earlier
+approvals are void. Jobs that are assigned now and unknown to their cluster wait for `release`. A Job that is placed there later
+runs, even if it ran there in the lost history.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

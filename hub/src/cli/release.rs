@@ -13,9 +13,9 @@ Example:
   tideline-hub status
   tideline-hub release store-0042 --reason MayHaveRun
 
-After history was lost and accepted, a Job that was assigned before, and a Pod that ends by itself, does not run at a cluster
-whose agent does not know of it: it may have run already. This lets all of them run that are withheld at the cluster now, once;
-to have one not run, delete it in its space instead. Nothing else at the cluster changes.";
+After lost history was accepted, a Job (or a Pod that ends by itself) that was assigned before and that the cluster's agent does
+not know is withheld: it may have run already. This runs everything that is withheld at the cluster for that reason, once. To
+keep one from running, delete it in its space first. Nothing else at the cluster changes.";
 
 /// Why something is withheld.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -56,7 +56,8 @@ pub(super) async fn run(
         Output::Text if waits => format!("Released: what may have run at {target} runs there now, once.\n"),
         Output::Text => {
             format!(
-                "Nothing is known to be withheld from {target} for that reason. What is and is not shown yet runs there now.\n"
+                "The hub knows of nothing that is withheld from {target} for that reason. If something is withheld there that \
+                 was not reported yet, it runs now, once.\n"
             )
         }
         Output::Json => super::pretty(&json!({"released": target, "waited": waits})),

@@ -29,8 +29,8 @@ Example:
   tideline-hub token create store-0042 > store-0042.token
 
 The agent is refused from now on, and changes nothing at its cluster. Started with a new token it makes a new key and goes on;
-what it placed stays as it is throughout. Taking the annotation tideline.dev/agent-key from a SyncTarget shuts the agent out as
-long as it is away, and revokes nothing: `targets list` says Withdrawn then.";
+what it placed stays as it is throughout. Removing the annotation tideline.dev/agent-key from a SyncTarget revokes nothing: the
+agent is shut out until the annotation is back, and `targets list` says Withdrawn.";
 
 const REMOVE_EXAMPLE: &str = "\
 Example:
@@ -216,7 +216,7 @@ fn table(agents: &[Agent]) -> String {
 fn adopted_text(agent: &Agent) -> String {
     match &agent.upgrade {
         None => "It hears of it within ten minutes.".to_owned(),
-        Some(upgrade) => format!("It cannot go on with it as it is, and stays frozen until then: {upgrade}"),
+        Some(upgrade) => format!("It stays frozen until it is upgraded: {upgrade}"),
     }
 }
 

@@ -182,6 +182,6 @@ async fn a_restored_hub_deletes_nothing_and_runs_no_job_again_that_nobody_releas
     site.pass_along("elsewhere").await?;
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it was released for once");
     let said = tell(&binaries, &site, &release)?;
-    ensure!(said.contains("Nothing is known to be withheld"), "{said}");
+    ensure!(said.contains("knows of nothing that is withheld"), "{said}");
     site.reported("job.batch.once", "Applied", None).await
 }
