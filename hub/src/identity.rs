@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -180,7 +180,11 @@ pub fn rotate(dir: &Path, step: Rotation) -> Result<(), Error> {
             return Err(Error::Rotation("there is no next authority; make one with `tideline-hub ca prepare`"));
         }
         (Rotation::Retire, None, Some(_)) => record.former_ca_certificate = None,
-        (Rotation::Retire, _, _) => return Err(Error::Rotation("there is no former authority")),
+        (Rotation::Retire, _, _) => {
+            return Err(Error::Rotation(
+                "there is no former authority to retire; `tideline-hub ca prepare` and `ca switch` come first",
+            ));
+        }
     }
     write(dir, &path, &record)
 }
@@ -206,13 +210,39 @@ fn write(dir: &Path, path: &Path, record: &Record) -> Result<(), Error> {
 
 /// Puts an identity into `dir`. It is there, whole, also after a power cut.
 pub(crate) fn put(dir: &Path, text: &[u8]) -> io::Result<()> {
-    write_private(&dir.join(FILE), text).and_then(|()| File::open(dir)?.sync_all())
+    replace_private(&dir.join(FILE), text).and_then(|()| File::open(dir)?.sync_all())
 }
 
 /// Puts `content` at `path`, whole or not at all, readable by the owner only.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    put_private(path, content, |_| Ok(()))
+}
+
+/// The same, and whoever owned what is replaced owns what replaces it: a hub that does not run as root must be able to read
+/// what root writes for it.
+fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let former = match fs::metadata(path) {
+        Ok(former) => former,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return write_private(path, content),
+        Err(error) => return Err(error),
+    };
+    let (uid, gid) = (former.uid(), former.gid());
+    put_private(path, content, |file| {
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) == (uid, gid) {
+            return Ok(());
+        }
+        fchown(file, Some(uid), Some(gid)).map_err(|error| {
+            let why = format!("its owner {uid}:{gid} cannot keep it ({error}); run this as that user, or as root");
+            io::Error::new(error.kind(), why)
+        })
+    })
+}
+
+fn put_private(path: &Path, content: &[u8], own: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let unfinished = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    own(&file)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)

@@ -7,24 +7,25 @@ use tideline_hub::identity::{self, Rotation};
 
 pub(super) const EXAMPLE: &str = "\
 Example:
-  tideline-hub ca prepare --data-dir /var/lib/tideline-hub   # then restart the hub: agents are told of the next CA
-  tideline-hub ca switch --data-dir /var/lib/tideline-hub    # then restart it again: the next CA certifies it
-  tideline-hub ca retire --data-dir /var/lib/tideline-hub    # then restart it again: the former CA is trusted no more
+  tideline-hub ca prepare --data-dir /var/lib/tideline-hub/data   # then restart the hub: agents are told of the next CA
+  tideline-hub ca switch --data-dir /var/lib/tideline-hub/data    # then restart it again: the next CA certifies it
+  tideline-hub ca retire --data-dir /var/lib/tideline-hub/data    # then restart it again: the former CA is trusted no more
 
 Wait between the steps until every agent was in contact: an agent that missed the first finds the hub again with --hub-ca
-DIR/ca.crt, or with a new token. The hub's key, by which agents know it, stays.";
+DIR/ca.crt, or with a new token. The hub's key, by which agents know it, stays. Run it as the hub's user or as root: whose file
+identity.json was, it stays.";
 
 const PREPARE_EXAMPLE: &str = "\
 Example:
-  tideline-hub ca prepare --data-dir /var/lib/tideline-hub && systemctl restart tideline-hub";
+  tideline-hub ca prepare --data-dir /var/lib/tideline-hub/data && systemctl restart tideline-hub";
 
 const SWITCH_EXAMPLE: &str = "\
 Example:
-  tideline-hub ca switch --data-dir /var/lib/tideline-hub && systemctl restart tideline-hub";
+  tideline-hub ca switch --data-dir /var/lib/tideline-hub/data && systemctl restart tideline-hub";
 
 const RETIRE_EXAMPLE: &str = "\
 Example:
-  tideline-hub ca retire --data-dir /var/lib/tideline-hub && systemctl restart tideline-hub";
+  tideline-hub ca retire --data-dir /var/lib/tideline-hub/data && systemctl restart tideline-hub";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Ca {

@@ -1,9 +1,9 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use tideline_store::Revision;
 
-use super::{Error, FILE, Identity};
+use super::{Error, FILE, Identity, Rotation, rotate};
 
 const NEW: Revision = Revision(0);
 
@@ -37,4 +37,18 @@ fn no_identity_is_made_for_a_store_that_was_begun_under_another() {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(matches!(Identity::open(dir.path(), Revision(1)), Err(Error::Missing { .. })));
     assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 0);
+}
+
+#[test]
+fn whose_identity_it_was_it_stays_when_root_replaces_the_authority() {
+    tideline_runtime::tls::install_provider();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(FILE);
+    Identity::open(dir.path(), NEW).expect("it is made");
+    let owner = || fs::metadata(&path).map(|file| (file.uid(), file.gid())).expect("it is there");
+    // Nobody but root gives a file to another user.
+    let hubs = if owner().0 == 0 { (64_198, 64_199) } else { owner() };
+    chown(&path, Some(hubs.0), Some(hubs.1)).expect("it is the hub's");
+    rotate(dir.path(), Rotation::Prepare).expect("it is written");
+    assert_eq!(owner(), hubs);
 }
