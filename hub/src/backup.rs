@@ -41,7 +41,7 @@ pub enum Error {
     Write { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Store(#[from] tideline_store::Error),
-    #[error("{0} is no backup of a hub: it lacks {1}")]
+    #[error("{0} is not a backup of a hub: it lacks {1}; give a file that `tideline-hub backup` wrote")]
     Incomplete(PathBuf, &'static str),
     #[error("cannot use the keys in {0}")]
     Keys(PathBuf, #[source] identity::Error),

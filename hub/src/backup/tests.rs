@@ -73,7 +73,11 @@ async fn another_database_is_no_backup_of_a_hub() {
     let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
     let (_engine, _running) = started(&dir).await;
     tideline_store::backup(&dir, &file, &[]).unwrap();
-    assert!(matches!(restore(&file, &other), Err(Error::Incomplete(..))));
+    let error = restore(&file, &other).unwrap_err().to_string();
+    assert!(
+        error.ends_with("is not a backup of a hub: it lacks made; give a file that `tideline-hub backup` wrote"),
+        "{error}"
+    );
     assert_eq!(names(&other), ["store.lock"]);
 }
 

@@ -5,7 +5,7 @@
 use super::file::{DATABASE, DIR_MODE, check_schema, companions, damage, from_sqlite, lock, private};
 use super::rows;
 use crate::{Commit, Error, Op, Revision};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -97,6 +97,18 @@ impl Restore {
         fs::copy(from, copy).map_err(|error| failed("read the backup", from, &error))?;
         drop(private(copy).map_err(|error| failed("protect", copy, &error))?);
         let copy = self.connect()?;
+        let unreadable = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt) => refused("restore from", from, "it is damaged; take another backup"),
+            // SQLite's codes are not our enum.
+            _ => from_sqlite("restore from", &self.from, &error),
+        };
+        if !is_backup(&copy).map_err(unreadable)? {
+            return Err(refused(
+                "restore from",
+                from,
+                "it is not a backup; give a file that `tideline-hub backup` wrote",
+            ));
+        }
         if let Some(damage) = damage(&copy, &self.from)? {
             return Err(refused("restore from", from, &format!("it is damaged ({damage}); take another backup")));
         }
@@ -135,6 +147,15 @@ impl Drop for Restore {
     fn drop(&mut self) {
         // Where it is finished there is nothing; what is left here otherwise the next attempt removes.
         let _nothing_left = discard(&self.unfinished);
+    }
+}
+
+/// Whether something was attached to it: no other database has such a table, and what is no database has none.
+fn is_backup(copy: &Connection) -> rusqlite::Result<bool> {
+    let tables = copy.query_row("SELECT count(*) FROM sqlite_schema WHERE name = ?1", params![TABLE], |row| row.get(0));
+    match tables {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => Ok(false),
+        tables => tables.map(|tables: i64| tables > 0),
     }
 }
 

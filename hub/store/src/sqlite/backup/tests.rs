@@ -140,12 +140,17 @@ async fn what_an_attempt_that_died_has_left_is_in_no_later_one() {
 async fn of_what_is_not_restored_nothing_is_left() {
     let scratch = tempfile::tempdir().unwrap();
     let (dir, file, other) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("other"));
+    let not_a_backup = |file: &Path| {
+        let error = restore(file, &other).unwrap_err().to_string();
+        assert!(error.ends_with("it is not a backup; give a file that `tideline-hub backup` wrote"), "{error}");
+        assert_eq!(names(&other), [""; 0]);
+    };
     fs::write(&file, "no database").unwrap();
-    assert!(restore(&file, &other).is_err());
-    assert_eq!(names(&other), [""; 0]);
+    not_a_backup(&file);
     fs::remove_file(&file).unwrap();
 
     let store = SqliteStore::open(&dir).unwrap();
+    not_a_backup(&dir.join(DATABASE));
     for nth in 0..64 {
         put(&store, &format!("a{nth}"), &"a".repeat(6_000)).await;
     }
