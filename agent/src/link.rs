@@ -114,7 +114,9 @@ impl Link {
                 answer => return answer,
             }
         }
-        Err(failed(format!("the hub took none of {SENDINGS_MAX} numbers; something sends this agent's requests twice")))
+        Err(failed(format!(
+            "the hub refused {SENDINGS_MAX} request numbers in a row; does a proxy or load balancer send requests twice?"
+        )))
     }
 
     /// Sends it to the address that the hub answers at, as far as is known.

@@ -35,13 +35,13 @@ pub enum Error {
          --token-file if this agent is enrolled"
     )]
     TokenFile { path: PathBuf, source: io::Error },
-    #[error("the token file {path:?} holds no token")]
+    #[error("the token file {path:?} holds no token; write the output of `tideline-hub token create` into it")]
     Token { path: PathBuf, source: TokenError },
-    #[error("the token file {path:?} holds a damaged token")]
+    #[error("the token file {path:?} holds a damaged token; write the output of `tideline-hub token create` into it")]
     TokenKey { path: PathBuf, source: identity::Error },
-    #[error("cannot read the file {path:?} of --hub-ca")]
+    #[error("cannot read the file {path:?} of --hub-ca; give certificates of authorities in PEM")]
     Authorities { path: PathBuf, source: io::Error },
-    #[error("the file {path:?} of --hub-ca cannot be used")]
+    #[error("the file {path:?} of --hub-ca cannot be used; give certificates of authorities in PEM")]
     NoAuthorities { path: PathBuf, source: link::Error },
 }
 

@@ -205,9 +205,10 @@ impl Edge<'_> {
         let present = self.targets.get_opt(name).await?;
         let owner = present.as_ref().and_then(|target| target.annotations().get(AGENT_KEY_ANNOTATION));
         if owner.is_some_and(|owner| *owner != STANDARD.encode(&self.request.agent_key)) {
-            return Err(Setback::Refused(refused(
-                "the SyncTarget of this name belongs to another agent; delete it, or make a token of another name",
-            )));
+            return Err(Setback::Refused(refused(format!(
+                "the SyncTarget of this name has another agent; revoke that one's key (tideline-hub targets revoke {name}), or \
+                 make a token of another name"
+            ))));
         }
         Ok(present)
     }

@@ -109,7 +109,10 @@ fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
     }
     // Which of two homes holds the target is the hub's to say, and what is newer in the Secret is not written over.
     if there.session.number > ours.session.number {
-        let why = format!("another home of this identity has session {}, and this one {}", there.session, ours.session);
+        let why = format!(
+            "it holds session {}, which is newer than {} of this data directory; does another agent run with this identity?",
+            there.session, ours.session
+        );
         return Err(Refused::Failed(why));
     }
     Ok(())

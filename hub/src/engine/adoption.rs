@@ -17,7 +17,7 @@ impl Engine {
     /// The inventory says that `heir` takes over the agent of `former`, whose key it has. Its sessions go on there.
     pub(super) fn adopt(&mut self, former: TargetId, heir: TargetId, record: &TargetRecord) {
         let Some(remembered) = self.memory.get(former) else {
-            warn!(sync_target = record.name, %former, "this hub knows no target that it could take over the agent of");
+            warn!(sync_target = record.name, %former, "cannot adopt: no target is remembered by the UID in the annotation tideline.dev/adopts; see `tideline-hub targets list`");
             return;
         };
         // The hub may have ended between what says that it was handed over and who holds it.
@@ -27,11 +27,11 @@ impl Engine {
         let same = !remembered.is_revoked() && remembered.known_key().as_ref() == Some(&record.key);
         let elsewhere = self.targets.iter().any(|(it, outline)| it != heir && outline.record.key == record.key);
         if elsewhere || self.memory.is_revoked(&record.key) {
-            warn!(sync_target = record.name, %former, "its agent was revoked since, or is another SyncTarget's by now");
+            warn!(sync_target = record.name, %former, "cannot adopt: the agent's key was revoked, or belongs to another SyncTarget; see `tideline-hub targets list`");
             return;
         }
         if remembered.deleted.is_none() || !same || former == heir {
-            warn!(sync_target = record.name, %former, "its agent has another key, or its SyncTarget is still there");
+            warn!(sync_target = record.name, %former, "cannot adopt: tideline.dev/agent-key is not the key of the former agent, or the former SyncTarget still exists");
             return;
         }
         info!(sync_target = record.name, %former, uid = %heir, "it takes over the agent of a deleted SyncTarget");
