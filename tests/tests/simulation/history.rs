@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{
-    ApproveDeletions, Attestation, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Uid, Version,
+    ApproveDeletions, Attestation, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Tombstone, Uid,
+    Version,
 };
 use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, TargetContinuity};
 use tideline_hub::link::core as link;
@@ -107,6 +108,20 @@ impl History {
             "{key} of {source} is deleted, and the newest intent that an agent knows of keeps it, as of {kept}"
         );
     }
+
+    /// No approval is told of a place at which a hub that has these commits assigned anything since it was given.
+    pub(crate) fn check_approved(&self, removals: &[Tombstone], line: &BTreeSet<CommitNumber>) {
+        for removal in removals {
+            let Some((_, changed)) = self.newest.get(&removal.key) else { continue };
+            let since = self.approved[&(removal.key.clone(), removal.source.clone())];
+            assert!(
+                *changed <= since || !line.contains(changed),
+                "that {} of {} is deleted was approved before something else was assigned there, and is told",
+                removal.key,
+                removal.source
+            );
+        }
+    }
 }
 
 impl Hub {
@@ -165,9 +180,14 @@ impl Hub {
         if voided {
             self.strike_void(now, out);
         }
+        self.assigned_since();
+    }
+
+    /// What was approved at places that have something by now is void, once that is written.
+    pub(crate) fn assigned_since(&mut self) {
         let view = self.ledger.target(self.target()).expect("it is registered");
         let mut changes = Vec::new();
-        for (approval, _, removals) in self.approvals.all() {
+        for (approval, _, removals) in self.approvals.all().filter(|(_, target, _)| *target == self.target()) {
             let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
             let at: BTreeSet<_> = assigned.map(|removal| removal.key.clone()).collect();
             if !at.is_empty() {
@@ -180,9 +200,8 @@ impl Hub {
 
     pub(crate) fn strike_void(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         let ledger = &self.ledger;
-        let is_void = |approval: &Uid, removal: &tideline_common::Tombstone| {
-            ledger.void(approval).is_some_and(|void| void.covers(&removal.key))
-        };
+        let is_void =
+            |approval: &Uid, removal: &Tombstone| ledger.void(approval).is_some_and(|void| void.covers(&removal.key));
         let changed = self.approvals.strike(is_void);
         self.step(now, link::Event::Approved(changed), out);
     }

@@ -41,10 +41,12 @@ pub(crate) struct Disk {
     pub(crate) heard: BTreeSet<CommitNumber>,
     /// The SyncTarget that was made after the first, with its agent.
     pub(crate) heir: Option<TargetId>,
+    /// The first SyncTarget was in a store that is lost: nothing here says that it ever was.
+    pub(crate) forgot_first: bool,
     /// What of it is on record as missing here, and was not accepted.
     pub(crate) missing: BTreeSet<CommitNumber>,
-    /// By number: what a person approved, and until when.
-    pub(crate) approvals: BTreeMap<u64, (Monotonic, Vec<Tombstone>)>,
+    /// By number: what a person approved, of which target, and until when.
+    pub(crate) approvals: BTreeMap<u64, (TargetId, Monotonic, Vec<Tombstone>)>,
 }
 
 impl Disk {
@@ -331,12 +333,12 @@ impl Hub {
 
     fn read_approvals(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         self.approvals = Approvals::default();
-        for (number, (until, removals)) in &self.disk.approvals {
-            let _nobody_asks_yet =
-                self.approvals.put(now, approval_name(*number), approval(self.disk.target(), *until, removals));
+        for (number, (target, until, removals)) in &self.disk.approvals {
+            let _nobody_asks_yet = self.approvals.put(now, approval_name(*number), approval(*target, *until, removals));
         }
         let _nobody_asks_yet = self.approvals.end_listing();
         self.strike_void(now, out);
+        self.assigned_since();
         out.extend(self.approvals.next_end().map(Demand::Timer));
     }
 
@@ -352,10 +354,12 @@ impl Hub {
         for removal in &removals {
             self.history.approve(&removal.key, &removal.source);
         }
-        let changed = self.approvals.put(now, approval_name(number), approval(self.disk.target(), until, &removals));
-        self.disk.approvals.insert(number, (until, removals));
+        let target = self.target();
+        let changed = self.approvals.put(now, approval_name(number), approval(target, until, &removals));
+        self.disk.approvals.insert(number, (target, until, removals));
         out.push(Demand::Timer(until));
         self.step(now, link::Event::Approved(changed), out);
+        self.assigned_since();
     }
 
     pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = Change>) {
@@ -516,6 +520,11 @@ impl Hub {
                     assert_eq!(restored, None, "a set goes out, and nobody accepted that it is an old one");
                     self.ledger.handed(page.attestation.target);
                     self.history.answered(page.attestation, &self.disk.heard);
+                }
+                if let Ok(link::Answer::Desired(DesiredAnswer::Approved(page))) = &answer
+                    && self.is_idle()
+                {
+                    self.history.check_approved(&page.removals, &self.disk.line);
                 }
                 out.push(Demand::Respond(id, answer.map(|answer| answer.sign(&key()))));
             }

@@ -32,6 +32,8 @@ enum Step {
     AssignThere,
     /// It is deleted, and made again.
     Recreate,
+    /// It is made where its space was lost, as another.
+    Create,
     /// The agent is connected for a while.
     Contact,
     /// So is that of the second target.
@@ -43,6 +45,10 @@ enum Step {
     /// The hub's machine is set back while it runs.
     RollBack,
     Restart,
+    /// Its directory is lost, and what was in its spaces with it.
+    LoseStore,
+    /// The agent is given a token, with which it becomes another SyncTarget.
+    Enrol,
     LoseJournal,
     /// A person approves all that waits.
     Approve,
@@ -57,8 +63,9 @@ enum Step {
 }
 
 use Step::{
-    Accept, Approve, Assign, AssignJob, AssignThere, Body, Contact, ContactThere, Decommission, JobEnds, LoseJournal,
-    Policy, Recreate, RecreateTarget, Restart, RollBack, Save, StartCopy, Unassign, UnassignJob, UnassignThere,
+    Accept, Approve, Assign, AssignJob, AssignThere, Body, Contact, ContactThere, Create, Decommission, Enrol, JobEnds,
+    LoseJournal, LoseStore, Policy, Recreate, RecreateTarget, Restart, RollBack, Save, StartCopy, Unassign,
+    UnassignJob, UnassignThere,
 };
 
 /// By what would be missing.
@@ -106,6 +113,7 @@ const TRACES: &[(&str, &[Step])] = &[
     ("no removal begins while history is broken", &[Save, Unassign, Contact, StartCopy, Body]),
     ("what was asked for before does not go on", &[Save, Unassign, Contact, StartCopy, Policy, Unassign]),
     ("what was approved before is void", &[Unassign, Contact, Approve, Save, Assign, Contact, StartCopy]),
+    ("an approval is of a place", &[LoseStore, Enrol, Contact, Accept, Contact, Create, Policy, Approve, Unassign]),
     ("a tombstone speaks for its place", &[Recreate, Policy, Unassign]),
     ("the latest tombstone counts", &[Policy, Recreate, Contact, Unassign]),
     ("let go of, and assigned again", &[Policy, Unassign, Assign]),
@@ -197,6 +205,10 @@ impl Going {
             UnassignThere => self.move_to(world, Targets::Here),
             Assign | AssignThere => self.move_to(world, Targets::Both),
             Recreate => world.act(|spaces| spaces.renew(|key| *key == object)),
+            Create => world.act(|spaces| {
+                spaces.create(&SpaceName::root(), &object, ApplyPolicy::default());
+                spaces.move_to(|key| *key == object, Targets::Both);
+            }),
             Contact => {
                 world.set_link(true);
                 world.pass(DONE);
@@ -211,6 +223,8 @@ impl Going {
             StartCopy => drop(world.restore(true)),
             RollBack => drop(world.roll_back()),
             Restart => world.restart_hub(),
+            LoseStore => world.lose_store(),
+            Enrol => world.enrol_anew(),
             LoseJournal => world.lose_data(),
             Approve => drop(world.approve_held()),
             Accept => world.accept_once(),

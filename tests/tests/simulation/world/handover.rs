@@ -43,7 +43,8 @@ impl Hub {
 
 impl Lineage for Hub {
     fn key(&self, target: TargetId) -> Option<VerifyingKey> {
-        let known = target == parse(TARGET) || Some(target) == self.disk.heir;
+        let first = target == parse(TARGET) && !self.disk.forgot_first;
+        let known = first || Some(target) == self.disk.heir;
         known.then(|| SigningKey::from_seed([9; 32]).public())
     }
 
@@ -98,9 +99,32 @@ impl World {
         self.agent_crashes();
     }
 
-    /// With a token an agent whose key was revoked comes with another.
+    /// The hub's directory is lost: it starts with its key, where it was, and knows of nothing else. Then a SyncTarget is made,
+    /// and nobody has enrolled as that.
+    pub(crate) fn lose_store(&mut self) {
+        self.note(|| "the hub's directory is LOST".to_owned());
+        self.restored = true;
+        self.scenario.shuts_out = true;
+        self.hub_crashes();
+        self.hub.disk = self.hub.empty.clone();
+        self.hub.disk.heir = Some(parse(HEIR));
+        self.hub.disk.forgot_first = true;
+        self.workload.lose();
+        self.hub.rolled_back = false;
+        self.hub.set_back();
+        self.shut_out(RefusalKind::UnknownTarget);
+    }
+
+    /// The agent is given a token of that SyncTarget.
+    pub(crate) fn enrol_anew(&mut self) {
+        self.cluster.agents = Agents { target: parse(HEIR), formers: Formers::default().with(parse(TARGET)) };
+        self.give_token();
+    }
+
+    /// With a token an agent comes whose key was revoked, or whom the hub does not know.
     pub(super) fn new_key_enrols(&self, packet: &Packet) -> bool {
-        self.shut_out == Some(RefusalKind::Revoked) && matches!(packet, Packet::Enrol) && self.token
+        let replaced = matches!(self.shut_out, Some(RefusalKind::Revoked | RefusalKind::UnknownTarget));
+        replaced && matches!(packet, Packet::Enrol) && self.token
     }
 
     /// The identity has what the hub says that the agent is before the core hears of it.

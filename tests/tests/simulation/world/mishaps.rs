@@ -152,6 +152,7 @@ impl World {
         let until = now + Duration::from_millis(lasts);
         self.hub.approve(now, self.approvals, until, removals, &mut demands);
         self.satisfy(demands);
+        self.hub_writes_if_needed();
     }
 
     /// What waits for an approval, as far as the hub was told.
