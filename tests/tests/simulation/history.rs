@@ -18,6 +18,15 @@ use crate::ids::{OTHER_TARGET, parse};
 /// One commit of any line of history, in the order in which they were made.
 pub(crate) type CommitNumber = u64;
 
+/// What is to become of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Intent {
+    Keeps(Uid),
+    /// What stands there is to stay, and to be nobody's.
+    LetsGo,
+    Empties,
+}
+
 /// For the one target with an agent. Not the hub's own memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -33,7 +42,7 @@ pub(crate) struct History {
     /// Commits that were made, in every line of history.
     commits: CommitNumber,
     /// What people meant last for each place, and the commit that says it.
-    newest: BTreeMap<ObjectKey, (Option<Uid>, CommitNumber)>,
+    newest: BTreeMap<ObjectKey, (Intent, CommitNumber)>,
     /// The commits that a revision comes after.
     lines: BTreeMap<RevisionId, BTreeSet<CommitNumber>>,
     /// The commits that the agent knows of, or the hub that it took its last set from.
@@ -66,9 +75,21 @@ impl History {
                 self.unassigned.insert((key.clone(), uid.clone()));
             }
         }
-        for key in former.keys().chain(self.assigned.keys()) {
-            if former.get(key) != self.assigned.get(key) {
-                self.newest.insert(key.clone(), (self.assigned.get(key).cloned(), self.commits));
+        let changed: Vec<_> = former.keys().chain(self.assigned.keys()).collect();
+        let changed: BTreeSet<_> =
+            changed.into_iter().filter(|key| former.get(*key) != self.assigned.get(*key)).cloned().collect();
+        if !changed.is_empty() {
+            let page = view.page(None, None, 1_000);
+            let tombstones = page.into_iter().flat_map(|page| page.tombstones);
+            let let_go: BTreeSet<_> =
+                tombstones.filter(|gone| gone.policy.lets_go()).map(|gone| gone.tombstone.key).collect();
+            for key in changed {
+                let intent = match self.assigned.get(&key) {
+                    Some(source) => Intent::Keeps(source.clone()),
+                    None if let_go.contains(&key) => Intent::LetsGo,
+                    None => Intent::Empties,
+                };
+                self.newest.insert(key, (intent, self.commits));
             }
         }
         for target in [target, parse(OTHER_TARGET)] {
@@ -98,14 +119,16 @@ impl History {
         self.answered.entry((word.version, word.point.id)).or_insert_with(|| heard.clone());
     }
 
-    /// Nothing is deleted that the newest intent keeps which any agent knows that this hub has heard; but a person may
+    /// Nothing is deleted that the newest intent keeps, or lets go of, which any agent knows that this hub has heard; but a person may
     /// have looked at it since, and approved that it goes.
     pub(crate) fn check_deletion(&self, key: &ObjectKey, source: &Uid) {
-        let Some((Some(kept), commit)) = self.newest.get(key) else { return };
+        let Some((intent, commit)) = self.newest.get(key).filter(|(intent, _)| *intent != Intent::Empties) else {
+            return;
+        };
         let approved = self.approved.get(&(key.clone(), source.clone())).is_some_and(|at| at >= commit);
         assert!(
             approved || !self.known.contains(commit),
-            "{key} of {source} is deleted, and the newest intent that an agent knows of keeps it, as of {kept}"
+            "{key} of {source} is deleted, and the newest intent that an agent knows of is {intent:?}"
         );
     }
 

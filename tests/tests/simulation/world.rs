@@ -274,6 +274,8 @@ pub(crate) struct World {
     pub(crate) lost_journal: bool,
     /// The newest input of each source that was written to its place.
     applied: BTreeMap<(ObjectKey, Uid), i64>,
+    /// The accepts by which that was judged.
+    accepts_heeded: u64,
     pub(crate) trace: Option<VecDeque<String>>,
     /// What counts and disturbs, in a run by plan.
     pub(crate) probe: Option<Box<Probe>>,
@@ -311,6 +313,7 @@ impl World {
             restores: 0,
             lost_journal: false,
             applied: BTreeMap::new(),
+            accepts_heeded: 0,
             trace: traced.then(VecDeque::new),
             probe: None,
         };

@@ -207,8 +207,12 @@ impl World {
         }
         if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { .. }) = (op, &result) {
             let place = (entry.key.clone(), entry.source.uid.clone());
+            // A person has accepted that the hub went back.
+            if std::mem::replace(&mut self.accepts_heeded, self.hub.accepts) != self.hub.accepts {
+                self.applied.clear();
+            }
             let newest = self.applied.entry(place).or_default();
-            assert!(self.restored || *newest <= entry.generation, "{} goes back to an older input", entry.key);
+            assert!(*newest <= entry.generation, "{} goes back to an older input", entry.key);
             *newest = entry.generation;
         }
         self.cluster_changed();

@@ -103,6 +103,7 @@ impl World {
     /// and nobody has enrolled as that.
     pub(crate) fn lose_store(&mut self) {
         self.note(|| "the hub's directory is LOST".to_owned());
+        self.applied.clear();
         self.restored = true;
         self.scenario.shuts_out = true;
         self.hub_crashes();
