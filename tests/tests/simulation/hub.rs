@@ -18,7 +18,7 @@ use tideline_hub::ledger::{self, Batch, Committed, Fresh, HistoryChange, Ledger,
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::placement::Change;
-use tideline_hub::summary::{Screened, Summary, screen};
+use tideline_hub::summary::{Screened, Service, Summary, screen};
 use uuid::Uuid;
 
 use crate::history::{CommitNumber, History};
@@ -540,8 +540,10 @@ impl Hub {
             }
             link::Effect::Report { target, report } => {
                 let view = self.ledger.target(target).expect("the target is registered");
+                let leaves = self.disk.decommission != Decommission::No;
+                let service = if leaves { Service::Leaving } else { Service::InPlace };
                 let Screened { report, dropped, unfounded: _, breaches } =
-                    screen(&view, self.summary.target(target), *report);
+                    screen(&view, service, self.summary.target(target), *report);
                 assert!(breaches.is_empty(), "an agent that keeps to the protocol is in breach: {breaches:?}");
                 self.dropped |= dropped > 0;
                 self.changes.extend(view.news(&report).map(|fact| Change::Happened(target, fact)));
