@@ -160,9 +160,10 @@ impl Engine {
             self.index.delete_target(index);
         }
         let by = self.deleting.remove(&target).or(deletion.by);
-        // A cluster that has gone out of service is through with what ran there.
+        // A cluster that was emptied is through with what ran there; one that keeps all is not.
         let how = self.targets.get(target).map(|outline| outline.record.decommission);
-        let remains = !how.is_some_and(|how| self.is_decommissioned(target, how));
+        let emptied = |how| how == Decommission::Remove && self.is_decommissioned(target, how);
+        let remains = !how.is_some_and(emptied);
         let view = self.ledger.target(target).filter(|_| remains);
         let ran = view.map(|view| view.facts()).unwrap_or_default();
         self.memory.deleted(target, Deletion { by, ..deletion }, ran);
