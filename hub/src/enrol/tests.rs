@@ -183,7 +183,7 @@ async fn a_name_that_is_taken_costs_nobody_the_token() {
     taken.annotations_mut().insert(AGENT_KEY_ANNOTATION.to_owned(), key(9));
     site.targets.create(&PostParams::default(), &taken).await.unwrap();
     let refused = site.enrol("store", 7).await.unwrap_err();
-    assert!(refused.contains("delete it, or make a token of another name"), "{refused}");
+    assert!(refused.contains("targets revoke store), or make a token of another name"), "{refused}");
     assert!(!site.tokens.get("store").await.unwrap().status.unwrap_or_default().used);
     site.targets.delete("store", &DeleteParams::default()).await.unwrap();
     site.enrol("store", 7).await.unwrap();

@@ -60,7 +60,7 @@ fn an_agent_too_old_to_be_handed_over_is_shown_where_it_is_waited_for() {
         too_old.map(|it| it["message"].as_str().unwrap().to_owned())
     };
     let what = "its agent is too old for handover: upgrade the agent to at least 0.1.0";
-    let cannot = format!("the agent of the deleted SyncTarget cannot go on as this one, and stays frozen; {what}");
+    let cannot = format!("the adopted agent stays frozen until it is upgraded: {what}");
     let link::Request::Session(older, from) = asks(1) else { unreachable!("it is one") };
     let without = Capabilities::all().without(Capability::Handover);
     let older = Box::new(SessionRequest { capabilities: without, ..*older });
