@@ -96,18 +96,17 @@ impl Restore {
         drop(private(copy).map_err(|error| failed("write", copy, &error))?);
         fs::copy(from, copy).map_err(|error| failed("read the backup", from, &error))?;
         drop(private(copy).map_err(|error| failed("protect", copy, &error))?);
-        let copy = self.connect()?;
+        let not_a_backup =
+            || refused("restore from", from, "it is not a backup; give a file that `tideline-hub backup` wrote");
         let unreadable = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => not_a_backup(),
             Some(ErrorCode::DatabaseCorrupt) => refused("restore from", from, "it is damaged; take another backup"),
             // SQLite's codes are not our enum.
             _ => from_sqlite("restore from", &self.from, &error),
         };
+        let copy = connect(copy).map_err(unreadable)?;
         if !is_backup(&copy).map_err(unreadable)? {
-            return Err(refused(
-                "restore from",
-                from,
-                "it is not a backup; give a file that `tideline-hub backup` wrote",
-            ));
+            return Err(not_a_backup());
         }
         if let Some(damage) = damage(&copy, &self.from)? {
             return Err(refused("restore from", from, &format!("it is damaged ({damage}); take another backup")));
@@ -124,22 +123,13 @@ impl Restore {
 
     /// Commits this on top of what was backed up.
     pub fn add(&mut self, ops: Vec<Op>) -> Result<(), Error> {
-        let mut copy = self.connect()?;
-        add(&mut copy, ops).map_err(|error| from_sqlite("restore to", &self.store.display().to_string(), &error))
+        let failed = |error| from_sqlite("restore to", &self.store.display().to_string(), &error);
+        add(&mut connect(&self.unfinished).map_err(failed)?, ops).map_err(failed)
     }
 
     /// Puts the store in its place.
     pub fn finish(self) -> Result<(), Error> {
         settle(&self.unfinished, &self.store)
-    }
-
-    fn connect(&self) -> Result<Connection, Error> {
-        let connect = || {
-            let copy = Connection::open_with_flags(&self.unfinished, READ_WRITE)?;
-            copy.pragma_update(None, "synchronous", "full")?;
-            Ok(copy)
-        };
-        connect().map_err(|error| from_sqlite("restore from", &self.from, &error))
     }
 }
 
@@ -150,13 +140,16 @@ impl Drop for Restore {
     }
 }
 
-/// Whether something was attached to it: no other database has such a table, and what is no database has none.
+fn connect(copy: &Path) -> rusqlite::Result<Connection> {
+    let copy = Connection::open_with_flags(copy, READ_WRITE)?;
+    copy.pragma_update(None, "synchronous", "full")?;
+    Ok(copy)
+}
+
+/// Whether something was attached to it: no other database has such a table.
 fn is_backup(copy: &Connection) -> rusqlite::Result<bool> {
     let tables = copy.query_row("SELECT count(*) FROM sqlite_schema WHERE name = ?1", params![TABLE], |row| row.get(0));
-    match tables {
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => Ok(false),
-        tables => tables.map(|tables: i64| tables > 0),
-    }
+    tables.map(|tables: i64| tables > 0)
 }
 
 fn detach(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
