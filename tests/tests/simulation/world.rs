@@ -10,7 +10,7 @@ use tideline_agent::core::{
 };
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
-use tideline_common::{AssociatedKind, GroupKind, Monotonic, ObjectKey, SessionName, Uid};
+use tideline_common::{AssociatedKind, Epoch, GroupKind, Monotonic, ObjectKey, SessionName, TargetId, Uid};
 use tideline_hub::link::core as link;
 
 use crate::cluster::{Chore, Cluster};
@@ -274,8 +274,8 @@ pub(crate) struct World {
     pub(crate) lost_journal: bool,
     /// The newest input of each source that was written to its place.
     applied: BTreeMap<(ObjectKey, Uid), i64>,
-    /// The accepts by which that was judged.
-    accepts_heeded: u64,
+    /// The epoch of the set that was written so.
+    applied_in: Option<(TargetId, Epoch)>,
     pub(crate) trace: Option<VecDeque<String>>,
     /// What counts and disturbs, in a run by plan.
     pub(crate) probe: Option<Box<Probe>>,
@@ -313,7 +313,7 @@ impl World {
             restores: 0,
             lost_journal: false,
             applied: BTreeMap::new(),
-            accepts_heeded: 0,
+            applied_in: None,
             trace: traced.then(VecDeque::new),
             probe: None,
         };

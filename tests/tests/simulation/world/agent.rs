@@ -207,13 +207,18 @@ impl World {
         }
         if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { .. }) = (op, &result) {
             let place = (entry.key.clone(), entry.source.uid.clone());
-            // A person has accepted that the hub went back.
-            if std::mem::replace(&mut self.accepts_heeded, self.hub.accepts) != self.hub.accepts {
+            // Where the epoch rises, a person has accepted that the hub went back.
+            let accepted = self.agent.journal.accepted.map(|accepted| accepted.attestation);
+            let epoch = accepted.map(|accepted| (accepted.target, accepted.version.epoch));
+            if std::mem::replace(&mut self.applied_in, epoch) != epoch {
                 self.applied.clear();
             }
-            let newest = self.applied.entry(place).or_default();
-            assert!(*newest <= entry.generation, "{} goes back to an older input", entry.key);
-            *newest = entry.generation;
+            // What was begun by a former set may come late.
+            if self.agent.journal.entries.get(&entry.key).is_some_and(|now| now.input == entry.input) {
+                let newest = self.applied.entry(place).or_default();
+                assert!(*newest <= entry.generation, "{} goes back to an older input", entry.key);
+                *newest = entry.generation;
+            }
         }
         self.cluster_changed();
         result
