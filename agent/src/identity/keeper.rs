@@ -219,14 +219,13 @@ impl Found {
 
     /// Begins to use it. Who is enrolled does so also if the file cannot be written now: its cluster is to be kept meanwhile.
     pub(crate) fn keep(self) -> Result<Keeper, Error> {
-        if self.copy.as_ref() == Some(&self.merged.contents) {
-            return Ok(self.keeper(Saving::default(), FileHolds::This));
-        }
-        match file::save(&self.path, &self.merged.contents) {
-            Ok(()) => Ok(self.keeper(Saving::default(), FileHolds::This)),
+        let is_there = self.copy.as_ref() == Some(&self.merged.contents);
+        let saved = if is_there { Ok(()) } else { file::save(&self.path, &self.merged.contents) };
+        match saved {
+            Ok(()) => Ok(self.keeper(Saving::default())),
             Err(error) if self.is_enrolled() => {
                 warn!("{}; it is tried again", chain(&error));
-                Ok(self.keeper(Saving { is_behind: true, waits_for_journal: false }, FileHolds::Another))
+                Ok(self.keeper(Saving { is_behind: true, waits_for_journal: false }))
             }
             Err(error) => Err(error),
         }
@@ -234,16 +233,13 @@ impl Found {
 
     /// Begins to use it, and writes nothing until [`Keeper::journal_is_removed`].
     pub(crate) fn keep_unwritten(self) -> Keeper {
-        self.keeper(Saving { is_behind: true, waits_for_journal: true }, FileHolds::Another)
+        self.keeper(Saving { is_behind: true, waits_for_journal: true })
     }
 
-    fn keeper(self, saving: Saving, holds: FileHolds) -> Keeper {
+    fn keeper(self, saving: Saving) -> Keeper {
         let Self { path, secret, merged: Merged { contents, data: _ }, copy: _, token: _, home } = self;
         let (superseded, _) = watch::channel(None);
-        let saved = match holds {
-            FileHolds::This => Some(contents.clone()),
-            FileHolds::Another => None,
-        };
+        let saved = (!saving.is_behind).then(|| contents.clone());
         let behind = Notify::new();
         if saving.is_behind || secret.as_ref().is_some_and(|written| written.behind) {
             behind.notify_one();
@@ -261,13 +257,6 @@ impl Found {
             superseded,
         }
     }
-}
-
-/// Whether the file holds the identity that is begun with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileHolds {
-    This,
-    Another,
 }
 
 /// The identity of a running agent.
