@@ -198,6 +198,13 @@ impl Session {
     fn succeeded(&mut self) {
         self.failures = 0;
     }
+
+    /// Nothing of the set that the hub gives is refused, or lacks here.
+    fn has_whole_set(&mut self) {
+        self.succeeded();
+        self.refused_sets = 0;
+        self.whole = false;
+    }
 }
 
 impl Core {
@@ -459,9 +466,7 @@ impl Core {
             }
             Step::Complete(change) => self.gathered_all(change, out),
             Step::NothingNew => {
-                self.session.succeeded();
-                self.session.refused_sets = 0;
-                self.session.whole = false;
+                self.session.has_whole_set();
                 self.history_whole(now);
                 self.pause_polling(now, sent, out);
             }
@@ -523,9 +528,7 @@ impl Core {
         if fetch.is_done()
             && let Link::Fetching { fetch, .. } = std::mem::replace(&mut self.session.link, Link::Switching)
         {
-            self.session.succeeded();
-            self.session.refused_sets = 0;
-            self.session.whole = false;
+            self.session.has_whole_set();
             self.begin_switch(fetch.change);
         }
     }

@@ -305,12 +305,13 @@ fn a_poll_that_is_cut_is_made_shorter() {
     "#]]);
 }
 
-fn empty_page(at: Version) -> DesiredPage {
-    DesiredPage {
-        at,
+/// At the version that is held, and of another digest.
+fn page_of_another_history() -> Answer {
+    let page = DesiredPage {
+        at: Version { epoch: Epoch(1), revision: Revision(4) },
         attestation: attestation(Version::default()),
         absence_unexplained: false,
-        digest: Digest::of(b""),
+        digest: Digest::of(b"other"),
         total: 0,
         snapshot: false,
         entries: Vec::new(),
@@ -319,7 +320,8 @@ fn empty_page(at: Version) -> DesiredPage {
         terminal: Vec::new(),
         next: None,
         decommission: tideline_common::wire::v1::Decommission::No,
-    }
+    };
+    Answer::Desired(DesiredAnswer::Page(page))
 }
 
 #[test]
@@ -327,9 +329,7 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
     let mut script = Script::new(held());
     script.event("start", Event::Started);
     script.answer(1, session());
-    let page =
-        DesiredPage { digest: Digest::of(b"other"), ..empty_page(Version { epoch: Epoch(1), revision: Revision(4) }) };
-    script.answer(2, Answer::Desired(DesiredAnswer::Page(page)));
+    script.answer(2, page_of_another_history());
     script.after(60).event("timer", Event::Timer(Timer::Link));
     script.check(&expect![[r#"
         start: 1 Session, Watch 1, Patrol in 316 s, Retry in 600 s
@@ -347,11 +347,7 @@ fn a_set_that_is_refused_again_and_again_is_asked_for_less_and_less() {
     script.event("start", Event::Started);
     for id in [1, 3, 6, 8, 10] {
         script.answer(id, session());
-        let page = DesiredPage {
-            digest: Digest::of(b"other"),
-            ..empty_page(Version { epoch: Epoch(1), revision: Revision(4) })
-        };
-        script.answer(id + 1, Answer::Desired(DesiredAnswer::Page(page)));
+        script.answer(id + 1, page_of_another_history());
         script.after(400).event("timer", Event::Timer(Timer::Link));
     }
     script.check(&expect![[r#"
