@@ -14,7 +14,7 @@ use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
 use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
 
 use super::Core;
-use super::decommission::{LET_GO, keeps};
+use super::decommission::LET_GO;
 use super::effect::Write;
 use super::fuse::Leave;
 use super::remove::{Cause, RemovalPolicy};
@@ -132,7 +132,7 @@ impl Core {
             && state.cause != Cause::Told
         {
             state.cause = Cause::Told;
-            if keeps(self.decommission) {
+            if self.decommission.keeps() {
                 state.policy = LET_GO;
             }
             self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });

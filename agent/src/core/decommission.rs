@@ -8,9 +8,9 @@
 //!
 //! That it is so is in the journal with the set that said it, so that neither a crash nor a hub that is away ends it: what is
 //! ours is looked for anew at each start. When the cluster is in service again, what nothing says was unassigned stays, and
-//! what was to be let go of is, whatever was not done by then. The removals are the ordinary ones, in their order and through the one gate: nothing foreign is touched, and
-//! nothing goes that holds what is not ours. Only the fuse lets all pass, for that was said by whoever wants the cluster
-//! emptied. Where all is to be kept, the gate lets go of what it would delete.
+//! what was to be let go of is, whatever was not done by then. The removals are the ordinary ones, in their order and through
+//! the one gate: nothing foreign is touched, and nothing goes that holds what is not ours. Only the fuse lets all pass, for that
+//! was said by whoever wants the cluster emptied. Where all is to be kept, the gate lets go of what it would delete.
 
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{Monotonic, PrunePolicy, Tombstone};
@@ -23,19 +23,11 @@ use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
 /// Of what is to be let go of, whatever was said of it before.
 pub(super) const LET_GO: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
 
-/// Whether nothing is deleted. What a newer hub says there is no deletion to an older agent.
-pub(super) fn keeps(how: Decommission) -> bool {
-    match how {
-        Decommission::Keep | Decommission::Unknown => true,
-        Decommission::No | Decommission::Remove => false,
-    }
-}
-
 impl Core {
     /// Those removals under way that were to let go of an object because all was to be kept, if the set says otherwise. They
     /// end as they would have if they had been done by then.
     pub(super) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
-        if !keeps(self.decommission) || keeps(change.decommission) {
+        if !self.decommission.keeps() || change.decommission.keeps() {
             return Vec::new();
         }
         let lets_go = |(tombstone, removal): &(&Tombstone, &Removal)| {

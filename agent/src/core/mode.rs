@@ -157,7 +157,8 @@ impl Core {
             out.extend(self.mode_effect());
             self.disk.write(Write::Mode(self.mode.clone()));
         }
-        // A token that was not shown yet, or not for long, need not wait. That its agent's next key was refused, too, is no reason to hurry.
+        // A token that was not shown yet, or not for long, need not wait. That its agent's next key was refused, too, is no
+        // reason to hurry.
         let wait = if self.may_enrol_anew(now) && !self.session.is_enrolling() {
             Duration::ZERO
         } else {

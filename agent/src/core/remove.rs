@@ -9,7 +9,6 @@ use tideline_common::{
     PrunePolicy, Reason, Recreate, Uid, Version,
 };
 
-use super::decommission::keeps;
 use super::effect::{AppliedRecord, Op};
 use super::kinds::View;
 use super::observe::Seen;
@@ -284,7 +283,7 @@ fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> 
             !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted, managed))
         }
     };
-    let delete = deletes && !keeps(decommission);
+    let delete = deletes && !decommission.keeps();
     let key = key.clone();
     if !delete {
         return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });

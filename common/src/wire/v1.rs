@@ -302,6 +302,14 @@ pub enum Decommission {
 }
 
 impl Decommission {
+    /// Whether the cluster goes out of service and nothing of it is deleted.
+    pub const fn keeps(self) -> bool {
+        match self {
+            Self::Keep | Self::Unknown => true,
+            Self::No | Self::Remove => false,
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::No => "No",

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::wire::v1::{Decommission, Terminal, TerminalFact};
+use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
 use super::batch::{Batch, Write, chunked};
@@ -147,7 +147,7 @@ impl<'a> Draft<'a> {
             Change::Retire(target, how) => {
                 let index = self.ledger.index_of(target);
                 self.retired.extend(index);
-                self.let_go_of.extend(index.filter(|_| how != Decommission::Remove));
+                self.let_go_of.extend(index.filter(|_| how.keeps()));
             }
             Change::Understands(target, capabilities) => self.understands(target, capabilities),
             Change::History(change) => {
