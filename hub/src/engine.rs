@@ -24,6 +24,7 @@ mod unassigned;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use tideline_common::health::truncate;
 use tideline_common::limits::BODY_BATCH_BYTES_MAX;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
@@ -519,7 +520,7 @@ impl Engine {
 /// What an agent says of itself, in as many bytes as that may take.
 fn bounded(mut facts: ClusterFacts) -> ClusterFacts {
     for text in [&mut facts.kubernetes_version, &mut facts.agent_version] {
-        text.truncate(text.floor_char_boundary(FACT_BYTES_MAX));
+        truncate(text, FACT_BYTES_MAX);
     }
     facts
 }

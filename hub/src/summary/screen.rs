@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use tideline_common::health::truncate;
 use tideline_common::limits::{
     ASSOCIATED_BYTES_MAX, DESIRED_OBJECTS_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
     STATUS_LEVELS_MAX,
@@ -249,7 +250,7 @@ impl<S: Scope> Screen<'_, S> {
 
     fn text(&mut self, text: &mut String) {
         if text.len() > MESSAGE_BYTES_MAX {
-            text.truncate(text.floor_char_boundary(MESSAGE_BYTES_MAX));
+            truncate(text, MESSAGE_BYTES_MAX);
             self.breaches.insert(Breach::Size);
         }
     }
