@@ -366,4 +366,4 @@ fn badness(counts: &Counts, reported: Option<Reason>) -> Option<(u8, Reason)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

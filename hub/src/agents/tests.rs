@@ -17,6 +17,7 @@ use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
 use crate::placement::Target;
+use crate::summary::tests::all_is_well;
 use crate::sync_target::ATTEMPTS_MAX;
 use crate::token::tests::Root;
 
@@ -55,21 +56,7 @@ fn at_work() -> Shared {
     persist(&shared);
     let asked = shared.step(|engine, now| engine.request(now, id, Request::Session(Box::default(), Origin::default())));
     persist(&shared);
-    let report = ReportedRequest {
-        session: SessionName::new(1, 0),
-        seq: 1,
-        accepted: None,
-        applied: None,
-        in_sync: true,
-        conditions: Vec::new(),
-        objects: Vec::new(),
-        associated: Vec::new(),
-        removed: Vec::new(),
-        terminal: Vec::new(),
-        overtaken: Vec::new(),
-        decommission: None,
-        goodbye: false,
-    };
+    let report = ReportedRequest { session: SessionName::new(1, 0), ..all_is_well() };
     let told = shared.step(|engine, now| engine.request(now, id, Request::Reported(Box::new(report))));
     drop((asked, told));
     shared

@@ -37,7 +37,8 @@ fn report(progress: Progress, health: Health, input: &str) -> ObjectReport {
     }
 }
 
-fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedRequest {
+/// The first report of a session, which says that all is well and nothing else.
+pub(crate) fn all_is_well() -> ReportedRequest {
     ReportedRequest {
         session: SessionName::new(1, 1),
         seq: 1,
@@ -45,14 +46,18 @@ fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedReque
         applied: None,
         in_sync: true,
         conditions: Vec::new(),
-        objects,
+        objects: Vec::new(),
         associated: Vec::new(),
-        removed,
+        removed: Vec::new(),
         terminal: Vec::new(),
         overtaken: Vec::new(),
         decommission: None,
         goodbye: false,
     }
+}
+
+fn request(objects: Vec<ObjectReport>, removed: Vec<Tombstone>) -> ReportedRequest {
+    ReportedRequest { objects, removed, ..all_is_well() }
 }
 
 fn sum(summary: &Summary, freshness: &[Freshness], desired: &str) -> Overview {

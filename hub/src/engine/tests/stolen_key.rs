@@ -8,6 +8,7 @@ use tideline_common::{Reason, Uid};
 use super::*;
 use crate::limits::{BREACH_SHOWN, FACT_BYTES_MAX};
 use crate::statuses::target_status;
+use crate::summary::tests::all_is_well;
 
 impl Hub {
     /// Three objects at a target whose agent has a session.
@@ -48,21 +49,7 @@ impl Hub {
 }
 
 fn report(seq: u64) -> ReportedRequest {
-    ReportedRequest {
-        session: SessionName::new(1, 0),
-        seq,
-        accepted: None,
-        applied: None,
-        in_sync: true,
-        conditions: Vec::new(),
-        objects: Vec::new(),
-        associated: Vec::new(),
-        removed: Vec::new(),
-        terminal: Vec::new(),
-        overtaken: Vec::new(),
-        decommission: None,
-        goodbye: false,
-    }
+    ReportedRequest { session: SessionName::new(1, 0), seq, ..all_is_well() }
 }
 
 fn word(nth: usize, source: &str, progress: Progress) -> ObjectReport {

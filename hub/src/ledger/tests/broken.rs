@@ -45,6 +45,19 @@ fn acceptance(shown: Vec<(SegmentId, Version)>) -> Vec<Change> {
     accepts(accepted)
 }
 
+/// What comes of a change that is said again after a crash, by how many chunks of it were written by then.
+fn after_every_crash(kept: &Kept, change: impl Fn() -> Vec<Change>) -> impl Iterator<Item = (usize, Kept)> {
+    let batch = kept.ledger.plan(fresh(), change());
+    assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
+    (0..=batch.chunks().len()).map(move |written| {
+        let mut crashed = Kept { ledger: Ledger::default(), records: kept.records.clone() };
+        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
+        crashed.restart();
+        crashed.change(change());
+        (written, crashed)
+    })
+}
+
 impl Kept {
     /// A person accepts all that is known to be missing.
     fn accept(&mut self) -> Committed {
@@ -251,13 +264,7 @@ fn approvals_from_before_an_accept_are_void_also_after_a_crash_in_the_middle_of_
         let accepted = Box::new(Accepted { shown, approvals: approvals.clone(), ..Accepted::default() });
         change(HistoryChange::Accept { object: "acceptance".parse().unwrap(), accepted })
     };
-    let batch = copy.ledger.plan(fresh(), accept());
-    assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
-    for written in 0..=batch.chunks().len() {
-        let mut crashed = Kept { ledger: Ledger::default(), records: copy.records.clone() };
-        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
-        crashed.restart();
-        crashed.change(accept());
+    for (written, crashed) in after_every_crash(&copy, accept) {
         let void = approvals.iter().filter(|approval| crashed.ledger.void(approval) == Some(&Void::All));
         assert_eq!(void.count(), APPROVALS, "after {written} chunks");
     }
@@ -406,13 +413,7 @@ fn what_may_have_run_is_doubted_also_after_a_crash_in_the_middle_of_the_acceptan
     let lost = shown(&hub, 0);
     copy.change(show(0, lost, Proof::OwnWord));
     let accept = || acceptance(vec![(lost.point.segment, lost.version)]);
-    let batch = copy.ledger.plan(fresh(), accept());
-    assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
-    for written in 0..=batch.chunks().len() {
-        let mut crashed = Kept { ledger: Ledger::default(), records: copy.records.clone() };
-        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
-        crashed.restart();
-        crashed.change(accept());
+    for (written, crashed) in after_every_crash(&copy, accept) {
         let doubted = crashed.ledger.target(target(0)).unwrap().facts();
         assert_eq!(doubted.len(), JOBS, "after {written} chunks");
         assert!(doubted.iter().all(|fact| fact.fact == Terminal::MayHaveRun));
@@ -493,7 +494,7 @@ fn what_an_older_hub_kept_in_one_record_is_read_and_divided() {
 
 #[test]
 fn an_acceptance_that_is_cut_is_given_again_whole() {
-    const TARGETS: u32 = 150;
+    const TARGETS: u32 = 250;
     let mut hub = Kept::default();
     hub.begin_run();
     hub.change((0..TARGETS).map(|nth| Change::Register(target(nth))).collect());
@@ -501,13 +502,7 @@ fn an_acceptance_that_is_cut_is_given_again_whole() {
     let claimed = Shown { version, point: RevisionPoint::NOWHERE };
     hub.change((0..TARGETS).flat_map(|nth| show(nth, claimed, Proof::Claim)).collect());
     let accept = || acceptance(vec![(claimed.point.segment, version)]);
-    let batch = hub.ledger.plan(fresh(), accept());
-    assert!(batch.chunks().len() > 1);
-    for written in 0..=batch.chunks().len() {
-        let mut crashed = Kept { ledger: Ledger::default(), records: hub.records.clone() };
-        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
-        crashed.restart();
-        crashed.change(accept());
+    for (written, mut crashed) in after_every_crash(&hub, accept) {
         crashed.restart();
         let all = (0..TARGETS).all(|nth| crashed.continuity(nth, claimed) == COVERED);
         assert!(all && crashed.ledger.leaving_is_unexplained(target(1)), "after {written} chunks");

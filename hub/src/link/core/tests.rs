@@ -5,6 +5,7 @@ use tideline_common::wire::v1::{Accepted, Attested, Instance};
 use tideline_common::{DesiredSet, Epoch, PrunePolicy, SessionId, SessionName, Tombstone};
 
 use crate::approvals::{Approval, Approvals};
+use crate::summary::tests::all_is_well;
 
 mod capabilities;
 mod closed;
@@ -203,17 +204,8 @@ impl Script {
         self.request(Request::Reported(Box::new(ReportedRequest {
             session: SessionName::new(session, 1),
             seq,
-            accepted: None,
-            applied: None,
             in_sync,
-            conditions: Vec::new(),
-            objects: Vec::new(),
-            associated: Vec::new(),
-            removed: Vec::new(),
-            terminal: Vec::new(),
-            overtaken: Vec::new(),
-            decommission: None,
-            goodbye: false,
+            ..all_is_well()
         })))
     }
 

@@ -9,6 +9,7 @@ use tideline_common::wire::v1::{Decommission, DecommissionReport, Terminal, Term
 use tideline_common::{AssociatedKind, GroupKind, SessionName, TargetId, Tombstone};
 
 use super::super::Summary;
+use super::super::tests::all_is_well;
 use super::*;
 
 /// One object is assigned, and one is leaving.
@@ -79,21 +80,7 @@ fn status(bytes: usize) -> Arc<RawValue> {
 }
 
 fn saying(objects: Vec<ObjectReport>) -> ReportedRequest {
-    ReportedRequest {
-        session: SessionName::new(1, 1),
-        seq: 1,
-        accepted: None,
-        applied: None,
-        in_sync: true,
-        conditions: Vec::new(),
-        objects,
-        associated: Vec::new(),
-        removed: Vec::new(),
-        terminal: Vec::new(),
-        overtaken: Vec::new(),
-        decommission: None,
-        goodbye: false,
-    }
+    ReportedRequest { objects, ..all_is_well() }
 }
 
 fn screened(objects: Vec<ObjectReport>) -> Screened {
