@@ -150,18 +150,49 @@ random_id!(
     "instance id"
 );
 
+/// No counter is above this: integers of Kubernetes and of stores have 63 bits. A thousand a second come to it in 292 million
+/// years, so whoever claims more lies.
+const COUNTER_MAX: u64 = i64::MAX.unsigned_abs();
+
 macro_rules! counter {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
+        #[serde(try_from = "u64", into = "u64")]
         pub struct $name(pub u64);
 
         impl $name {
-            /// The one after it. There is always one: what others claim is bounded before it is counted on from.
+            /// The one after it. There is always one: what others claim is bounded when it is read.
             #[must_use]
             pub const fn next(self) -> Self {
-                Self(self.0.saturating_add(1))
+                Self(if self.0 < COUNTER_MAX { self.0 + 1 } else { COUNTER_MAX })
+            }
+        }
+
+        impl TryFrom<u64> for $name {
+            type Error = InvalidId;
+
+            fn try_from(number: u64) -> Result<Self, InvalidId> {
+                let why = "it must be less than 2^63";
+                let invalid = || InvalidId { what: $what, value: number.to_string(), why };
+                (number <= COUNTER_MAX).then_some(Self(number)).ok_or_else(invalid)
+            }
+        }
+
+        impl From<$name> for u64 {
+            fn from(counter: $name) -> Self {
+                counter.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let value = || text.chars().take(80).collect();
+                let number: u64 =
+                    text.parse().map_err(|_| InvalidId { what: $what, value: value(), why: "it must be a number" })?;
+                number.try_into()
             }
         }
 
@@ -175,15 +206,18 @@ macro_rules! counter {
 
 counter!(
     /// Raised for every target whenever a person accepts that the hub lost history.
-    Epoch
+    Epoch,
+    "epoch"
 );
 counter!(
     /// The ledger's commit number that last changed a target's desired set.
-    Revision
+    Revision,
+    "revision"
 );
 counter!(
     /// Counts the sessions of a target, whoever opened them.
-    SessionNumber
+    SessionNumber,
+    "session number"
 );
 
 /// A session by name, as text `17.0123456789abcdef`. The default names none.
@@ -220,7 +254,7 @@ impl FromStr for SessionName {
             why: "it must be NUMBER.ID, the id of 16 digits of 0-9 and a-f",
         };
         let (number, id) = text.split_once('.').ok_or_else(invalid)?;
-        let number = SessionNumber(number.parse().map_err(|_| invalid())?);
+        let number = number.parse().map_err(|_| invalid())?;
         Ok(Self { number, id: id.parse().map_err(|_| invalid())? })
     }
 }
@@ -259,10 +293,7 @@ impl FromStr for Version {
         let invalid =
             || InvalidId { what: "version", value: text.chars().take(80).collect(), why: "it must be EPOCH.REVISION" };
         let (epoch, revision) = text.split_once('.').ok_or_else(invalid)?;
-        Ok(Self {
-            epoch: Epoch(epoch.parse().map_err(|_| invalid())?),
-            revision: Revision(revision.parse().map_err(|_| invalid())?),
-        })
+        Ok(Self { epoch: epoch.parse().map_err(|_| invalid())?, revision: revision.parse().map_err(|_| invalid())? })
     }
 }
 
@@ -443,5 +474,28 @@ impl fmt::Display for Uid {
 impl fmt::Debug for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_counter_is_read_that_no_store_could_keep() {
+        let (highest, more) = (i64::MAX.to_string(), (1_u64 << 63).to_string());
+        for (number, is_read) in [(&highest, true), (&more, false)] {
+            let read = [
+                serde_json::from_str::<Epoch>(number).is_ok(),
+                serde_json::from_str::<Revision>(number).is_ok(),
+                serde_json::from_str::<SessionNumber>(number).is_ok(),
+                format!("{number}.1").parse::<Version>().is_ok(),
+                format!("1.{number}").parse::<Version>().is_ok(),
+                format!("{number}.0123456789abcdef").parse::<SessionName>().is_ok(),
+            ];
+            assert_eq!(read, [is_read; 6], "{number}");
+        }
+        let last: Revision = highest.parse().unwrap();
+        assert_eq!(serde_json::to_string(&last.next()).unwrap(), highest);
     }
 }

@@ -19,6 +19,7 @@ mod ids;
 mod mark;
 mod nesting;
 mod object;
+mod pointer;
 mod policy;
 mod reason;
 mod time;
@@ -47,6 +48,7 @@ pub use ids::{
 pub use mark::{FORMERS_MAX, Formers, MARK_ANNOTATION, MARK_LABEL, Mark, MarkError, Origin, Owner, Ownership};
 pub use nesting::nesting;
 pub use object::{GroupKind, ObjectKey, SourceRef};
+pub use pointer::{pointer_escaped, pointer_unescaped};
 pub use policy::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,
     FieldPathError, FieldPolicy, Gate, Place, Prune, PruneAdopted, PrunePolicy, Recreate, Takeover, Way,

@@ -72,8 +72,8 @@ pub const HUB_URL_BYTES_MAX: usize = 2 << 10;
 pub const AUTHORITY_BYTES_MAX: usize = 8 << 10;
 /// URLs that a hub announces, and authorities: its own, the one it had or will have, and those of two proxies.
 pub const HUB_ADDRESSES_MAX: usize = 4;
-/// URLs of its hub that an agent keeps, and authorities: all that is announced, and as many from before, so that a hub may
-/// change all of them at once.
-pub const HUB_ADDRESSES_KNOWN_MAX: usize = 2 * HUB_ADDRESSES_MAX;
+/// URLs of its hub that an agent keeps, and authorities: all that is announced, as many from before, so that a hub may change
+/// all of them at once, and as many that a token names.
+pub const HUB_ADDRESSES_KNOWN_MAX: usize = 3 * HUB_ADDRESSES_MAX;
 /// Enrolment tokens that an agent remembers to have seen. Only one is mounted at a time.
 pub const TOKENS_SEEN_MAX: usize = 64;

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::pointer_unescaped;
+
 /// The way to fields of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<Step>);
@@ -178,8 +180,7 @@ fn pointer(text: &str) -> Result<Vec<Step>, FieldPathError> {
     if let Some(at) = (0..bytes.len()).find(wrong) {
         return Err(FieldPathError::Escape(at));
     }
-    let unescaped = |segment: &str| segment.replace("~1", "/").replace("~0", "~");
-    Ok(text.split('/').skip(1).map(|segment| Step::Segment(unescaped(segment))).collect())
+    Ok(text.split('/').skip(1).map(|segment| Step::Segment(pointer_unescaped(segment))).collect())
 }
 
 struct Parser<'a> {

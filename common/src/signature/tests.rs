@@ -72,7 +72,12 @@ fn an_answer_is_to_one_request_and_to_nobody_else() {
     let again = sign_request(&agent(), asked, parameters("n2"));
     let stolen = SigningKey::from_seed([8; 32]);
     let other = Parameters { key_id: "3e7c2c1e-0000-4000-8000-000000000002", ..parameters("n1") };
-    let others = [again, sign_request(&stolen, asked, parameters("n1")), sign_request(&stolen, asked, other)];
+    // A made-up name over the same nonce, with a signature that is not by it.
+    let made_up = Headers {
+        signature_input: mine.signature_input.replace(parameters("n1").key_id, "3e7c2c1e-0000-4000-8000-000000000003"),
+        ..mine.clone()
+    };
+    let others = [again, sign_request(&stolen, asked, parameters("n1")), sign_request(&stolen, asked, other), made_up];
     for other in &others {
         let swapped = verify_response(&hub().public(), response, signed(asked, other), &headers);
         assert_eq!(swapped, Err(Error::Signature));

@@ -151,11 +151,16 @@ fn queries_that_cannot_be_read_say_why() {
     check_query(&"a".repeat(5000), &expect!["refused: the query is longer than 4096 bytes"]);
 }
 
+/// As high as any is.
+fn counter() -> impl Strategy<Value = u64> {
+    0..=i64::MAX.unsigned_abs()
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_back(
-        session: u64,
-        since: Option<(u64, u64)>,
+        session in counter(),
+        since in proptest::option::of((counter(), counter())),
         digest: Option<[u8; 32]>,
         after in proptest::option::of(("[a-z.]{0,9}", "[A-Z][a-z]{1,9}", ".{0,9}", ".{1,30}")),
         wait_seconds: u64,
