@@ -10,6 +10,9 @@
 //!                                            └── dropped, once another has answered for a day
 //! ```
 //!
+//! Whatever tokens and announcements name, the address that answered last stays, and the authorities that the token named with
+//! it: others give way where there are too many, those first of which nothing ever came.
+//!
 //! One that the hub does not announce any more may still be the only one that leads there: the announcement may be wrong,
 //! or not true yet. Which authority a connection relied on is not known, so those that are not announced any more are left
 //! out on trial, for one new connection, and go when that is answered.
@@ -51,6 +54,42 @@ struct Known<T> {
     /// The hub named it when it last said where it is reached.
     #[serde(default)]
     announced: bool,
+    /// The last token that named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<Digest>,
+    /// Of a URL: it is the one that answered last. Of an authority: a URL of its token has answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    proven: bool,
+}
+
+impl<T> Known<T> {
+    const fn new(is: T) -> Self {
+        Self { is, announced: false, token: None, proven: false }
+    }
+}
+
+/// Which go first where there are too many: those for which the first of these says so, then the second.
+type GiveWay<T> = [fn(&Known<T>) -> bool];
+
+/// The one that answered last does not.
+const URLS_GIVE_WAY: &GiveWay<HubUrl> = &[|url| !url.announced && !url.proven, |url| !url.proven];
+/// Those that only tokens named whose addresses never answered are first. Of the others, the hub names again what it has
+/// announced; what a token has named nobody may name again.
+const AUTHORITIES_GIVE_WAY: &GiveWay<Authority> = &[
+    |authority| !authority.announced && !authority.proven && authority.token.is_some(),
+    |authority| !authority.announced && authority.token.is_none(),
+    |authority| !authority.announced,
+    |_| true,
+];
+
+/// Drops what is too many, the last first. The first `kept` stay.
+fn bound<T>(known: &mut Vec<Known<T>>, kept: usize, give_way: &GiveWay<T>) {
+    for gives_way in give_way {
+        while known.len() > HUB_ADDRESSES_KNOWN_MAX {
+            let Some(at) = known.iter().rposition(gives_way).filter(|at| *at >= kept) else { break };
+            known.remove(at);
+        }
+    }
 }
 
 /// Whether a token says anything new.
@@ -77,8 +116,8 @@ impl Addresses {
         self.tokens.push(id);
         let surplus = self.tokens.len().saturating_sub(TOKENS_SEEN_MAX);
         self.tokens.drain(..surplus);
-        put_first(&mut self.urls, &token.urls);
-        put_first(&mut self.authorities, &token.authorities);
+        put_first(&mut self.urls, &token.urls, Some(id), URLS_GIVE_WAY);
+        put_first(&mut self.authorities, &token.authorities, Some(id), AUTHORITIES_GIVE_WAY);
         self.changes += 1;
         Token::New
     }
@@ -100,41 +139,49 @@ impl Addresses {
     }
 }
 
-/// Puts `values` before all others, in their order. What is announced stays so.
-fn put_first<T: Clone + PartialEq>(known: &mut Vec<Known<T>>, values: &[T]) {
+/// Puts `values`, which this token named, before all others, in their order. What is known of them stays known.
+fn put_first<T: Clone + PartialEq>(
+    known: &mut Vec<Known<T>>,
+    values: &[T],
+    token: Option<Digest>,
+    give_way: &GiveWay<T>,
+) {
     let mut rest = std::mem::take(known);
     for value in values.iter().take(HUB_ADDRESSES_MAX) {
-        let announced = rest.iter().any(|known| known.is == *value && known.announced);
         if !known.iter().any(|known| known.is == *value) {
-            known.push(Known { is: value.clone(), announced });
+            let former = take(&mut rest, value).unwrap_or_else(|| Known::new(value.clone()));
+            known.push(Known { token: token.or(former.token), ..former });
         }
     }
-    rest.retain(|old| !known.iter().any(|known| known.is == old.is));
+    let kept = known.len();
     known.append(&mut rest);
-    known.truncate(HUB_ADDRESSES_KNOWN_MAX);
+    bound(known, kept, give_way);
 }
 
 /// Marks as announced what is in `values`, and takes in what is new, behind the first `kept` ones and before those that are
 /// announced no more. Returns whether anything is announced that was not, or the other way round.
-fn announce<T: Clone + PartialEq>(known: &mut Vec<Known<T>>, kept: usize, values: &[T]) -> bool {
+fn announce<T: Clone + PartialEq>(known: &mut Vec<Known<T>>, kept: usize, values: &[T], give_way: &GiveWay<T>) -> bool {
     let is_announced = |value: &T| values.contains(value);
     let same = known.iter().all(|known| known.announced == is_announced(&known.is))
         && values.iter().all(|value| known.iter().any(|known| known.is == *value));
-    let former = std::mem::take(known);
-    let (front, rest) = former.split_at(kept.min(former.len()));
-    known.extend(front.iter().map(|front| Known { is: front.is.clone(), announced: is_announced(&front.is) }));
+    for known in &mut *known {
+        known.announced = is_announced(&known.is);
+    }
+    let mut rest = known.split_off(kept.min(known.len()));
     for value in values {
         if !known.iter().any(|known| known.is == *value) {
-            known.push(Known { is: value.clone(), announced: true });
+            let former = take(&mut rest, value).unwrap_or_else(|| Known::new(value.clone()));
+            known.push(Known { announced: true, ..former });
         }
     }
-    for old in rest {
-        if !known.iter().any(|known| known.is == old.is) {
-            known.push(Known { is: old.is.clone(), announced: false });
-        }
-    }
-    known.truncate(HUB_ADDRESSES_KNOWN_MAX);
+    known.append(&mut rest);
+    bound(known, kept, give_way);
     !same
+}
+
+fn take<T: PartialEq>(from: &mut Vec<Known<T>>, value: &T) -> Option<Known<T>> {
+    let at = from.iter().position(|known| known.is == *value)?;
+    Some(from.remove(at))
 }
 
 /// Which address is asked, and what became of it.
@@ -185,7 +232,7 @@ impl Locator {
     /// None if there is no address at all.
     pub(crate) fn new(mut known: Addresses, given: Option<HubUrl>) -> Option<Self> {
         if let Some(url) = &given {
-            put_first(&mut known.urls, std::slice::from_ref(url));
+            put_first(&mut known.urls, std::slice::from_ref(url), None, URLS_GIVE_WAY);
         }
         known.first()?;
         Some(Self {
@@ -231,6 +278,7 @@ impl Locator {
             self.changed();
         }
         (self.at, self.cuts) = (0, 0);
+        self.prove_first();
         let since = match self.answering {
             Some(Answering { since, last }) if now.since(last) <= PAUSE_MAX => since,
             Some(_) | None => now,
@@ -245,6 +293,26 @@ impl Locator {
             self.drop_what_is_not_needed();
         }
         moved
+    }
+
+    /// The first URL has answered.
+    fn prove_first(&mut self) {
+        let Addresses { urls, authorities, .. } = &mut self.known;
+        let Some(token) = urls.first().map(|first| first.token) else { return };
+        let mut news = false;
+        for (at, url) in urls.iter_mut().enumerate() {
+            news |= std::mem::replace(&mut url.proven, at == 0) != (at == 0);
+        }
+        // Where that came from no token, as with --hub-url, it is by those that were there first.
+        let first = token.is_none() && !authorities.iter().any(|authority| authority.proven);
+        for authority in authorities {
+            if first || (token.is_some() && authority.token == token) {
+                news |= !std::mem::replace(&mut authority.proven, true);
+            }
+        }
+        if news {
+            self.changed();
+        }
     }
 
     /// It was not the hub that answered there, or nobody: the next one is tried, at once or after some times.
@@ -277,16 +345,16 @@ impl Locator {
         // A hub that names none is none that can be found elsewhere.
         let mut news = false;
         if !urls.is_empty() {
-            news |= announce(&mut self.known.urls, 1, &urls);
+            news |= announce(&mut self.known.urls, 1, &urls, URLS_GIVE_WAY);
             if let Some(given) = &self.given
                 && !self.known.urls.iter().any(|known| known.is == *given)
             {
                 self.known.urls.truncate(HUB_ADDRESSES_KNOWN_MAX - 1);
-                self.known.urls.push(Known { is: given.clone(), announced: false });
+                self.known.urls.push(Known::new(given.clone()));
             }
         }
         if !authorities.is_empty() {
-            news |= announce(&mut self.known.authorities, 0, &authorities);
+            news |= announce(&mut self.known.authorities, 0, &authorities, AUTHORITIES_GIVE_WAY);
         }
         self.at = self.known.urls.iter().position(|known| known.is == asked).unwrap_or(0);
         if news {

@@ -179,6 +179,13 @@ pub struct Loaded {
     pub ran: Vec<(u64, Tombstone)>,
 }
 
+/// What was said against this agent, or of the hub's history, while there was no journal to keep it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    mode: Option<AgentMode>,
+    history: Option<Continuity>,
+}
+
 /// The agent's state. Bounded by what is placed at its target: no body is kept, and no status that was reported.
 pub struct Core {
     config: Config,
@@ -331,6 +338,32 @@ impl Core {
         core
     }
 
+    /// What the hub said to this core that one which begins from a journal has to know, and to write there. That it said nothing
+    /// against the agent is no such thing: it says so again.
+    pub fn heard(&self) -> Heard {
+        Heard {
+            mode: (self.mode != AgentMode::Active).then(|| self.mode.clone()),
+            history: self.is_broken().then_some(self.history),
+        }
+    }
+
+    /// Begins with what a core heard that had no journal, and has the journal know it.
+    #[must_use]
+    pub fn having(mut self, heard: Heard) -> Self {
+        let Heard { mode, history } = heard;
+        let known = std::mem::take(&mut self.mode);
+        let mode = mode.map_or_else(|| known.clone(), |heard| known.clone().having_heard(heard));
+        if mode != known {
+            self.disk.write(Write::Mode(mode.clone()));
+        }
+        self.mode = mode;
+        if let Some(history) = history {
+            self.history = history;
+            self.disk.write(Write::History(history));
+        }
+        self
+    }
+
     /// Takes one event and appends what must happen next.
     pub fn step(&mut self, now: Monotonic, event: Event, out: &mut Effects) {
         if self.phase == Phase::Ended {
@@ -437,7 +470,9 @@ impl Core {
         let due = [self.work.next_retry(), self.work.next_given_up(now), self.gates.next_due(), self.disk.next_retry()];
         let retry = due.into_iter().flatten().min();
         self.work.set_timer(retry, out);
-        let idle = self.work.is_idle() && self.disk.is_idle() && self.reports.is_quiet();
+        // Without a session nobody is told anything, whatever is left to say. One that is being renewed is waited for.
+        let quiet = !self.renews_session() && (self.session_name().is_none() || self.reports.is_quiet());
+        let idle = self.work.is_idle() && self.disk.is_idle() && quiet;
         if self.phase == Phase::Stopping && idle && !self.say_goodbye(now, out) {
             self.phase = Phase::Ended;
             out.push(Effect::Stopped);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
-use tideline_common::wire::v1::{Attested, ClusterFacts, Continuity, SessionAnswer};
+use tideline_common::wire::v1::{Attested, ClusterFacts, SessionAnswer};
 use tideline_common::{Monotonic, SessionName, TargetId, Uid};
 use tideline_runtime::health::{Health, ReadinessGate};
 use tokio::sync::{mpsc, watch};
@@ -27,8 +27,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
-use crate::core::{self, Answer, Core, Effect, Event, Op, OpId, Request, RequestId, Timer, Write};
-use crate::core::{Effects, Loaded, PaceReading, PersistId, is_another};
+use crate::core::{Answer, Core, Effect, Event, Op, OpId, Request, RequestId, Timer, Write};
+use crate::core::{Effects, Heard, Loaded, PaceReading, PersistId, is_another};
 use crate::identity::{self, Keeper};
 use crate::journal::{self, Journal};
 use crate::lease::Term;
@@ -69,7 +69,7 @@ pub(crate) enum Ended {
     /// It was asked to.
     Stopped,
     /// The journal was away, and the disk let it be opened: another core has to begin from what it holds.
-    JournalOpened(Box<(Journal, Loaded)>),
+    JournalOpened(Box<(Journal, Loaded, Heard)>),
 }
 
 /// What the driver drives.
@@ -272,15 +272,8 @@ impl Driver {
                 biased;
                 () = self.stop.cancelled(), if self.state == State::Running => self.begin_stop(&mut events),
                 opened = opened(&mut opening), if self.state == State::Running => match opened {
-                    Ok((journal, mut loaded)) => {
-                        // Of the hub, not of the disk: what this process was told since it began.
-                        if *self.core.mode() != core::AgentMode::Active {
-                            loaded.mode = self.core.mode().clone();
-                        }
-                        if self.core.history() != Continuity::Whole {
-                            loaded.history = self.core.history();
-                        }
-                        let opened = (journal, loaded);
+                    Ok((journal, loaded)) => {
+                        let opened = (journal, loaded, self.core.heard());
                         info!("the journal can be opened now; the agent begins again with what it holds");
                         break Ok(Ended::JournalOpened(Box::new(opened)));
                     }

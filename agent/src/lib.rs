@@ -15,7 +15,7 @@ mod driver;
 mod identity;
 pub mod journal;
 mod lease;
-mod link;
+pub mod link;
 mod metrics;
 mod mode_reporter;
 mod namespaces;

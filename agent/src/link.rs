@@ -10,14 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::replay::{RUNS_MAX, RunNumbers};
 use tideline_common::signature::{self, NONCE_BYTES, SigningKey, VerifyingKey};
-use tideline_common::wire::v1::{Refusal, RefusalKind, SessionAnswer};
 use tideline_common::{Digest, EnrolmentToken, TargetId};
 
 use crate::addresses::{Addresses, Locator};
 use crate::core::{Answer, LinkFailure, Request};
 use crate::identity::HubPin;
 
-mod exchange;
+pub mod exchange;
 mod http;
 mod route;
 
@@ -101,17 +100,10 @@ impl Link {
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => ANSWER_MAX,
         };
         for _ in 0..SENDINGS_MAX {
-            let Said { run, answer, addresses: _ } = self.send_once(&outgoing, limit).await?;
-            self.numbers().answered(run);
-            match answer {
-                // A hub that was started since, another replica, or a middlebox that sends requests twice.
-                Err(LinkFailure::Refused(Refusal { refusal: RefusalKind::BadRequestNumber, .. })) => {}
-                Ok(Answer::Session(SessionAnswer { handover: Some(handover), .. }))
-                    if handover.key != self.speaker().key.public().as_bytes() =>
-                {
-                    return Err(failed("the hub hands over an agent with another key than this one's".to_owned()));
-                }
-                answer => return answer,
+            let said = self.send_once(&outgoing, limit).await?;
+            self.numbers().answered(said.run);
+            if let Some(answer) = said.conclude(&self.speaker().key.public()) {
+                return answer;
             }
         }
         Err(failed(format!(
@@ -125,7 +117,7 @@ impl Link {
         let (destination, http) = self.route.next()?;
         let returned = http.exchange(&destination.url, outgoing, &sending, limit).await;
         let returned = returned.map_err(|unanswered| self.route.unanswered(&destination, unanswered))?;
-        let said = exchange::read_answer(outgoing.kind, &self.hub_key, outgoing.signed(&sending), &returned);
+        let said = exchange::read_answer(&self.hub_key, outgoing, &sending, &returned);
         self.route.heard(&destination, said.as_ref().ok());
         said
     }
@@ -133,6 +125,11 @@ impl Link {
     /// Names the token that was given.
     pub(crate) fn token(&self) -> Option<Digest> {
         self.token.as_ref().map(|token| token.id)
+    }
+
+    /// The key that requests other than to enrol are signed with.
+    pub(crate) fn public_key(&self) -> VerifyingKey {
+        self.speaker().key.public()
     }
 
     /// From now on this agent has this key and is this target.
@@ -155,9 +152,8 @@ impl Link {
         // Written for people; nobody judges it.
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let parameters = signature::Parameters { key_id: &key_id, created, nonce: &signature::nonce(random) };
-        let run = self.numbers().take();
-        let headers = signature::sign_request(&key, outgoing.covered(&run), parameters);
-        Ok(Sending { run, headers })
+        let numbers = self.numbers().take();
+        Ok(outgoing.sign(&key, numbers, parameters))
     }
 
     /// The hub's addresses, if they have to be kept anew.

@@ -38,8 +38,8 @@ impl ModeReporter {
             ),
         };
         error!(
-            "the agent is frozen: it changes nothing in its cluster, asks the hub again every few minutes, and goes on by \
-             itself when it may: {why}. What to do: {remedy}"
+            "the agent is frozen: it changes nothing in its cluster, asks the hub again after one minute to ten, and \
+             goes on by itself when it may: {why}. What to do: {remedy}"
         );
         metrics.frozen(true);
         metrics.unknown_to_hub(false);
@@ -49,7 +49,7 @@ impl ModeReporter {
     pub(crate) fn unknown(&mut self, health: &Health, metrics: &Metrics) {
         warn!(
             "UnknownToHub: this hub does not know this agent's target. What was accepted is kept, nothing is removed, and it is \
-             asked again every few minutes. Was the hub restored from an old backup, or started on an empty data directory? \
+             asked again after one minute to ten. Was the hub restored from an old backup, or started on an empty data directory? \
              Start it on the right one, or give this agent a new token of this hub"
         );
         metrics.frozen(false);

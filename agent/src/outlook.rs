@@ -74,12 +74,12 @@ impl Outlook {
             }
             Event::Unwatched { kind, message } => {
                 if self.unwatched.insert(kind.clone()) {
-                    warn!(%kind, "it may not be watched, and is listed now and then: {message}");
+                    warn!(%kind, "watch forbidden; polling by list: {message}");
                 }
             }
             Event::Watched { kind } => {
                 if self.unwatched.remove(kind) {
-                    info!(%kind, "it is watched");
+                    info!(%kind, "watch established");
                 }
             }
             Event::Followed { kind, run: _, news } => match news {
@@ -91,7 +91,7 @@ impl Outlook {
                 }
                 FollowNews::Unwatched { message } => {
                     if self.unfollowed.insert(*kind, Reason::Forbidden) != Some(Reason::Forbidden) {
-                        warn!(%kind, "what was made of placed objects is counted by lists now and then: {message}");
+                        warn!(%kind, "watch of what was made of placed objects forbidden; polling by list: {message}");
                     }
                 }
                 FollowNews::Lost { reason, message } => {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
@@ -17,9 +17,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Instance};
 use tideline_common::{Capabilities, InstanceId};
 use tideline_runtime::health::{self, Health};
-use tideline_runtime::{BindError, Shutdown, TaskError};
+use tideline_runtime::{Backoff, BindError, Shutdown, TaskError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -97,6 +98,11 @@ pub enum Events {
     Off,
 }
 
+/// Pauses between two short runs: around the first, doubled up to around the second.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
+/// A run of this length went well.
+const RAN_WELL: Duration = Duration::from_mins(1);
+
 /// Letters of a host's name, as POSIX and Linux bound it.
 const HOST_NAME_MAX: usize = 64;
 
@@ -158,15 +164,20 @@ pub enum Error {
     Task(#[from] TaskError),
 }
 
-/// Runs an agent until `shutdown`, and begins anew when it is given another token. Several may run in one process, each with
-/// its own data directory.
+/// Runs an agent until `shutdown`, and begins anew when it has to. Several may run in one process, each with its own data
+/// directory.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
+    let mut pauses = Pauses::default();
     loop {
         let prepared = prepare(options.clone()).await?;
+        let begun = Instant::now();
         // What starts an agent is large, and small beside what it then needs.
         match Box::pin(prepared.run(&shutdown)).await? {
             Run::Stopped => return Ok(()),
-            Run::GivenToken => info!("the token file holds another token of the hub: the agent begins anew with it"),
+            Run::ToBeginAnew(why) => info!("{why}: the agent begins anew"),
+        }
+        if shutdown.run_until_cancelled(sleep(pauses.after(begun.elapsed()))).await.is_none() {
+            return Ok(());
         }
     }
 }
@@ -175,8 +186,47 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     Stopped,
+    ToBeginAnew(BeginAnew),
+}
+
+/// Why a run ends for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BeginAnew {
     /// There is another token than the one that it began with.
     GivenToken,
+    /// The Secret can be read again, and holds who this agent is.
+    FoundInSecret,
+}
+
+impl fmt::Display for BeginAnew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GivenToken => "the token file holds another token of the hub",
+            Self::FoundInSecret => "the Secret can be read by now, and holds the identity of this agent",
+        })
+    }
+}
+
+/// The pauses between one run and the next.
+#[derive(Debug)]
+struct Pauses(Backoff);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(Backoff::new(PAUSE.0, PAUSE.1))
+    }
+}
+
+impl Pauses {
+    /// How long to pause after a run of this length. Whatever makes a run end soon, such as an API server that refuses at each
+    /// start what it gives a moment later, may do so again: each run asks the cluster for everything.
+    fn after(&mut self, ran: Duration) -> Duration {
+        if ran < RAN_WELL {
+            return self.0.next_delay(None);
+        }
+        self.0.reset();
+        Duration::ZERO
+    }
 }
 
 /// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
@@ -244,8 +294,8 @@ impl Prepared {
                 }
             });
         }
-        let given_token = CancellationToken::new();
-        let begun = Box::pin(agent.begin(&data_dir, &run, term.as_ref(), &given_token)).await;
+        let anew = Arc::new(OnceLock::new());
+        let begun = Box::pin(agent.begin(&data_dir, &run, term.as_ref(), &anew)).await;
         if begun.is_err() {
             run.begin();
         }
@@ -261,8 +311,8 @@ impl Prepared {
         }
         begun?;
         ended?;
-        if given_token.is_cancelled() && !shutdown.is_cancelled() {
-            return Ok(Run::GivenToken);
+        if let Some(why) = anew.get().filter(|_| !shutdown.is_cancelled()) {
+            return Ok(Run::ToBeginAnew(*why));
         }
         info!(data_dir = %data_dir.path().display(), "the agent has stopped");
         Ok(Run::Stopped)
@@ -282,14 +332,14 @@ struct Agent {
 }
 
 impl Agent {
-    /// Finds out who this agent is and what it holds, and begins to keep the cluster. Cancels `given_token` where the run ends
-    /// for another token.
+    /// Finds out who this agent is and what it holds, and begins to keep the cluster. Sets `anew` where the run ends for
+    /// another.
     async fn begin(
         self,
         data_dir: &DataDir,
         run: &Shutdown,
         term: Option<&Term>,
-        given_token: &CancellationToken,
+        anew: &Arc<OnceLock<BeginAnew>>,
     ) -> Result<(), Error> {
         let Self { client, mut input, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
@@ -393,16 +443,12 @@ impl Agent {
             }
             Ok::<_, Infallible>(())
         });
+        let found = parts.identity.found_in_secret().cancelled_owned();
+        begin_anew_after(run, "secret", found, anew, BeginAnew::FoundInSecret);
         if let Some(file) = token_file {
-            let (given_token, identity, ending) = (given_token.clone(), Arc::clone(&parts.identity), run.clone());
-            run.spawn("token", async move {
-                let changed = file.changed(|token| identity.use_of(token));
-                if ending.token().run_until_cancelled(changed).await.is_some() {
-                    given_token.cancel();
-                    ending.begin();
-                }
-                Ok::<_, Infallible>(())
-            });
+            let identity = Arc::clone(&parts.identity);
+            let changed = async move { file.changed(|token| identity.use_of(token)).await };
+            begin_anew_after(run, "token", changed, anew, BeginAnew::GivenToken);
         }
         if let Some(mut file) = authorities_file {
             let (link, stop) = (Arc::clone(&parts.link), run.token().clone());
@@ -417,6 +463,25 @@ impl Agent {
         run.spawn("core", keep(driver, config, parts, run.token().clone()));
         Ok(())
     }
+}
+
+/// Ends the run when this comes to pass, for another to begin.
+fn begin_anew_after(
+    run: &Shutdown,
+    task: &'static str,
+    passes: impl Future<Output = ()> + Send + 'static,
+    anew: &Arc<OnceLock<BeginAnew>>,
+    why: BeginAnew,
+) {
+    let (anew, ending) = (Arc::clone(anew), run.clone());
+    run.spawn(task, async move {
+        if ending.token().run_until_cancelled(passes).await.is_some() {
+            // The first reason is as good as another: all is read anew.
+            let _ = anew.set(why);
+            ending.begin();
+        }
+        Ok::<_, Infallible>(())
+    });
 }
 
 /// Waits until the cluster says which one it is: an agent enrols as that of this cluster, and has nothing to do before.
@@ -439,13 +504,14 @@ async fn keep(
     stop: CancellationToken,
 ) -> Result<(), driver::Error> {
     while let Ended::JournalOpened(opened) = driver.run().await? {
-        let (journal, mut loaded) = *opened;
+        let (journal, mut loaded, heard) = *opened;
         parts.identity.journal_is_removed().await;
         recall(&mut loaded, &parts.identity, &parts.link);
         parts.scope = parts.identity.enrolled().map(|enrolled| parts.identity.owner(enrolled.target));
         parts.accepted = loaded.accepted.is_some();
         parts.journal = Arc::new(journal);
-        driver = Driver::new(Core::new(config.clone(), loaded), parts.clone(), stop.clone());
+        let core = Core::new(config.clone(), loaded).having(heard);
+        driver = Driver::new(core, parts.clone(), stop.clone());
     }
     Ok(())
 }
@@ -477,3 +543,6 @@ fn random_seed() -> Result<u64, Error> {
     SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
     Ok(u64::from_le_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod moves;
+
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 24 * 60 * MINUTE;
 
@@ -251,6 +253,48 @@ fn nothing_that_comes_over_the_wire_is_kept_without_bound() {
     assert_eq!((agent.urls(), agent.trusts()), (vec!["a", "b"], vec![1]));
 }
 
+/// A token of the hub with as many URLs as there may be, which lead nowhere, and as many authorities.
+fn dead_token(seed: u8) -> EnrolmentToken {
+    let numbers = || (0..4).map(|number| 100 + seed * 4 + number);
+    EnrolmentToken {
+        urls: numbers().map(|number| url(&format!("dead{number}"))).collect(),
+        authorities: numbers().map(authority).collect(),
+        ..token(seed, "dead", 0)
+    }
+}
+
+/// It is reached over a proxy, whose authority only its token has named.
+#[test]
+fn tokens_that_lead_nowhere_push_out_neither_the_address_that_answers_nor_whom_it_is_trusted_by() {
+    let mut agent = Agent::of(Addresses::of(&token(1, "proxy", 9)), None);
+    agent.hears(&["a", "b", "c", "d"], &[1, 2, 3, 4]);
+    let mut known = agent.locator.known.clone();
+    for seed in 10..30 {
+        assert_eq!(known.take(&dead_token(seed)), Token::New);
+        let mut agent = Agent::of(known, None);
+        assert!(agent.asks().starts_with("dead"), "a new token comes first");
+        assert!(agent.urls().contains(&"proxy"), "{seed}: {:?}", agent.urls());
+        let trusted = agent.trusts();
+        assert!([1, 2, 3, 4, 9].iter().all(|number| trusted.contains(number)), "{seed}: {trusted:?}");
+        while agent.asks() != "proxy" {
+            agent.is_missed(Missed::NotThere);
+        }
+        agent.hears(&["a", "b", "c", "d"], &[1, 2, 3, 4]);
+        known = agent.locator.known.clone();
+    }
+}
+
+#[test]
+fn a_hub_that_announces_others_again_and_again_pushes_out_no_authority_that_a_token_named() {
+    let mut agent = Agent::of(Addresses::of(&token(1, "proxy", 9)), None);
+    for round in 0..10 {
+        let numbers = [0, 1, 2, 3].map(|number| 20 + round * 4 + number);
+        agent.hears(&["a", "b"], &numbers);
+        let trusted = agent.trusts();
+        assert!(numbers.iter().chain([&9]).all(|number| trusted.contains(number)), "{round}: {trusted:?}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Happens {
     Answered,
@@ -258,6 +302,7 @@ enum Happens {
     Announced(Vec<u8>, Vec<u8>),
     Later(u64),
     Restarted,
+    GivenToken(u8),
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -268,6 +313,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         2 => (some(), some()).prop_map(|(urls, authorities)| Happens::Announced(urls, authorities)),
         2 => (1..50 * 60_u64).prop_map(Happens::Later),
         1 => Just(Happens::Restarted),
+        1 => (0..20_u8).prop_map(Happens::GivenToken),
     ]
 }
 
@@ -279,28 +325,39 @@ proptest! {
         let mut agent = Agent::enrolled();
         agent.is_answered();
         let mut last = agent.asks();
+        let mut answered_since_token = true;
         for step in story {
             match step {
                 Happens::Answered => {
                     agent.is_answered();
                     last = agent.asks();
+                    answered_since_token = true;
                 }
                 Happens::Missed(how) => agent.is_missed(how),
                 Happens::Announced(urls, authorities) => {
                     let urls: Vec<String> = urls.iter().map(|number| format!("u{number}")).collect();
                     agent.hears(&urls.iter().map(String::as_str).collect::<Vec<_>>(), &authorities);
                     last = agent.asks();
+                    answered_since_token = true;
                 }
                 Happens::Later(minutes) => agent.now += minutes * MINUTE,
                 Happens::Restarted => {
                     let known = agent.locator.known.clone();
                     agent.locator = Locator::new(known, None).expect("there are addresses");
                 }
+                Happens::GivenToken(seed) => {
+                    let mut known = agent.locator.known.clone();
+                    known.take(&dead_token(seed));
+                    answered_since_token = false;
+                    agent.locator = Locator::new(known, None).expect("there are addresses");
+                }
             }
             let (urls, authorities) = (agent.urls().len(), agent.locator.known.authorities.len());
             prop_assert!((1..=HUB_ADDRESSES_KNOWN_MAX).contains(&urls));
             prop_assert!((1..=HUB_ADDRESSES_KNOWN_MAX).contains(&authorities));
-            prop_assert_eq!(agent.urls()[0], &last);
+            prop_assert!(agent.urls().contains(&last.as_str()), "{last} is not in {:?}", agent.urls());
+            // What a token names is tried first, until somebody answers.
+            prop_assert!(!answered_since_token || agent.urls()[0] == last, "{last} is not first in {:?}", agent.urls());
         }
         let tries = agent.urls().len();
         let asked_again = (0..=tries).any(|_| {

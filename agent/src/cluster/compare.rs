@@ -5,7 +5,7 @@
 //! same tree stands for one that is owned as a whole and for one of which only the place is left.
 
 use serde_json::{Map, Value};
-use tideline_common::{Digest, FieldPath, GroupKind};
+use tideline_common::{Digest, FieldPath, GroupKind, pointer_escaped};
 
 use crate::core::{Difference, LocalField, Values};
 
@@ -97,7 +97,7 @@ impl Walk {
     fn within(&mut self, name: &str, look: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         self.path.push('/');
-        self.path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        self.path.push_str(&pointer_escaped(name));
         look(self);
         self.path.truncate(length);
     }

@@ -114,20 +114,32 @@ impl Core {
         recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
     }
 
-    /// Whether a removal that stands on its approval alone may not go on, because that has ended.
+    /// Whether a removal that stands on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(super) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
-        let lapsed = self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved)
-            && !self.approvals.covers(now, removal);
-        if lapsed {
-            self.approvals.strike(removal);
-            self.dirty(&removal.key, now);
-            self.forget_removal(removal);
+        match self.removals.get(removal).map(|state| state.cause) {
+            Some(Cause::Approved) if !self.approvals.covers(now, removal) => {
+                self.approvals.strike(removal);
+                self.dirty(&removal.key, now);
+                self.forget_removal(removal);
+                true
+            }
+            Some(Cause::Retired) if self.decommission == Decommission::No => {
+                self.spare(now, removal);
+                true
+            }
+            Some(Cause::Approved | Cause::Retired | Cause::Spared | Cause::Told) | None => false,
         }
-        lapsed
     }
 
-    /// A removal begins. Once it has, it is seen through like any other, whenever what it stood on ends.
+    /// A removal that was approved begins. Once it has, it is seen through like any other, whenever its approval ends.
     pub(super) fn begun(&mut self, removal: &Tombstone) {
+        if self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
+            self.see_through(removal);
+        }
+    }
+
+    /// From now on this removal stands for itself, in the journal too.
+    pub(super) fn see_through(&mut self, removal: &Tombstone) {
         if let Some(state) = self.removals.get_mut(removal)
             && state.cause != Cause::Told
         {

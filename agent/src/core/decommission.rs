@@ -8,17 +8,21 @@
 //!
 //! That it is so is in the journal with the set that said it, so that neither a crash nor a hub that is away ends it: what is
 //! ours is looked for anew at each start. When the cluster is in service again, what nothing says was unassigned stays, and
-//! what was to be let go of is, whatever was not done by then. The removals are the ordinary ones, in their order and through
+//! what was to be let go of is, whatever was not done by then. What it was not told to remove, and is removed for this alone,
+//! stays where the cluster has refused to. The removals are the ordinary ones, in their order and through
 //! the one gate: nothing foreign is touched, and nothing goes that holds what is not ours. Only the fuse lets all pass, for that
 //! was said by whoever wants the cluster emptied. Where all is to be kept, the gate lets go of what it would delete.
 
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
-use tideline_common::{Monotonic, PrunePolicy, Tombstone};
+use tideline_common::{Monotonic, PrunePolicy, Reason, Tombstone};
 
 use super::Core;
-use super::effect::{Effect, Effects};
+use super::effect::{AppliedRecord, Effect, Effects};
+use super::event::OpResult;
 use super::gather::Change;
+use super::observe::Seen;
 use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
+use super::work::Doing;
 
 /// Of what is to be let go of, whatever was said of it before.
 pub(super) const LET_GO: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
@@ -44,13 +48,115 @@ impl Core {
             if how == Decommission::No {
                 let retired = self.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
                 for removal in retired.map(|(removal, _)| removal.clone()).collect::<Vec<_>>() {
-                    self.dirty(&removal.key, now);
-                    self.forget_removal(&removal);
+                    // What is asked of the cluster at this moment ends as that answers.
+                    if !self.is_removing(&removal) {
+                        self.spare(now, &removal);
+                    }
                 }
+            } else {
+                let spared = self.removals.values_mut().filter(|removal| removal.is_spared());
+                spared.for_each(|removal| removal.cause = Cause::Retired);
             }
             // What was held may go now, or is let go of.
             for key in self.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
+            }
+        }
+    }
+
+    /// Whether a step of this removal is under way.
+    fn is_removing(&self, removal: &Tombstone) -> bool {
+        let flight = self.objects.get(&removal.key).and_then(|object| object.flight);
+        let doing = flight.and_then(|flight| self.work.flights.get(&flight)).map(|flight| &flight.doing);
+        matches!(doing, Some(Doing::Remove { tombstone, .. } | Doing::Look { tombstone, .. }) if tombstone == removal)
+    }
+
+    /// The cluster stays in service: this removal ends, and leaves nothing behind. Where something of it may have been done,
+    /// before a restart or without an answer, it ends when that is known.
+    pub(super) fn spare(&mut self, now: Monotonic, removal: &Tombstone) {
+        let object = self.objects.get(&removal.key);
+        let recorded = object
+            .as_ref()
+            .is_some_and(|object| object.record.as_ref().is_some_and(|record| record.source == removal.source));
+        let unseen = object.as_ref().is_none_or(|object| object.seen.is_none());
+        drop(object);
+        match self.removals.get_mut(removal) {
+            Some(state) if recorded && (unseen || state.failures > 0) => {
+                state.cause = Cause::Spared;
+                self.enqueue_removals(&removal.key);
+            }
+            Some(_) | None => self.let_stand(now, removal),
+        }
+    }
+
+    pub(super) fn is_spared(&self, removal: &Tombstone) -> bool {
+        self.removals.get(removal).is_some_and(Removal::is_spared)
+    }
+
+    /// This was found in the place of a removal that is spared.
+    pub(super) fn stays(&mut self, now: Monotonic, removal: &Tombstone, seen: &Seen) {
+        let record = self.objects.get(&removal.key).and_then(|object| object.record.clone());
+        let is_done = |record: &AppliedRecord| {
+            record.source == removal.source && seen.mark.is_none() && (record.letting_go || record.uid != seen.uid)
+        };
+        if record.as_ref().is_some_and(is_done) {
+            return self.removal_done(now, removal);
+        }
+        if seen.deleting {
+            self.see_through(removal);
+            return self.enqueue(&removal.key);
+        }
+        if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source) {
+            self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
+        }
+        self.let_stand(now, removal);
+        self.enqueue(&removal.key);
+    }
+
+    fn let_stand(&mut self, now: Monotonic, removal: &Tombstone) {
+        let object = self.objects.get(&removal.key);
+        let record = object.as_ref().and_then(|object| object.record.clone());
+        let marked = object.as_ref().is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.mark.is_some()));
+        drop(object);
+        // It bears its mark still, and is not let go of any more.
+        if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source && marked) {
+            self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
+        }
+        self.dirty(&removal.key, now);
+        self.forget_removal(removal);
+    }
+
+    /// The cluster has answered a step of this removal. One that stood on the decommission alone stands for itself once it was
+    /// accepted; refused, it is none any more where the cluster is in service again. Returns whether it goes on.
+    pub(super) fn retires(&mut self, now: Monotonic, removal: &Tombstone, result: &OpResult) -> bool {
+        let unanswered = matches!(result, OpResult::Failed { reason: Reason::Unavailable | Reason::Throttled, .. });
+        match self.removals.get(removal).map(|state| state.cause) {
+            Some(Cause::Retired) => {}
+            // It cannot be looked at: what the journal says stands.
+            Some(Cause::Spared) if !unanswered && matches!(result, OpResult::Failed { .. }) => {
+                self.let_stand(now, removal);
+                return false;
+            }
+            Some(Cause::Spared | Cause::Approved | Cause::Told) | None => return true,
+        }
+        match result {
+            OpResult::Gone | OpResult::Finalizing | OpResult::Written { .. } => {
+                self.see_through(removal);
+                true
+            }
+            OpResult::Failed { .. }
+            | OpResult::PreconditionFailed
+            | OpResult::Emptiness { .. }
+            | OpResult::Exists(_)
+            | OpResult::Compared { .. } => {
+                let goes_on = self.decommission != Decommission::No;
+                if !goes_on {
+                    if let Some(state) = self.removals.get_mut(removal).filter(|_| unanswered) {
+                        state.failures = state.failures.max(1);
+                    }
+                    self.spare(now, removal);
+                }
+                goes_on
             }
         }
     }

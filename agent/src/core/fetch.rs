@@ -23,6 +23,7 @@ pub(super) struct Fetch {
     wanted: VecDeque<BodyWanted>,
     parts: BTreeMap<Digest, String>,
     flights: BTreeMap<RequestId, Vec<BodyWanted>>,
+    whole: usize,
 }
 
 /// What an answer brought.
@@ -37,7 +38,12 @@ pub(super) struct Fetched {
 
 impl Fetch {
     pub(super) fn new(change: Box<Change>, wanted: Vec<BodyWanted>) -> Self {
-        Self { change, wanted: wanted.into(), parts: BTreeMap::new(), flights: BTreeMap::new() }
+        Self { change, wanted: wanted.into(), parts: BTreeMap::new(), flights: BTreeMap::new(), whole: 0 }
+    }
+
+    /// How many bodies came whole: those are kept, whatever becomes of the set.
+    pub(super) fn whole(&self) -> usize {
+        self.whole
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -82,6 +88,7 @@ impl Fetch {
             match self.take(&wanted, body) {
                 Taken::Whole(text) => {
                     fetched.progress = true;
+                    self.whole += 1;
                     fetched.bodies.push((wanted.input, text));
                 }
                 Taken::Part { had } => {

@@ -74,6 +74,7 @@ impl Folded {
             seen,
             probe: None,
             doubted: false,
+            unshown: false,
             flight: None,
             tried,
             queued,

@@ -88,9 +88,10 @@ pub(super) struct Gather {
 }
 
 /// What it means that a snapshot lacks what the accepted set of the same epoch has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Absence {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Absence {
     /// It was taken out.
+    #[default]
     Removal,
     /// Nothing: the accepted set is not of the hub's history.
     Unexplained,
@@ -121,9 +122,9 @@ impl Gather {
         Self::begin(Some(accepted), desired.buckets().clone(), desired.len())
     }
 
-    /// Asks for everything.
-    pub(super) fn everything() -> Self {
-        Self::begin(None, SetDigest::default(), 0)
+    /// Asks for everything, of which this is known before a page says so.
+    pub(super) fn everything(absence: Absence) -> Self {
+        Self { absence, ..Self::begin(None, SetDigest::default(), 0) }
     }
 
     /// Asks for everything after this came to nothing. Where the hub's changes to the accepted set do not lead to the
@@ -132,7 +133,16 @@ impl Gather {
     pub(super) fn anew(&self, flaw: Flaw) -> Self {
         let contradicted = self.onto.is_some() && flaw == Flaw::Incomplete;
         let absence = if contradicted { Absence::Unexplained } else { self.absence };
-        Self { absence, ..Self::everything() }
+        Self::everything(absence)
+    }
+
+    pub(super) fn absence(&self) -> Absence {
+        self.absence
+    }
+
+    /// Whether everything is asked for next, from its first page on.
+    pub(super) fn begins_with_everything(&self) -> bool {
+        self.walk.since.is_none() && self.walk.after.is_none()
     }
 
     fn begin(onto: Option<Accepted>, digest: SetDigest, len: usize) -> Self {

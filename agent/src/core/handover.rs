@@ -113,6 +113,10 @@ impl Core {
     /// Begins to write a mark anew, if it still is a former target's.
     pub(super) fn begin_mark(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
         let Some((seen, mark)) = self.formers_mark(key) else { return };
+        // Somebody may undo it, or refuse it: that its entry is content, as that of an implied namespace, ends no wait.
+        if self.waits_to_correct(now, key) {
+            return;
+        }
         let (Some(target), Some(object)) = (self.target, self.objects.get(key)) else { return };
         let entry = self.desired.get(key);
         let (version, impersonate) = match (&object.record, entry) {

@@ -80,6 +80,15 @@ impl AgentMode {
         }
     }
 
+    /// The mode in which a core goes on that begins with this one, of what another has heard that did not know it.
+    pub(super) fn having_heard(self, heard: Self) -> Self {
+        match heard {
+            Self::UnknownToHub => self.after(HubVerdict::UnknownTarget),
+            Self::Frozen(reason) => Self::Frozen(reason),
+            Self::Active => self,
+        }
+    }
+
     /// Whether anything may be changed at the cluster.
     const fn may_change(&self) -> bool {
         match self {
@@ -146,11 +155,14 @@ impl Core {
     /// Something was said against this agent. It asks again after a while, whatever it was.
     pub(super) fn take_verdict(&mut self, now: Monotonic, verdict: HubVerdict, out: &mut Effects) {
         self.session.hub_unknown = verdict == HubVerdict::UnknownTarget;
+        let proves_fenced = std::mem::take(&mut self.session.proves_fenced);
         let former = std::mem::take(&mut self.mode);
         let mode = former.clone().after(verdict);
         if former.is_alike(&mode) {
             self.mode = former;
-            self.asked = self.asked.saturating_add(1);
+            if !proves_fenced {
+                self.asked = self.asked.saturating_add(1);
+            }
         } else {
             self.mode = mode;
             self.asked = 1;

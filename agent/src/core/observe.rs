@@ -26,6 +26,9 @@ pub(super) struct Object {
     pub(super) probe: Option<Seen>,
     /// A write found something else than was seen there; the next creation finds out what.
     pub(super) doubted: bool,
+    /// A creation has found something there, or has ended without a word of what it did, and no list or watch has shown since
+    /// what stands there. So that they show nothing does not say that nothing does.
+    pub(super) unshown: bool,
     pub(super) flight: Option<OpId>,
     /// The present entry was tried, well or not.
     pub(super) tried: bool,
@@ -250,6 +253,7 @@ impl Core {
         let news = !object.seen.as_ref().is_some_and(|former| former.decides_like(&seen));
         object.seen = Some(seen);
         object.doubted = false;
+        object.unshown = false;
         object.live.health = observed.health;
         object.live.message = observed.health_message;
         object.live.status = observed.status.map_or(Status::None, Status::Known);
@@ -336,6 +340,7 @@ impl Object {
             seen: None,
             probe: None,
             doubted: false,
+            unshown: false,
             flight: None,
             tried: false,
             queued,

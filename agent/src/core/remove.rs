@@ -30,6 +30,13 @@ pub(super) struct Removal {
     pub(super) state: RemovalState,
 }
 
+impl Removal {
+    /// Whether it ends when it was looked at once more.
+    pub(super) fn is_spared(&self) -> bool {
+        self.cause == Cause::Spared && self.state != RemovalState::Done
+    }
+}
+
 /// By what it is decided whether an object is deleted or let go of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum RemovalPolicy {
@@ -67,6 +74,9 @@ pub(super) enum Cause {
     Approved,
     /// Nothing explains that it is in no set, and the cluster goes out of service. Ends if it stays in service.
     Retired,
+    /// It was retired, and the cluster stays in service. Something may have been done by then of which nobody was told: what
+    /// stands there is looked at once, and then it ends.
+    Spared,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,6 +106,8 @@ pub(super) struct Evidence<'a> {
     pub(super) assigned: Option<&'a ApplyPolicy>,
     pub(super) policy: RemovalPolicy,
     pub(super) seen: Option<&'a Seen>,
+    /// Something may stand there that no list or watch has shown.
+    pub(super) unshown: bool,
     pub(super) view: View,
     pub(super) inspection: Option<Inspection>,
     /// Whether the cluster goes out of service.
@@ -175,7 +187,7 @@ impl Authorised {
 
 /// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
 pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
-    let Evidence { me, key, ground, entry, record, seen, view, inspection, .. } = evidence;
+    let Evidence { me, key, ground, entry, record, seen, unshown, view, inspection, .. } = evidence;
     let source = match ground {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
@@ -196,6 +208,8 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
             }
             // Not seen by its label, which it may have lost, or got another: the same object may be another hub's by now.
             (Some(_), View::Current | View::Lost) => Verdict::Look,
+            // Made, or found there, and taken out again before anything showed it.
+            (None, View::Current | View::Lost) if unshown => Verdict::Look,
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
             (_, View::Unlisted | View::Unknown | View::Elsewhere) | (None, View::Lost) => Verdict::Wait,
         };

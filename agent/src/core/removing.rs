@@ -101,12 +101,22 @@ impl Core {
             Looked::Inside(inspection) => (Some(inspection), None),
             Looked::There(seen) => (None, Some(seen)),
         };
+        if self.objects.get(key).is_some_and(|object| object.flight.is_some()) {
+            // It ends as that does, and is taken up again then.
+            return;
+        }
         if self.lapses(now, tombstone) {
             return;
         }
+        if self.is_spared(tombstone) {
+            return match live {
+                Some(seen) => self.stays(now, tombstone, &seen),
+                None => self.look(now, tombstone, out),
+            };
+        }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
         // What passed the fuse is taken up again when that is on disk.
-        if object.flight.is_some() || removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
+        if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
         }
         // What was read just now is not older than the journal, though the cluster may have been set back.
@@ -126,6 +136,7 @@ impl Core {
             policy: removal.policy,
             applied: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
             seen: live.as_deref().or(object.seen.as_ref()),
+            unshown: object.unshown,
             view: self.kinds.view(key),
             inspection,
             decommission: self.decommission,

@@ -157,6 +157,11 @@ impl Reports {
         self.flight.is_none() && (idle || self.failures > 0 || self.last_sent.is_none())
     }
 
+    /// Whether a last report may be sent: nobody is told who has not answered before.
+    pub(super) fn may_part(&self) -> bool {
+        !self.parted && self.failures == 0 && self.last_sent.is_some()
+    }
+
     pub(super) fn new_session(&mut self) {
         self.seq = 0;
         self.told = None;
@@ -245,7 +250,7 @@ impl Core {
     /// answer is not waited for, and nobody is told who has not answered before.
     pub(super) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
         let Some(session) = self.session_name().filter(|_| self.mode == AgentMode::Active) else { return false };
-        if self.reports.parted || self.reports.failures > 0 || self.reports.last_sent.is_none() {
+        if !self.reports.may_part() {
             return false;
         }
         self.reports.parted = true;
@@ -555,6 +560,7 @@ impl Core {
             applied: None,
             assigned: None,
             seen,
+            unshown: false,
             view: self.kinds.view(key),
             inspection: None,
             decommission: self.decommission,

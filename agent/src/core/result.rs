@@ -62,6 +62,12 @@ impl Core {
         out: &mut Effects,
     ) {
         let key = &entry.key;
+        if onto.is_none()
+            && leaves_unshown(&result)
+            && let Some(object) = self.objects.get_mut(key)
+        {
+            object.unshown = true;
+        }
         let current = self.desired.get(key) == Some(entry);
         if !current {
             // It changed, or went, while this was under way.
@@ -230,6 +236,9 @@ impl Core {
     /// A step of a removal ended.
     fn removed(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
         let key = &tombstone.key;
+        if !self.retires(now, tombstone, &result) {
+            return self.enqueue(key);
+        }
         if self.desired.get(key).is_some() {
             // The place was assigned again while this was under way.
             if matches!(result, OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. })
@@ -345,6 +354,21 @@ impl Core {
         }
         self.dirty(key, now);
         self.enqueue(key);
+    }
+}
+
+/// Whether a creation that ended so may have left something there, or found it: an API server that had no time, or was not
+/// heard, may have done it.
+fn leaves_unshown(result: &OpResult) -> bool {
+    match result {
+        OpResult::Exists(_) => true,
+        OpResult::Failed { reason, .. } => matches!(reason, Reason::Unavailable | Reason::Throttled),
+        OpResult::Written { .. }
+        | OpResult::Gone
+        | OpResult::PreconditionFailed
+        | OpResult::Finalizing
+        | OpResult::Emptiness { .. }
+        | OpResult::Compared { .. } => false,
     }
 }
 

@@ -42,9 +42,11 @@ const POLLS_BEFORE_LONGER: u32 = 100;
 
 mod enrol;
 mod home;
+mod repair;
 
 pub(super) use enrol::Token;
 use home::HomeReadReason;
+use repair::Repair;
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 #[derive(Debug)]
@@ -57,6 +59,8 @@ pub(super) struct Session {
     home: SessionName,
     /// What this process had when another was found in use, which is not in its home.
     fenced: Option<Fenced>,
+    /// It says that to the hub, which it was not asked to wait with: a refusal of that alone is no further one.
+    pub(super) proves_fenced: bool,
     /// What is said with it changed since.
     untold: bool,
     /// The newest that it has heard of.
@@ -66,10 +70,9 @@ pub(super) struct Session {
     wait_max: u64,
     polls: u32,
     failures: u32,
-    /// Sets in a row of which no page may be taken, whatever else goes well meanwhile.
-    refused_sets: u32,
-    /// The accepted set, or what was to be kept with it, is not whole: everything is asked for.
-    whole: bool,
+    /// How often a set came to nothing since there was a whole one, whatever else went well meanwhile.
+    failed_sets: BTreeMap<SetFailure, u32>,
+    repair: Repair,
     flaws: BTreeMap<Flaw, u64>,
     /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
     strays: bool,
@@ -87,14 +90,15 @@ impl Default for Session {
             name: None,
             home: SessionName::default(),
             fenced: None,
+            proves_fenced: false,
             untold: false,
             newest: SessionNumber::default(),
             settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
             wait_max: POLL_WAIT_SECONDS_MAX,
             polls: 0,
             failures: 0,
-            refused_sets: 0,
-            whole: false,
+            failed_sets: BTreeMap::new(),
+            repair: Repair::default(),
             flaws: BTreeMap::new(),
             strays: false,
             hub_unknown: false,
@@ -129,6 +133,16 @@ enum Link {
     Resting(Next),
 }
 
+/// Why a set came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SetFailure {
+    Flawed(Flaw),
+    /// The hub has moved on: changes since what was gathered, or bodies that it names, are not to be had any more.
+    Outdated,
+    /// Bodies came of which nothing can be made.
+    NoBodies,
+}
+
 /// Where to go on after a rest.
 #[derive(Debug)]
 enum Next {
@@ -161,7 +175,7 @@ impl Session {
 
     /// Something is missing that only the hub has.
     pub(super) fn distrust(&mut self) {
-        self.whole = true;
+        self.repair.distrust();
     }
 
     /// Whether bodies may be held that no accepted set names; said once.
@@ -202,8 +216,8 @@ impl Session {
     /// Nothing of the set that the hub gives is refused, or lacks here.
     fn has_whole_set(&mut self) {
         self.succeeded();
-        self.refused_sets = 0;
-        self.whole = false;
+        self.failed_sets.clear();
+        self.repair.has_whole_set();
     }
 }
 
@@ -253,8 +267,8 @@ impl Core {
     /// Asks for what is new, and lets the hub take its time.
     pub(super) fn poll(&mut self, now: Monotonic, out: &mut Effects) {
         let gather = match self.accepted {
-            Some(accepted) if !self.session.whole => Gather::changes(accepted, &self.desired),
-            Some(_) | None => Gather::everything(),
+            Some(accepted) if !self.session.repair.is_needed() => Gather::changes(accepted, &self.desired),
+            Some(_) | None => self.session.repair.everything(),
         };
         self.ask(now, Box::new(gather), out);
     }
@@ -272,6 +286,7 @@ impl Core {
         let may_wait = gather.may_wait() || self.is_broken();
         let wait_seconds = if may_wait { wait } else { 0 };
         let Question { since, digest, after } = gather.question();
+        self.session.repair.asks(&gather);
         self.session.link =
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
         let (approved, decommission) = (self.approvals.held(), self.decommission);
@@ -440,8 +455,13 @@ impl Core {
                 page.entries.iter_mut().for_each(|entry| self.shared.entry(entry));
                 gather.page(page, &held)
             }
+            DesiredAnswer::SnapshotRequired { epoch: _ } if gather.may_wait() => {
+                return self.ask(now, Box::new(self.session.repair.everything()), out);
+            }
+            // It began to tell, and had forgotten before it was through.
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
-                return self.ask(now, Box::new(Gather::everything()), out);
+                let next = Next::Gather(Box::new(self.session.repair.everything()));
+                return self.set_failed(now, SetFailure::Outdated, next, out);
             }
             DesiredAnswer::Approved(page) => {
                 self.session.succeeded();
@@ -472,12 +492,12 @@ impl Core {
             }
             Step::Again(flaw) => {
                 self.flawed(flaw);
-                self.failed(now, Next::Gather(Box::new(gather.anew(flaw))), None, out);
+                let next = Next::Gather(Box::new(self.session.repair.anew(&gather, flaw)));
+                self.set_failed(now, SetFailure::Flawed(flaw), next, out);
             }
             Step::Refuse(flaw) => {
                 self.flawed(flaw);
-                self.session.refused_sets = self.session.refused_sets.saturating_add(1);
-                let wait = match self.session.refused_sets {
+                let wait = match self.count_failed_set(SetFailure::Flawed(flaw)) {
                     1 => self.wait_after(1, None),
                     more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
                 };
@@ -485,6 +505,25 @@ impl Core {
                 let next = if flaw == Flaw::TooLarge { Next::Poll } else { Next::Open };
                 self.session.rest(now + wait, next, out);
             }
+        }
+    }
+
+    fn count_failed_set(&mut self, why: SetFailure) -> u32 {
+        let count = self.session.failed_sets.entry(why).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// A set came to nothing, and is asked for again: ever less often, for its pages and bodies went well and will again.
+    fn set_failed(&mut self, now: Monotonic, why: SetFailure, next: Next, out: &mut Effects) {
+        let at = self.after_failed_set(now, why);
+        self.session.rest(at, next, out);
+    }
+
+    fn after_failed_set(&mut self, now: Monotonic, why: SetFailure) -> Monotonic {
+        now + match self.count_failed_set(why) {
+            1 => self.wait_after(1, None),
+            more => self.jitter.half(more, RETRY.0, RETRY.1),
         }
     }
 
@@ -500,7 +539,7 @@ impl Core {
         let needs = |entry: &&std::sync::Arc<tideline_common::Entry>| {
             entry.state == EntryState::Apply && !self.inputs.is_held(&entry.input)
         };
-        let unchanged = self.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.whole);
+        let unchanged = self.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.repair.is_needed());
         let wanted: BTreeMap<_, _> = change
             .put
             .iter()
@@ -551,8 +590,12 @@ impl Core {
                 }
                 if fetched.outdated {
                     self.session.strays = true;
-                    // What came is kept; the set has moved on.
-                    return self.failed(now, Next::Poll, None, out);
+                    // The set has moved on. What came whole is kept, and the next one does not ask for it.
+                    if fetch.whole() > 0 {
+                        let wait = self.wait_after(1, None);
+                        return self.session.rest(now + wait, Next::Poll, out);
+                    }
+                    return self.set_failed(now, SetFailure::Outdated, Next::Poll, out);
                 }
                 (fetched.progress, None)
             }
@@ -568,7 +611,10 @@ impl Core {
             }
             self.fetch_more(out);
         } else {
-            let at = self.after_failure(now, failure.as_ref());
+            let at = match &failure {
+                Some(failure) => self.after_failure(now, Some(failure)),
+                None => self.after_failed_set(now, SetFailure::NoBodies),
+            };
             if let Link::Fetching { paused, .. } = &mut self.session.link {
                 *paused = true;
             }

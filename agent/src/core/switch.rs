@@ -148,9 +148,9 @@ impl Core {
             waves.push(self.desired.get(key).cloned());
         }
         let mut unnamed = Vec::new();
-        for key in remove {
-            unnamed.extend(self.drop_entry(&key));
-            self.dirty(&key, now);
+        for key in &remove {
+            unnamed.extend(self.drop_entry(key));
+            self.dirty(key, now);
         }
         for entry in put {
             let again = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
@@ -173,6 +173,10 @@ impl Core {
             }
             self.enqueue(&key);
             self.dirty(&key, now);
+        }
+        // Where nothing authorises a removal, nobody looks.
+        for key in remove.iter().filter(|key| self.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>() {
+            self.forget_unshown(&key);
         }
         // What is released is not put anew.
         for TerminalFact { key, .. } in terminal {
@@ -334,6 +338,9 @@ impl Core {
         if self.objects.at(key).record.as_ref().is_some_and(forgotten) {
             self.clear_record(key);
         }
+        if !assigned && let Some(object) = self.objects.get_mut(key) {
+            object.unshown = false;
+        }
         if self.is_assigned_again(tombstone) {
             return self.reports.overtaken(tombstone.clone(), now);
         }
@@ -414,10 +421,18 @@ impl Core {
         })));
     }
 
+    /// What a creation may have left there is known to be gone, or is nobody's to remove.
+    fn forget_unshown(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.unshown = false;
+        }
+        self.forget_if_empty(key);
+    }
+
     /// Lets go of a place of which nothing is to be known any more.
     pub(super) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
-        let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some();
+        let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some() || object.unshown;
         if !known
             && !self.told_ahead.contains(key)
             && self.desired.get(key).is_none()

@@ -332,6 +332,12 @@ impl Core {
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
             for key in self.objects.unsettled().cloned().collect::<Vec<_>>() {
+                // As long as they are remembered, what is at rest is not folded.
+                if let Some(object) = self.objects.get_mut(&key)
+                    && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
+                {
+                    object.corrections = (0, Monotonic::START);
+                }
                 self.enqueue(&key);
             }
         }
@@ -522,6 +528,9 @@ impl Core {
                 self.execute(now, key, doing, op, out);
             }
             (Decision::ReMark { uid, origin }, Some(policy), _) => {
+                if self.is_fought_over(now, entry) {
+                    return;
+                }
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
                 let op = Op::ReMark { entry: Arc::clone(entry), mark, uid: uid.clone() };
                 self.execute(now, key, Doing::ReMark { entry: Arc::clone(entry), policy, uid, origin }, op, out);
@@ -596,12 +605,22 @@ impl Core {
 
     /// Whether a correction must wait because it was undone before, and again.
     fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
-        let Some(object) = self.objects.get_mut(&entry.key) else { return false };
+        let Some(object) = self.objects.get(&entry.key) else { return false };
         let correction = object.tried && object.outcome.progress == Progress::Applied;
-        let (count, last) = object.corrections;
-        if !correction {
+        drop(object);
+        if !correction || !self.waits_to_correct(now, &entry.key) {
             return false;
         }
+        let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
+        self.notice(now, &entry.key, Reason::Drifted, message);
+        true
+    }
+
+    /// Counts a correction of an object, and whether it must wait for those before it: then it is tried again by itself. What
+    /// else is found about the object meanwhile is no reason to try it sooner.
+    pub(super) fn waits_to_correct(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
+        let Some(object) = self.objects.get_mut(key) else { return false };
+        let (count, last) = object.corrections;
         let count = if now.since(last) > CORRECTIONS_FORGOTTEN { 0 } else { count };
         object.corrections = (count + 1, now);
         if count < CORRECTIONS_AT_ONCE {
@@ -613,10 +632,10 @@ impl Core {
         }
         object.corrections = (count, last);
         let at = last + wait;
-        object.retry_at = Some(at);
-        self.work.retries.insert((at, entry.key.clone()));
-        let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
-        self.notice(now, &entry.key, Reason::Drifted, message);
+        if let Some(former) = object.retry_at.replace(at) {
+            self.work.retries.remove(&(former, key.clone()));
+        }
+        self.work.retries.insert((at, key.clone()));
         true
     }
 }

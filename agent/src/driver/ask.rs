@@ -2,7 +2,7 @@
 
 use tideline_common::Digest;
 use tideline_common::signature::VerifyingKey;
-use tideline_common::wire::v1::{RefusalKind, SessionAnswer};
+use tideline_common::wire::v1::{EnrolRequest, RefusalKind, SessionAnswer};
 use tideline_runtime::exit::chain;
 use tracing::warn;
 
@@ -12,9 +12,12 @@ use crate::link::Link;
 
 /// Sends it, and keeps what the answer says of who this agent is.
 pub(super) async fn ask(identity: &Keeper, link: &Link, request: Request) -> (Request, Result<Answer, LinkFailure>) {
-    let (request, shown) = match prove(identity, request).await {
-        Ok(proven) => proven,
-        Err((request, failure)) => return (request, Err(failure)),
+    let (request, shown) = match request {
+        Request::Enrol(enrols) => match prove(identity, enrols).await {
+            Ok((proven, key)) => (Request::Enrol(proven), key),
+            Err((enrols, failure)) => return (Request::Enrol(enrols), Err(failure)),
+        },
+        request => (request, link.public_key()),
     };
     let result = match link.send(&request).await {
         Err(failure) => Err(refused(identity, &shown, failure).await),
@@ -23,18 +26,18 @@ pub(super) async fn ask(identity: &Keeper, link: &Link, request: Request) -> (Re
     (request, result)
 }
 
-/// Signs what enrols with the key that the agent will have then. Returns the key by which it asks, too. A key that is not
-/// on disk is shown to nobody.
-async fn prove(identity: &Keeper, request: Request) -> Result<(Request, VerifyingKey), (Request, LinkFailure)> {
-    match request {
-        Request::Enrol(request) => match identity.enrolling_key().await {
-            Ok(key) => Ok((Request::Enrol(request.proven(&key)), key.public())),
-            Err(error) => {
-                let message = format!("no token is shown before its agent's key is on disk: {}", chain(&error));
-                Err((Request::Enrol(request), LinkFailure::Unreachable { message, retry_after: None }))
-            }
-        },
-        request => Ok((request, identity.key().public())),
+/// Signs what enrols with the key that the agent will have then, and returns that key. A key that is not on disk is shown to
+/// nobody.
+async fn prove(
+    identity: &Keeper,
+    request: EnrolRequest,
+) -> Result<(EnrolRequest, VerifyingKey), (EnrolRequest, LinkFailure)> {
+    match identity.enrolling_key().await {
+        Ok(key) => Ok((request.proven(&key), key.public())),
+        Err(error) => {
+            let message = format!("no token is shown before its agent's key is on disk: {}", chain(&error));
+            Err((request, LinkFailure::Unreachable { message, retry_after: None }))
+        }
     }
 }
 
@@ -88,7 +91,7 @@ mod tests {
     use std::fs;
 
     use tideline_common::EnrolmentToken;
-    use tideline_common::wire::v1::{ClusterFacts, EnrolRequest, Refusal};
+    use tideline_common::wire::v1::{ClusterFacts, Refusal};
 
     use super::*;
     use crate::identity::{Found, HomeIn};
@@ -121,11 +124,10 @@ mod tests {
         let (token, hub) = ("store".to_owned(), token().hub);
         let (agent_key, proof) = (Vec::new(), Vec::new());
         let enrols = EnrolRequest { token, agent_key, hub, facts: ClusterFacts::default(), proof };
-        let request = Request::Enrol(enrols);
-        let (request, failure) = prove(&keeper, request).await.map(drop).unwrap_err();
+        let (enrols, failure) = prove(&keeper, enrols).await.map(drop).unwrap_err();
         assert!(matches!(failure, LinkFailure::Unreachable { .. }), "{failure:?}");
         fs::rename(&aside, &directory).unwrap();
-        let (_, shown) = prove(&keeper, request).await.map_err(|(_, failure)| failure).unwrap();
+        let (_, shown) = prove(&keeper, enrols).await.map_err(|(_, failure)| failure).unwrap();
         assert_ne!(shown, revoked);
         let found = Found::look(&directory, None, None, HomeIn::Directory).await.unwrap();
         assert_eq!(found.keep().unwrap().enrolling_key().await.unwrap().public(), shown);

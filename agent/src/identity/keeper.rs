@@ -11,6 +11,7 @@ use tideline_runtime::Backoff;
 use tideline_runtime::exit::chain;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::contents::{Contents, HubPin, TargetName, Unreadable};
@@ -99,25 +100,27 @@ impl Found {
                 Reading::Done(stored) => stored,
                 Reading::Later(why) => {
                     warn!("{place} cannot be read now: {why}. The copy in the data directory serves meanwhile");
-                    written.behind = true;
+                    written.later(copy.as_ref());
                     return Self::of(path, Some(written), None, copy, (directory, home), token);
                 }
-                Reading::Never(why) => {
-                    info!(
-                        "the identity is kept in the data directory alone: the Secret {place} cannot be used ({why})"
-                    );
-                    return damage.map_or_else(|| Self::of(path, None, None, copy, (directory, home), token), Err);
+                Reading::Forbidden(why) => {
+                    say_forbidden(&place, &why);
+                    written.forbidden();
+                    return match damage {
+                        Some(damage) => Err(damage),
+                        None => Self::of(path, Some(written), None, copy, (directory, home), token),
+                    };
                 }
             };
             let secret = match stored {
                 Stored::Nothing => None,
                 Stored::Contents { contents, version } => {
-                    written.version = Some(version);
+                    written.knows(Some((*contents).clone()), version);
                     Some(*contents)
                 }
                 Stored::Unreadable { why: Unreadable::Damaged(why), version } if copy.is_some() => {
                     warn!("the Secret {place} is damaged ({why}); it is written anew from the data directory");
-                    written.version = Some(version);
+                    written.knows(None, version);
                     None
                 }
                 Stored::Unreadable { why: Unreadable::Damaged(why), .. } => {
@@ -193,8 +196,8 @@ impl Found {
                 Ok(true)
             }
             Err(Failure::NotAllowed(why)) if self.home == HomeIn::Directory => {
-                info!("the identity is kept in the data directory alone: the Secret {place} cannot be written ({why})");
-                self.secret = None;
+                say_forbidden(&written.place, &why);
+                written.forbidden();
                 Ok(true)
             }
             Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => Err(Error::SecretUnwritten { place, why }),
@@ -255,8 +258,16 @@ impl Found {
             patience: Patience::default(),
             secret: Mutex::new(secret),
             superseded,
+            in_secret: CancellationToken::new(),
         }
     }
+}
+
+fn say_forbidden(place: &SecretPlace, why: &str) {
+    info!(
+        "the identity is kept in the data directory alone for now: the Secret {place} may not be used ({why}). It is asked \
+         for again about once a minute, and used when it may be"
+    );
 }
 
 /// The identity of a running agent.
@@ -279,6 +290,8 @@ pub(crate) struct Keeper {
     behind: Notify,
     /// Why this process must not go on, once that is known.
     superseded: watch::Sender<Option<String>>,
+    /// Cancelled when the Secret turns out to hold who this agent is.
+    in_secret: CancellationToken,
 }
 
 /// How far the file is, for whoever has the turn to write it.
@@ -370,6 +383,12 @@ impl Keeper {
     /// Tells when another process has taken the identity.
     pub(crate) fn superseded(&self) -> watch::Receiver<Option<String>> {
         self.superseded.subscribe()
+    }
+
+    /// Cancelled when the Secret, which could not be read at the start, holds who this agent is, or what it has become since
+    /// the file was written: it has to begin anew.
+    pub(crate) fn found_in_secret(&self) -> CancellationToken {
+        self.in_secret.clone()
     }
 
     /// Keeps what the hub said this agent is. The key was in the Secret before, so a Secret that cannot be written now is
@@ -593,6 +612,10 @@ impl Keeper {
                 written.complain(&why);
                 self.behind.notify_one();
                 Err(Error::SecretUnwritten { place, why })
+            }
+            Err(Refused::HoldsIdentity) => {
+                self.in_secret.cancel();
+                Err(Error::SecretUnwritten { place, why: "it holds who this agent is".to_owned() })
             }
             Err(Refused::Superseded(why)) => {
                 let error = Error::Superseded { place, why };

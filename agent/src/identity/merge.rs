@@ -59,12 +59,17 @@ pub(super) fn merge(
         let alike = of_secret.target == of_file.target;
         let (secret_is, file_is) = (of_secret.target, of_file.target);
         if alike || secret.formers.contains(&file_is) || file.formers.contains(&secret_is) {
+            // An epoch is of one target: after a handover, sets of before are no measure.
+            let comparable = alike && secret.formers == file.formers;
+            let floor = comparable.then(|| newest(secret.floor, file.floor));
+            let of = |newer: Contents| Contents { floor: floor.unwrap_or(newer.floor), ..newer };
+            let behind = comparable && file.floor.map(version) < secret.floor.map(version);
             return Ok(Some(if secret.generation > file.generation {
                 // What it has become is true of this directory too; which session its agent had is not.
                 let session = session_of(home, &secret, &file);
-                Merged { contents: Contents { session, ..secret }, data: Data::Outdated }
+                Merged { contents: Contents { session, ..of(secret) }, data: Data::Outdated }
             } else {
-                Merged { contents: file, data: Data::Current }
+                Merged { contents: of(file), data: if behind { Data::Outdated } else { Data::Current } }
             }));
         }
     }
@@ -94,6 +99,23 @@ pub(super) fn merge(
     let data = if behind { Data::Outdated } else { Data::Current };
     let addresses = addresses.unwrap_or_else(|| truth.addresses.clone());
     Ok(Some(Merged { contents: Contents { addresses, next_seed, cluster, session, floor, ..truth }, data }))
+}
+
+/// What the Secret is to hold where `there` is in it by now: of each field that only ever rises, the newer one. A data
+/// directory that is behind, and which was used while the Secret could not be read, lowers nothing there.
+pub(super) fn onto(there: &Contents, ours: Contents) -> Contents {
+    if there.pin != ours.pin {
+        return ours;
+    }
+    let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
+    let comparable = target(there) == target(&ours) && there.formers == ours.formers;
+    let floor = if comparable { newest(there.floor, ours.floor) } else { ours.floor };
+    let cluster = ours.cluster.or_else(|| there.cluster.clone());
+    // The hub may know it by now, and no other. Of a key that was replaced since it is no next one.
+    let next_seed = ours.next_seed.or(there.next_seed.filter(|_| there.seed == ours.seed));
+    // The newer one, and of two that are as new, our own.
+    let addresses = ours.addresses.merge(there.addresses.clone());
+    Contents { addresses, next_seed, cluster, floor, ..ours }
 }
 
 /// Of two copies of a data directory in one cluster each is a home of its own.

@@ -10,7 +10,7 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
-use super::merge::{Data, HomeIn, merge};
+use super::merge::{Data, HomeIn, merge, onto};
 use super::{Error, Found, Keeper, TargetName, TokenUse};
 use crate::addresses::Addresses;
 
@@ -214,6 +214,18 @@ fn the_cluster_is_the_one_that_either_copy_names() {
 }
 
 #[test]
+fn the_next_key_in_the_secret_outlasts_a_directory_that_does_not_know_it() {
+    let next = |seed, next_seed: Option<u8>| Contents {
+        next_seed: next_seed.map(|seed| Digest::from_bytes([seed; 32])),
+        ..contents(seed, Some(5), 3, None)
+    };
+    let written = |there, ours: Contents| onto(&there, ours).next_seed.map(|seed| seed.as_bytes()[0]);
+    assert_eq!(written(next(1, Some(7)), next(1, None)), Some(7));
+    assert_eq!(written(next(1, Some(7)), next(1, Some(8))), Some(8));
+    assert_eq!(written(next(1, Some(7)), next(7, None)), None, "the key was replaced");
+}
+
+#[test]
 fn the_session_is_the_directorys_own_unless_replicas_share_the_secret() {
     let session = |secret, file, home| merge(secret, file, home).unwrap().unwrap().contents.session.number.0;
     let with = |session| Some(contents(1, Some(5), session, None));
@@ -388,4 +400,41 @@ fn addresses_stay_with_the_hub_that_they_lead_to() {
         let merged = merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap().contents;
         assert_eq!((merged.pin, merged.addresses), (secret.pin.clone(), secret.addresses.clone()));
     }
+}
+
+/// It was replaced, and set back to before a set that the other copy knows of.
+#[test]
+fn of_one_target_no_copy_lowers_the_floor_of_the_other() {
+    let older = Contents { generation: 1, ..contents(1, Some(5), 3, Some(7)) };
+    let newer = Contents { generation: 2, ..contents(2, Some(5), 4, Some(5)) };
+    for (secret, file) in [(&older, &newer), (&newer, &older)] {
+        let merged = merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap();
+        assert_eq!((merged.contents.seed, merged.contents.floor), (newer.seed, older.floor));
+        assert_eq!(merged.data, Data::Outdated);
+    }
+}
+
+#[tokio::test]
+async fn who_ends_while_it_enrols_shows_the_same_key_with_the_same_token() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let given = token(1);
+    let first = open(directory.path(), Some(&given)).await?.enrolling_key().await?.public();
+    let again = open(directory.path(), Some(&given)).await?;
+    assert_eq!(again.enrolling_key().await?.public(), first);
+    again.enrol(target(5), Some(given.id())).await?;
+    assert_eq!(again.key().public(), first);
+    // Revoked, and given another token: the next key is one for as long as that is shown, and the one in use stays.
+    again.revoked(&first).await?;
+    let next = again.enrolling_key().await?.public();
+    let anew = EnrolmentToken { seed: vec![3; 32], ..token(1) };
+    for used in [TokenUse::Taken, TokenUse::SeenBefore] {
+        let found = Found::look(directory.path(), Some(&anew), None, HomeIn::Directory).await?;
+        assert_eq!(found.token(), used);
+        let keeper = found.keep()?;
+        assert_eq!((&keeper.key().public(), &keeper.enrolling_key().await?.public()), (&first, &next));
+    }
+    let last = open(directory.path(), Some(&anew)).await?;
+    last.enrol(target(5), Some(anew.id())).await?;
+    assert_eq!(last.key().public(), next);
+    Ok(())
 }

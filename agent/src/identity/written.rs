@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::contents::{Contents, Unreadable};
-use super::merge::HomeIn;
+use super::merge::{self, HomeIn};
 use super::secret::{Failure, SecretPlace, Stored};
 
 /// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
@@ -18,12 +18,22 @@ pub(super) const ROUNDS_MAX: u32 = 5;
 
 /// The Secret as this process knows it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(super) struct Written {
     pub(super) place: SecretPlace,
     /// None if what is there is not known.
     pub(super) version: Option<String>,
+    /// What is there, as far as it was read or written.
+    there: Option<Contents>,
     /// It does not hold yet what it should.
     pub(super) behind: bool,
+    /// It could not be read when this process began, which is not enrolled by what it knows: what it holds may be who this
+    /// agent is.
+    unread: bool,
+    /// This process knew once what it holds: who changes it after that is another.
+    known: bool,
+    /// Nothing but that it is forbidden was said.
+    forbidden: bool,
     /// That it cannot be written was said.
     complained: bool,
 }
@@ -32,11 +42,39 @@ pub(super) struct Written {
 pub(super) enum Refused {
     Failed(String),
     Superseded(String),
+    /// It holds who this agent is, which was not known.
+    HoldsIdentity,
 }
 
 impl Written {
     pub(super) fn new(place: SecretPlace) -> Self {
-        Self { place, version: None, behind: false, complained: false }
+        Self {
+            place,
+            version: None,
+            there: None,
+            behind: false,
+            unread: false,
+            known: false,
+            forbidden: false,
+            complained: false,
+        }
+    }
+
+    /// Takes what was read there.
+    pub(super) fn knows(&mut self, there: Option<Contents>, version: String) {
+        (self.there, self.version, self.known) = (there, Some(version), true);
+    }
+
+    /// It cannot be read now, and this copy serves meanwhile. One that was never enrolled says nothing of who this agent is: an
+    /// earlier process without a Secret made it.
+    pub(super) fn later(&mut self, copy: Option<&Contents>) {
+        self.behind = true;
+        self.unread = copy.is_none_or(|copy| copy.enrolled.is_none());
+    }
+
+    /// It may not be used now; that was said, and it is asked for again.
+    pub(super) fn forbidden(&mut self) {
+        (self.behind, self.unread, self.forbidden, self.complained) = (true, true, true, true);
     }
 
     /// Writes unless it is known to be there, and never over what is newer.
@@ -46,16 +84,20 @@ impl Written {
         for _ in 0..ROUNDS_MAX {
             if self.version.is_none() {
                 match self.place.read().await.map_err(|failure| failed(&failure))? {
-                    Stored::Nothing => {}
-                    Stored::Unreadable { why: Unreadable::Damaged(_), version } => self.version = Some(version),
+                    Stored::Nothing => self.there = None,
+                    Stored::Unreadable { why: Unreadable::Damaged(_), version } => self.knows(None, version),
                     Stored::Unreadable { why: Unreadable::Newer { found: _, by }, version: _ } => {
                         return Err(Refused::Superseded(format!("version {by} of the agent wrote it since")));
                     }
                     Stored::Contents { contents: there, version } => {
                         // Only what may be written over is known by its version: who is refused looks again before it writes.
-                        judge(&there, contents)?;
-                        self.version = Some(version);
-                        if *there == *contents {
+                        if std::mem::take(&mut self.forbidden) {
+                            self.complained = false;
+                        }
+                        self.judge(&there, contents)?;
+                        let is_there = *there == merge::onto(&there, contents.clone());
+                        self.knows(Some(*there), version);
+                        if is_there {
                             self.settled();
                             return Ok(());
                         }
@@ -73,17 +115,37 @@ impl Written {
 
     pub(super) async fn write_once(&mut self, contents: &Contents) -> Result<(), Failure> {
         self.behind = true;
-        let version = match &self.version {
-            Some(version) => self.place.replace(version, contents).await,
-            None => self.place.create(contents).await,
+        let contents = match &self.there {
+            Some(there) => merge::onto(there, contents.clone()),
+            None => contents.clone(),
         };
-        self.version = Some(version?);
+        let version = match &self.version {
+            Some(version) => self.place.replace(version, &contents).await,
+            None => self.place.create(&contents).await,
+        };
+        self.knows(Some(contents), version?);
         self.settled();
         Ok(())
     }
 
+    /// Whether this process may write over what is there.
+    fn judge(&self, there: &Contents, ours: &Contents) -> Result<(), Refused> {
+        match judge(there, ours) {
+            // The copy that this process began with is older than what the agent has become since.
+            Err(Refused::Superseded(_)) if !self.known && has_become(there, ours) => Err(Refused::HoldsIdentity),
+            // Nobody has taken from this agent what it never had.
+            Err(Refused::Superseded(why)) if self.unread => match (&there.enrolled, &ours.enrolled) {
+                (Some(_), None) => Err(Refused::HoldsIdentity),
+                // Who is enrolled stays so.
+                (None, Some(_)) => Ok(()),
+                (Some(_), Some(_)) | (None, None) => Err(Refused::Failed(why)),
+            },
+            judged => judged,
+        }
+    }
+
     fn settled(&mut self) {
-        self.behind = false;
+        (self.behind, self.unread, self.forbidden) = (false, false, false);
         if std::mem::take(&mut self.complained) {
             info!("the Secret {} can be written again", self.place);
         }
@@ -97,12 +159,21 @@ impl Written {
     }
 }
 
+/// Whether what is there is what this agent was made since: another target, or the same with another key.
+fn has_become(there: &Contents, ours: &Contents) -> bool {
+    let (Some(is), Some(was)) = (&there.enrolled, &ours.enrolled) else { return false };
+    there.generation > ours.generation && (is.target == was.target || there.formers.contains(&was.target))
+}
+
 /// Whether this process may write over what is there.
 fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
     let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
     let succeeds = target(there).is_some_and(|there| ours.formers.contains(&there)) || target(there) == target(ours);
     if succeeds && there.generation < ours.generation {
         return Ok(());
+    }
+    if succeeds && there.generation > ours.generation {
+        return Err(Refused::Superseded("what this agent is was changed there since".to_owned()));
     }
     if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
         return Err(Refused::Superseded("it holds another identity now".to_owned()));
@@ -127,16 +198,16 @@ pub(super) enum Reading {
     Done(Stored),
     /// Not now, and the file serves.
     Later(String),
-    /// It is not this agent's to use, as far as is known.
-    Never(String),
+    /// It is not this agent's to use, as far as is known, and nothing else says who it is.
+    Forbidden(String),
 }
 
 /// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
 /// new identity must not be made in place of one that is there.
 ///
 /// An API server that forbids it may do so for a moment, as while rights or a token are renewed: an agent with a file goes on
-/// with that, and tries again. A replica waits, for the Secret is its home. Without either, an agent was perhaps never meant
-/// to have a Secret.
+/// with that, and tries again. A replica waits whatever its file says, for the Secret is its home: another replica may have
+/// been at work since. Without either, an agent was perhaps never meant to have a Secret; it begins, and asks for it again.
 pub(super) async fn read_patiently(place: &SecretPlace, known_otherwise: bool, home: HomeIn) -> Reading {
     let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
     let mut complained = false;
@@ -144,11 +215,18 @@ pub(super) async fn read_patiently(place: &SecretPlace, known_otherwise: bool, h
         match place.read().await {
             Ok(stored) => return Reading::Done(stored),
             Err(Failure::Conflict) => {}
-            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) if known_otherwise => return Reading::Later(why),
-            Err(Failure::NotAllowed(why)) if home == HomeIn::Directory => return Reading::Never(why),
+            Err(Failure::NotAllowed(why) | Failure::Unavailable(why))
+                if known_otherwise && home == HomeIn::Directory =>
+            {
+                return Reading::Later(why);
+            }
+            Err(Failure::NotAllowed(why)) if home == HomeIn::Directory => return Reading::Forbidden(why),
             Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => {
                 if !std::mem::replace(&mut complained, true) {
-                    warn!("the Secret {place} cannot be read now, and who this agent is is not known; it waits: {why}");
+                    warn!(
+                        "the Secret {place} cannot be read now; the agent changes nothing and asks for it again, since only \
+                         the Secret says who this agent is and how far it has come: {why}"
+                    );
                 }
             }
         }

@@ -59,7 +59,7 @@ impl Candidate {
                 Look::Blind(why) => {
                     // It could not take over, so it is no use as a standby.
                     if blind.is_none() {
-                        warn!("the Lease {} can be neither had nor looked at; it is tried again: {why}", self.place);
+                        warn!("the Lease {} can neither be acquired nor read; trying again: {why}", self.place);
                         blind = Some(health.gate("lease"));
                     }
                 }

@@ -4,18 +4,19 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tideline_common::Digest;
 use tideline_common::replay::RunNumber;
-use tideline_common::signature::{self, Headers, Signed, VerifyingKey};
+use tideline_common::signature::{self, Headers, Parameters, Signed, SigningKey, VerifyingKey};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
     BODIES_PATH, BodiesAnswer, Body, DESIRED_PATH, ENROL_PATH, HubAddresses, NumberRefused, REPORTED_PATH, Refusal,
-    RefusalKind, SESSION_PATH,
+    RefusalKind, SESSION_PATH, SessionAnswer,
 };
 use tideline_runtime::retry::parse_retry_after;
 
 use crate::core::{Answer, LinkFailure, Request};
 
+/// What a request asks for, and so how its answer is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     Enrol,
     Session,
     Desired,
@@ -24,27 +25,27 @@ pub(super) enum Kind {
 }
 
 /// A request ready to be signed and sent.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) kind: Kind,
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub kind: Kind,
+    pub method: &'static str,
+    pub path: &'static str,
     /// Without the question mark; empty for none.
-    pub(super) query: String,
+    pub query: String,
     /// The media type and the bytes, for requests that have content.
-    pub(super) content: Option<(&'static str, Bytes)>,
-    pub(super) content_digest: String,
+    pub content: Option<(&'static str, Bytes)>,
+    pub content_digest: String,
 }
 
 /// One sending of a request: the numbers that it has taken of the hub's runs, and its signature.
-#[derive(Debug)]
-pub(super) struct Sending {
-    pub(super) run: String,
-    pub(super) headers: Headers,
+#[derive(Clone, Debug)]
+pub struct Sending {
+    pub run: String,
+    pub headers: Headers,
 }
 
 impl Outgoing {
-    pub(super) fn new(request: &Request) -> Result<Self, codec::Error> {
+    pub fn new(request: &Request) -> Result<Self, codec::Error> {
         let (kind, method, path, query, content) = match request {
             Request::Enrol(body) => (Kind::Enrol, "POST", ENROL_PATH, String::new(), Some(codec::encode(body)?)),
             Request::Session(body) => {
@@ -61,14 +62,20 @@ impl Outgoing {
         Ok(Self { kind, method, path, query, content, content_digest })
     }
 
+    /// Signs one sending of it, with the numbers that it has taken.
+    pub fn sign(&self, key: &SigningKey, run: String, parameters: Parameters<'_>) -> Sending {
+        let headers = signature::sign_request(key, self.covered(&run), parameters);
+        Sending { run, headers }
+    }
+
     /// What the signature covers.
-    pub(super) fn covered<'a>(&'a self, run: &'a str) -> signature::Request<'a> {
+    fn covered<'a>(&'a self, run: &'a str) -> signature::Request<'a> {
         let Self { kind: _, method, path, query, content: _, content_digest } = self;
         signature::Request { method, path, query, content_digest, run }
     }
 
     /// What the answer must be to.
-    pub(super) fn signed<'a>(&'a self, sending: &'a Sending) -> Signed<'a> {
+    fn signed<'a>(&'a self, sending: &'a Sending) -> Signed<'a> {
         let Headers { signature_input, signature } = &sending.headers;
         Signed { request: self.covered(&sending.run), signature_input, signature }
     }
@@ -76,36 +83,51 @@ impl Outgoing {
 
 /// What came back, by whomever it was sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Returned {
-    pub(super) status: u16,
-    pub(super) content_type: Option<String>,
-    pub(super) retry_after: Option<String>,
-    pub(super) content_digest: Option<String>,
-    pub(super) run: Option<String>,
-    pub(super) signature_input: Option<String>,
-    pub(super) signature: Option<String>,
-    pub(super) content: Vec<u8>,
+pub struct Returned {
+    pub status: u16,
+    pub content_type: Option<String>,
+    pub retry_after: Option<String>,
+    pub content_digest: Option<String>,
+    pub run: Option<String>,
+    pub signature_input: Option<String>,
+    pub signature: Option<String>,
+    pub content: Vec<u8>,
 }
 
 /// What the hub said, and in which run.
-#[derive(Debug)]
-pub(super) struct Said {
-    pub(super) run: RunNumber,
-    pub(super) answer: Result<Answer, LinkFailure>,
+#[derive(Clone, Debug)]
+pub struct Said {
+    pub run: RunNumber,
+    pub answer: Result<Answer, LinkFailure>,
     /// Where it is reached, if it said so.
-    pub(super) addresses: Option<HubAddresses>,
+    pub addresses: Option<HubAddresses>,
+}
+
+impl Said {
+    /// What the agent with this key makes of it. None: the request is to be sent again, with another number.
+    pub fn conclude(self, key: &VerifyingKey) -> Option<Result<Answer, LinkFailure>> {
+        match self.answer {
+            // A hub that was started since, another replica, or a middlebox that sends requests twice.
+            Err(LinkFailure::Refused(Refusal { refusal: RefusalKind::BadRequestNumber, .. })) => None,
+            Ok(Answer::Session(SessionAnswer { handover: Some(handover), .. })) if handover.key != key.as_bytes() => {
+                let message = "the hub hands over an agent with another key than this one's".to_owned();
+                Some(Err(LinkFailure::Unreachable { message, retry_after: None }))
+            }
+            answer => Some(answer),
+        }
+    }
 }
 
 /// Believes an answer that the hub signed for this very sending of this request; says of anything else what it looks like.
-pub(super) fn read_answer(
-    kind: Kind,
+pub fn read_answer(
     hub: &VerifyingKey,
-    to: Signed<'_>,
+    outgoing: &Outgoing,
+    sending: &Sending,
     returned: &Returned,
 ) -> Result<Said, LinkFailure> {
-    match verify(hub, to, returned) {
+    match verify(hub, outgoing.signed(sending), returned) {
         Ok(run) => {
-            let answer = read_content(kind, returned);
+            let answer = read_content(outgoing.kind, returned);
             let addresses = addresses(&answer, returned);
             Ok(Said { run, answer, addresses })
         }

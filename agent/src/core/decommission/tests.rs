@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use tideline_common::wire::v1::{Decommission, DecommissionReport};
-use tideline_common::{Digest, GroupKind, ObjectKey};
+use tideline_common::wire::v1::{ClusterFacts, Decommission, DecommissionReport, Progress};
+use tideline_common::{Digest, GroupKind, ObjectKey, Reason};
 
 use super::super::FuseLimits;
-use super::super::tests::key;
 use super::super::tests::world::World;
+use super::super::tests::{key, uid};
 
 /// A world in which so many objects stand, in a namespace and of two kinds, and the fuse lets ten go.
 fn standing(seed: u64, count: usize) -> World {
@@ -114,17 +114,115 @@ fn what_nothing_explains_stays_when_the_cluster_is_in_service_again() {
         world.hub = world.hub.restored_empty();
         world.quiesce();
         // Nothing is begun by then.
-        world.feel(false);
+        let of = |cluster: &str| ClusterFacts { cluster: Some(uid(cluster)), ..ClusterFacts::default() };
+        world.begin_in(uid("here"), Some(of("elsewhere")));
         world.hub.decommission(how);
-        world.hub.put(&key("", "ConfigMap", "one"), 1, 1);
         world.run_for(Duration::from_mins(2));
+        assert_eq!(world.decommissioned.map(|report| report.how), Some(how));
         world.hub.decommission(Decommission::No);
         world.hub.put(&key("", "ConfigMap", "other"), 1, 1);
         world.run_for(Duration::from_mins(2));
-        world.feel(true);
+        world.learn(of("here"));
         world.quiesce();
         let left = world.cluster.objects.values().filter(|local| local.mark.is_some()).count();
         assert_eq!(left, 8, "{how:?}: {:?}", world.cluster.objects.keys());
         world.check_at_rest();
+    }
+}
+
+fn is_marked(world: &World, key: &ObjectKey) -> bool {
+    world.cluster.objects.get(key).is_some_and(|local| local.mark.is_some())
+}
+
+/// Nothing says that any of it was unassigned, and the cluster has refused what was asked of two objects.
+#[test]
+fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
+    for (how, crashes) in
+        [Decommission::Keep, Decommission::Remove].into_iter().flat_map(|how| [(how, false), (how, true)])
+    {
+        let mut world = standing(3, 6);
+        world.hub = world.hub.restored_empty();
+        world.quiesce();
+        let stuck = ["o00", "o02"].map(|name| key("", "ConfigMap", name));
+        world.cluster.unwritable.extend(stuck.clone());
+        world.hub.decommission(how);
+        world.run_for(Duration::from_mins(5));
+        let left = world.cluster.objects.keys().filter(|key| is_marked(&world, key)).count();
+        // The namespace is not empty as long as they are there.
+        assert_eq!(left, if how == Decommission::Keep { 2 } else { 3 }, "{how:?}");
+        world.hub.decommission(Decommission::No);
+        world.run_for(Duration::from_mins(5));
+        if crashes {
+            world.crash();
+        }
+        world.cluster.unwritable.clear();
+        world.quiesce();
+        assert_eq!(world.removals(), 0, "{how:?}, crashes: {crashes}");
+        for key in &stuck {
+            assert!(is_marked(&world, key), "{how:?}, crashes: {crashes}: {key}");
+            let (_, _, report) = &world.hub.reports[key];
+            assert_eq!((report.progress, report.reason), (Progress::DeletionHeld, Some(Reason::HistoryLost)), "{key}");
+        }
+        assert!(!world.journal.applied.iter().any(|(_, record)| record.letting_go), "{how:?}: nothing is let go of");
+        world.check_at_rest();
+    }
+}
+
+/// What journal and hub know of what stands is so.
+fn check_known(world: &World, case: &str) {
+    for (key, record) in &world.journal.applied {
+        let local = world.cluster.objects.get(key).unwrap_or_else(|| panic!("{case}: {key} is recorded, and is gone"));
+        assert!(local.mark.is_some(), "{case}: {key} is recorded, and was let go of");
+        assert!(!record.letting_go, "{case}: {key} bears its mark, and is not let go of any more");
+    }
+    for key in world.hub.reports.keys() {
+        assert!(is_marked(world, key), "{case}: {key} is reported");
+    }
+}
+
+/// The cluster has done what was asked of it, and did not answer; then the decommission is taken back.
+#[test]
+fn what_was_removed_without_an_answer_is_known_to_be_gone_when_the_cluster_is_in_service_again() {
+    for how in [Decommission::Keep, Decommission::Remove] {
+        for (seed, deaf) in (0..10).flat_map(|seed| [(seed, false), (seed, true)]) {
+            let mut world = standing(seed, 6);
+            world.hub = world.hub.restored_empty();
+            world.quiesce();
+            let unanswered = key("", "ConfigMap", "o00");
+            world.cluster.unanswered.insert(unanswered.clone());
+            world.cluster.deaf = deaf;
+            world.hub.decommission(how);
+            while is_marked(&world, &unanswered) {
+                world.advance();
+            }
+            world.hub.decommission(Decommission::No);
+            // It is told at once.
+            world.hub.put(&key("", "ConfigMap", "other"), 1, 1);
+            world.quiesce();
+            check_known(&world, &format!("{how:?}, seed {seed}, deaf: {deaf}"));
+        }
+    }
+}
+
+/// The journal has it that an object is let go of, or the cluster has done it, and the process ends.
+#[test]
+fn what_was_begun_before_a_restart_is_looked_at_when_the_cluster_is_in_service_again() {
+    for how in [Decommission::Keep, Decommission::Remove] {
+        for seed in 0..40 {
+            let mut world = standing(seed, 6);
+            world.hub = world.hub.restored_empty();
+            world.quiesce();
+            world.hub.decommission(how);
+            let begun = |world: &World| world.journal.applied.iter().any(|(_, record)| record.letting_go);
+            while !begun(&world) && world.cluster.objects.values().filter(|local| local.mark.is_some()).count() == 7 {
+                world.advance();
+            }
+            world.crash();
+            world.hub.decommission(Decommission::No);
+            // It is told at once.
+            world.hub.put(&key("", "ConfigMap", "other"), 1, 1);
+            world.quiesce();
+            check_known(&world, &format!("{how:?}, seed {seed}"));
+        }
     }
 }

@@ -16,7 +16,7 @@ impl Agent {
     fn gather(&mut self, hub: &mut Hub, mut between: impl FnMut(&mut Hub)) {
         let mut gather = match self.accepted {
             Some(accepted) => Gather::changes(accepted, &self.desired),
-            None => Gather::everything(),
+            None => Gather::everything(Absence::Removal),
         };
         for _ in 0..1_000 {
             let Question { since, digest, after } = gather.question();
@@ -118,7 +118,7 @@ fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() 
             desired: &held_set,
             policies: &known,
         };
-        match Gather::everything().page(snapshot(version(epoch), entries), &held) {
+        match Gather::everything(Absence::Removal).page(snapshot(version(epoch), entries), &held) {
             Step::Complete(change) => (change.remove.len(), change.put.len(), change.tombstones),
             other => panic!("{other:?}"),
         }
@@ -149,7 +149,9 @@ fn what_is_older_or_of_another_history_is_refused() {
         policies: &known,
     };
     let other = Arc::new(entry(&key("", "ConfigMap", "a"), 1, 1));
-    let answer = |version, entries: &[Arc<Entry>]| match Gather::everything().page(snapshot(version, entries), &held) {
+    let answer = |version, entries: &[Arc<Entry>]| match Gather::everything(Absence::Removal)
+        .page(snapshot(version, entries), &held)
+    {
         Step::Refuse(flaw) | Step::Again(flaw) => Some(flaw),
         Step::Ask | Step::Complete(_) | Step::NothingNew => None,
     };
@@ -166,7 +168,7 @@ fn a_set_that_is_not_what_its_digest_says_is_asked_for_again() {
     let all = [1, 2].map(|n| Arc::new(entry(&key("", "ConfigMap", &format!("c{n}")), 1, 1)));
     let mut page = snapshot(Version::default(), &all);
     page.entries.pop();
-    assert!(matches!(Gather::everything().page(page, &held), Step::Again(Flaw::Incomplete)));
+    assert!(matches!(Gather::everything(Absence::Removal).page(page, &held), Step::Again(Flaw::Incomplete)));
 }
 
 fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tideline_common::wire::v1::RefusalKind;
-use tideline_common::{DriftPolicy, EntryState, HubId, Mark, ObjectKey, Reason, TargetId};
+use tideline_common::{ApplyMode, DriftPolicy, EntryState, HubId, Mark, ObjectKey, Reason, TargetId};
 use uuid::Uuid;
 
 use super::super::FuseLimits;
@@ -211,6 +211,66 @@ fn a_mark_that_may_not_be_written_is_tried_again_ever_less_often() {
     world.cluster.unwritable.clear();
     world.quiesce();
     assert_eq!(targets(&world), [heir(); 3]);
+}
+
+/// Its entry is content with whatever mark it has, so that nothing of the entry fails.
+#[test]
+fn the_mark_of_an_implied_namespace_that_may_not_be_written_is_tried_ever_less_often() {
+    let mut world = World::new(5);
+    let namespace = key("", "Namespace", "shop");
+    world.hub.put(&namespace, 1, 1);
+    world.hub.imply(&namespace);
+    world.heal();
+    world.quiesce();
+    world.hub.refuses = Some(RefusalKind::TargetGone);
+    world.run_for(Duration::from_mins(2));
+    world.cluster.unwritable.insert(namespace);
+    world.hub.begin_epoch(1);
+    world.hub.refuses = None;
+    world.hub.hands_to = Some(heir());
+    world.quiesce();
+    assert_eq!(targets(&world), [target_id()]);
+    let before = world.ops;
+    world.quiesce();
+    let tries = world.ops - before;
+    assert!((2..20).contains(&tries), "{tries} in half an hour");
+    world.cluster.unwritable.clear();
+    world.quiesce();
+    assert_eq!(targets(&world), [heir()]);
+}
+
+#[test]
+fn marks_that_somebody_puts_back_are_written_ever_less_often() {
+    for mode in [ApplyMode::CreateOnly, ApplyMode::Continuous] {
+        let mut world = World::new(6);
+        world.hub.policy.mode = mode;
+        let keys = ["a", "b"].map(|name| key("", "ConfigMap", name));
+        for key in &keys {
+            world.hub.put(key, 1, 1);
+        }
+        world.heal();
+        world.quiesce();
+        if mode == ApplyMode::Continuous {
+            for key in &keys {
+                world.hub.set_state(key, EntryState::Hold(Reason::Conflict));
+            }
+        }
+        world.quiesce();
+        world.shut_out(RefusalKind::TargetGone);
+        world.run_for(Duration::from_mins(2));
+        world.cluster.keeps_marks.extend(keys);
+        world.hub.begin_epoch(1);
+        world.hub.refuses = None;
+        world.hub.hands_to = Some(heir());
+        world.quiesce();
+        let before = world.ops;
+        world.quiesce();
+        let tries = world.ops - before;
+        assert!((2..60).contains(&tries), "{mode:?}: {tries} in half an hour, for two");
+        world.cluster.keeps_marks.clear();
+        world.quiesce();
+        assert_eq!(targets(&world), [heir(); 2], "{mode:?}");
+    }
 }
 
 /// The hub knows the target no more; whoever runs it gives the agent a token.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use tideline_common::wire::v1::{Continuity, Progress};
 use tideline_common::{ObjectKey, Reason, Tombstone};
 
@@ -100,4 +102,19 @@ fn a_broken_history_is_heard_by_an_agent_that_cannot_keep_its_session() {
     world.hub.history = Continuity::Whole;
     world.quiesce();
     assert_eq!(world.core.history(), Continuity::Whole);
+}
+
+#[test]
+fn a_break_that_was_heard_while_the_journal_was_away_is_known_after_the_next_restart() {
+    let (mut world, _, _) = holding();
+    world.no_journal = true;
+    world.hub.history = Continuity::Broken;
+    world.run_for(Duration::from_mins(2));
+    assert_eq!((world.core.history(), world.journal.history), (Continuity::Broken, Continuity::Whole));
+    world.cut_off();
+    world.heal_cluster();
+    world.journal_opens();
+    world.run_for(Duration::from_mins(1));
+    world.crash();
+    assert_eq!(world.core.history(), Continuity::Broken);
 }

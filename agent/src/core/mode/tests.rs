@@ -3,8 +3,9 @@ use std::time::Duration;
 use tideline_common::ObjectKey;
 use tideline_common::wire::v1::ClusterFacts;
 
-use super::super::tests::world::World;
+use super::super::tests::world::{World, config};
 use super::super::tests::{key, uid};
+use super::super::{Event, FuseLimits, Heard, Loaded};
 use super::*;
 
 const REFUSALS: [RefusalKind; 5] = [
@@ -212,5 +213,63 @@ fn a_token_ends_a_freeze_at_a_hub_that_does_not_know_who_was_fenced() {
         world.quiesce();
         assert_eq!(keys.map(|key| world.cluster.objects[&key].uid.clone()), uids);
         world.check_converged();
+    }
+}
+
+/// There is news that nobody was told of.
+#[test]
+fn an_agent_that_has_no_session_ends_at_once_when_it_is_asked_to() {
+    for refusal in REFUSALS {
+        let (mut world, [kept, _]) = at_work();
+        world.shut_out(refusal);
+        world.run_for(Duration::from_mins(1));
+        world.cluster.set_status(&kept, 77);
+        world.run_for(Duration::from_secs(30));
+        assert!(world.ends_at_once(), "{refusal:?}");
+    }
+}
+
+#[test]
+fn what_the_hub_said_while_the_journal_was_away_is_known_after_the_next_restart() {
+    for refusal in REFUSALS {
+        let (mut world, _) = at_work();
+        world.no_journal = true;
+        world.shut_out(refusal);
+        world.run_for(Duration::from_mins(1));
+        let mode = world.core.mode().clone();
+        assert_ne!(mode, AgentMode::Active, "{refusal:?}");
+        assert_eq!(world.journal.mode, AgentMode::Active, "{refusal:?}");
+        world.cut_off();
+        world.heal_cluster();
+        world.journal_opens();
+        world.run_for(Duration::from_mins(1));
+        world.crash();
+        assert_eq!(*world.core.mode(), mode, "{refusal:?}");
+    }
+}
+
+/// What serves while the disk refuses to be read knows nothing of the freeze, and hears of a hub that does not know the target.
+#[test]
+fn no_freeze_in_the_journal_ends_by_what_was_heard_without_it() {
+    for known in modes() {
+        for heard in modes().into_iter().filter(|mode| *mode != AgentMode::Active) {
+            let loaded = Loaded { mode: known.clone(), ..Loaded::default() };
+            let having = Heard { mode: Some(heard.clone()), history: None };
+            let mut core = Core::new(config(1, FuseLimits::default()), loaded).having(having);
+            let stays = matches!(known, AgentMode::Frozen(_)) && heard == AgentMode::UnknownToHub;
+            let expected = if stays { &known } else { &heard };
+            assert_eq!(core.mode(), expected, "{known:?}, and {heard:?} was heard");
+            let mut out = Vec::new();
+            core.step(Monotonic::START, Event::Started, &mut out);
+            let writes = out.iter().filter_map(|effect| match effect {
+                Effect::Persist { writes, .. } => Some(writes),
+                _ => None,
+            });
+            let written = writes.flatten().find_map(|write| match write {
+                Write::Mode(mode) => Some(mode),
+                _ => None,
+            });
+            assert_eq!(written, (known != *expected).then_some(expected), "{known:?}, and {heard:?} was heard");
+        }
     }
 }

@@ -20,6 +20,7 @@ struct Case {
     entry: Option<Entry>,
     record: Option<AppliedRecord>,
     seen: Option<Seen>,
+    unshown: bool,
     view: View,
     inspection: Option<Inspection>,
     decommission: Decommission,
@@ -54,6 +55,7 @@ impl Case {
             former,
             entry: None,
             seen: Some(seen),
+            unshown: false,
             view: View::Current,
             inspection: None,
             decommission: Decommission::No,
@@ -71,6 +73,7 @@ impl Case {
             applied: self.applied.as_ref(),
             assigned: Some(&self.assigned),
             seen: self.seen.as_ref(),
+            unshown: self.unshown,
             view: self.view,
             inspection: self.inspection,
             decommission: self.decommission,
@@ -154,6 +157,9 @@ fn only_what_is_ours_is_deleted() {
                 case.mark().source.uid = uid("s2");
             }),
             ("not there", |case| (case.seen, case.record) = (None, None)),
+            ("not there, as far as was shown", |case| {
+                (case.seen, case.record, case.unshown) = (None, None, true);
+            }),
             ("not seen, the watch is lost", |case| {
                 (case.seen, case.record) = (None, None);
                 case.view = View::Lost;
@@ -190,6 +196,7 @@ fn only_what_is_ours_is_deleted() {
             of another target                              Forget
             of another source                              Forget
             not there                                      Forget
+            not there, as far as was shown                 Look
             not seen, the watch is lost                    Wait
             not seen, its kind not yet listed              Wait
             its kind is not served                         Forget
@@ -441,6 +448,7 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         applied: case.applied.as_ref(),
         assigned: None,
         seen: case.seen.as_ref(),
+        unshown: false,
         view: View::Current,
         inspection: None,
         decommission: Decommission::No,

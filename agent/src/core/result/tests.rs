@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tideline_common::health::Health;
-use tideline_common::wire::v1::{Accepted, ClusterFacts, Instance};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Decommission, Instance};
 use tideline_common::{
-    ApplyMode, Capabilities, DesiredSet, Digest, DriftPolicy, EntryState, Prune, PrunePolicy, Recreate, Takeover,
-    Version,
+    ApplyMode, Capabilities, DesiredSet, Digest, DriftPolicy, EntryState, Prune, PrunePolicy, Recreate, Revision,
+    Takeover, Version,
 };
 
 use super::super::effect::{Effect, Enrolled, FreezeReason, Op, Timer};
 use super::super::event::{Event, Served};
+use super::super::gather::Change;
 use super::super::mode::HubVerdict;
 use super::super::plan::mark_of;
-use super::super::remove::RemovalPolicy;
+use super::super::remove::{RemovalPolicy, RemovalState};
 use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
@@ -172,6 +173,25 @@ impl Server {
                 _ => {}
             }
         }
+    }
+
+    /// What is assigned is not any more, and goes.
+    fn unassign(&mut self) {
+        let version = Version { revision: Revision(9), ..Version::default() };
+        let accepted = Accepted { version, digest: DesiredSet::default().digest() };
+        let tombstone = Tombstone { key: place(), source: uid("s1") };
+        let policy = RemovalPolicy::Tombstone(PrunePolicy { prune: Prune::Delete, ..PrunePolicy::LEAST });
+        self.core.begin_switch(Box::new(Change {
+            accepted: attested(accepted),
+            put: Vec::new(),
+            remove: vec![place()],
+            policies: [].into(),
+            tombstones: [(tombstone, policy)].into(),
+            left_at: [].into(),
+            terminal: Vec::new(),
+            decommission: Decommission::No,
+        }));
+        self.step(Event::Timer(Timer::Retry));
     }
 
     /// All that follows without a wait.
@@ -363,5 +383,58 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_was_shut_out() {
         server.step(Event::Executed { id, result });
         let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
         assert_eq!(begun.is_empty(), shut_out, "{begun:?}");
+    }
+}
+
+/// A list that is behind does not show what a former process made, or a creation of whose end nobody heard.
+#[test]
+fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
+    let exists = || OpResult::Exists(Box::new(observed(Some(1), false)));
+    let failed = |reason| OpResult::Failed { reason, message: "no".to_owned(), retry_after: None };
+    let stands = ["Get", "Delete"].as_slice();
+    for (ends, last_is_heard, expected) in [
+        (vec![exists()], false, stands),
+        (vec![failed(Reason::Unavailable)], false, stands),
+        (vec![failed(Reason::Unavailable)], true, stands),
+        (vec![failed(Reason::Unavailable), exists()], true, stands),
+        (vec![failed(Reason::Invalid)], false, &[]),
+        (vec![failed(Reason::Invalid)], true, &[]),
+    ] {
+        let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
+        let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+        let mut server = Server::new(&known, [Says::Done; 7]);
+        server.there = observed(Some(1), false);
+        let case = format!("{ends:?}, the last one before it is unassigned: {last_is_heard}");
+        let mut ends = ends.into_iter().peekable();
+        while let Some(result) = ends.next() {
+            let (id, op) = server.waiting.pop().expect("nothing stands there, as far as is known");
+            assert_eq!(name(&op), "Create");
+            if ends.peek().is_none() && !last_is_heard {
+                server.unassign();
+            }
+            server.step(Event::Executed { id, result });
+            if ends.peek().is_some() {
+                server.now = server.timer.take().expect("it is tried again");
+                server.step(Event::Timer(Timer::Retry));
+            }
+        }
+        if last_is_heard {
+            server.unassign();
+        }
+        for _ in 0..4 {
+            server.answer_all();
+            // An API server that had no time is left alone for a while.
+            if let Some(at) = server.timer.take() {
+                server.now = server.now.max(at);
+                server.step(Event::Timer(Timer::Retry));
+            }
+        }
+        let asked = server.asked.iter().map(|asked| asked.split_once(": ").map_or("", |(_, op)| op));
+        // It is looked at once more when the journal has it that it passed the fuse.
+        let mut asked: Vec<_> = asked.collect();
+        asked.dedup();
+        assert_eq!(asked, expected, "{case}");
+        let mut removals = server.core.removals.values();
+        assert!(removals.all(|removal| removal.state == RemovalState::Done), "{case}");
     }
 }

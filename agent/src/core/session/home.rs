@@ -13,8 +13,8 @@ use tideline_common::wire::v1::{Continuity, Fenced, Handover, Refusal, RefusalKi
 use tideline_common::{Monotonic, SessionName};
 
 use super::super::effect::{Effect, Effects, Enrolled};
-use super::super::gather::{Flaw, Gather};
-use super::super::mode::HubVerdict;
+use super::super::gather::Flaw;
+use super::super::mode::{AgentMode, HubVerdict};
 use super::super::{Core, Phase};
 use super::{Link, Next};
 
@@ -45,6 +45,7 @@ impl Core {
             self.session.fenced = Some(fenced);
             // A set on its way to the disk is accepted first; what follows it is a question, which waits.
             if news && !matches!(self.session.link, Link::Switching) {
+                self.session.proves_fenced = true;
                 self.read_home(HomeReadReason::Fenced(fenced), out);
             }
         }
@@ -103,7 +104,7 @@ impl Core {
             self.place.is_of(cluster.clone());
         }
         self.session.name = Some(session);
-        self.session.fenced = None;
+        (self.session.fenced, self.session.proves_fenced) = (None, false);
         self.session.settings = poll;
         self.session.wait_max = POLL_WAIT_SECONDS_MAX;
         self.reports.new_session();
@@ -119,7 +120,7 @@ impl Core {
             }
             Some(accepted) if epoch > accepted.version.epoch => {
                 self.session.succeeded();
-                self.ask(now, Box::new(Gather::everything()), out);
+                self.ask(now, Box::new(self.session.repair.everything()), out);
             }
             Some(_) | None => {
                 self.session.succeeded();
@@ -150,6 +151,12 @@ impl Core {
             }
             (HomeReadReason::Fenced(_), Ok(_)) => self.open_session(out),
         }
+    }
+
+    /// Whether a session is being opened in place of one that was used, and the hub is to hear of something in it.
+    pub(in crate::core) fn renews_session(&self) -> bool {
+        let opens = matches!(self.session.link, Link::Opening(_) | Link::Keeping(_) | Link::Looking(_));
+        self.mode == AgentMode::Active && self.session.name.is_none() && opens && self.reports.may_part()
     }
 
     /// A later process has this one's home.

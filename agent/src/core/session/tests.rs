@@ -13,6 +13,8 @@ use super::super::tests::{attestation, attested, entry, hub_id, key, policies, t
 use super::super::{Config, Event, FuseLimits, Loaded};
 use super::*;
 
+mod repair;
+
 /// Runs a script against a core and prints the effects of each of its lines.
 struct Script {
     core: Core,
@@ -277,6 +279,41 @@ fn a_stop_waits_for_the_last_report_and_says_goodbye() {
 }
 
 #[test]
+fn a_stop_while_the_session_is_renewed_says_goodbye_in_the_new_one_or_waits_for_none() {
+    for opens in [true, false] {
+        let mut script = Script::new(held());
+        script.event("start", Event::Started);
+        script.answer(1, session());
+        script.after(1).event("timer", Event::Timer(Timer::Report));
+        script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }));
+        let later = ClusterFacts { kubernetes_version: "v1.35".into(), ..ClusterFacts::default() };
+        let effects = script.event("facts", Event::Cluster(later));
+        let Some(Effect::Send { id, request: Request::Session(_) }) = effects.first() else { panic!("{effects:?}") };
+        script.event("stop", Event::Stop);
+        assert!(script.printed.ends_with("stop: \n"), "{}", script.printed);
+        if !opens {
+            script.no_answer(id.0);
+            assert!(script.printed.ends_with("Stopped\n"), "{}", script.printed);
+            continue;
+        }
+        script.event("answer", Event::Answered { id: *id, result: Ok(session()) });
+        let mut effects = script.event("kept", Event::SessionKept { result: Ok(SessionName::new(3, 1)) });
+        for _ in 0..3 {
+            let sent = effects.iter().find_map(|effect| match effect {
+                Effect::Send { id, request: Request::Reported(report) } => Some((*id, report.goodbye)),
+                _ => None,
+            });
+            let Some((id, goodbye)) = sent else { break };
+            effects = script.event(
+                if goodbye { "goodbye" } else { "report" },
+                Event::Answered { id, result: Ok(Answer::Reported(ReportedAnswer { seq: 1, memory: 1 })) },
+            );
+        }
+        assert!(script.printed.contains("goodbye: Stopped\n"), "{}", script.printed);
+    }
+}
+
+#[test]
 fn a_poll_that_is_cut_is_made_shorter() {
     let mut script = Script::new(held());
     script.event("start", Event::Started);
@@ -375,6 +412,47 @@ fn a_set_that_is_refused_again_and_again_is_asked_for_less_and_less() {
     "#]]);
 }
 
+/// Each page is taken, and what they come to is not what the hub says.
+#[test]
+fn a_set_that_comes_to_nothing_is_asked_for_less_and_less_though_its_pages_come() {
+    let mut script = Script::new(held());
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    let page = |next: Option<&str>| {
+        let Answer::Desired(DesiredAnswer::Page(page)) = page_of_another_history() else { unreachable!() };
+        let at = Version { epoch: Epoch(1), revision: Revision(5) };
+        let next = next.map(|name| key("", "ConfigMap", name));
+        DesiredAnswer::Page(DesiredPage { at, snapshot: true, total: 3, next, ..page })
+    };
+    let mut asked = RequestId(2);
+    let mut waits = Vec::new();
+    let snapshot_required = DesiredAnswer::SnapshotRequired { epoch: Epoch(1) };
+    let mut answers = vec![snapshot_required];
+    for _ in 0..9 {
+        answers.extend([page(Some("b")), page(None), DesiredAnswer::NothingNew]);
+        for answer in answers.drain(..) {
+            let result = Ok(Answer::Desired(answer));
+            let mut effects = script.event("answer", Event::Answered { id: asked, result });
+            let waits_until = effects.iter().find_map(|effect| match effect {
+                Effect::SetTimer { timer: Timer::Link, at } => Some(*at),
+                _ => None,
+            });
+            if let Some(at) = waits_until {
+                waits.push(at.since(script.now));
+                script.now = at;
+                effects = script.event("timer", Event::Timer(Timer::Link));
+            }
+            let sent = effects.iter().find_map(|effect| match effect {
+                Effect::Send { id, request: Request::Desired(_) } => Some(*id),
+                _ => None,
+            });
+            asked = sent.expect("it asks on");
+        }
+    }
+    assert_eq!(waits.len(), 9, "{waits:?}");
+    assert!(waits[8] >= Duration::from_secs(15), "{waits:?}");
+}
+
 /// It started while its API server was away, or that was upgraded since.
 #[test]
 fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
@@ -455,7 +533,7 @@ fn a_fenced_process_that_does_not_find_the_other_in_its_home_says_so_at_once_and
         fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
         home: 3 Session
         Some(Fenced { session: SessionName { number: SessionNumber(3), id: SessionId(0000000000000001) }, by: SessionName { number: SessionNumber(8), id: SessionId(0000000000000002) } })
-        refused 3: Link in 212 s
+        refused 3: Link in 77 s
     "#]]);
 }
 

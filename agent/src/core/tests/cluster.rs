@@ -50,6 +50,10 @@ pub(in crate::core) struct Cluster {
     pub(in crate::core) unlistable: BTreeSet<GroupKind>,
     /// Whose metadata may not be written.
     pub(in crate::core) unwritable: BTreeSet<ObjectKey>,
+    /// Whose removal is done, and not answered, the next time.
+    pub(in crate::core) unanswered: BTreeSet<ObjectKey>,
+    /// Whose mark somebody puts back at once.
+    pub(in crate::core) keeps_marks: BTreeSet<ObjectKey>,
     /// What is created is not ready.
     pub(in crate::core) slow: bool,
     /// What is not finalized while it is in here; of the others one in five is, after a moment.
@@ -91,6 +95,13 @@ impl Cluster {
     }
 
     pub(in crate::core) fn execute(&mut self, op: &Op) -> OpResult {
+        if let Op::Delete { key, .. } | Op::Orphan { key, .. } = op
+            && self.unanswered.remove(key)
+        {
+            self.execute(op);
+            let message = "timeout".to_owned();
+            return OpResult::Failed { reason: Reason::Unavailable, message, retry_after: None };
+        }
         match op {
             Op::Create { entry, mark, .. } => {
                 if let Some(local) = self.objects.get(&entry.key) {
@@ -128,6 +139,10 @@ impl Cluster {
                 }
                 OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts }
             }
+            Op::ReMark { entry, .. } if self.keeps_marks.contains(&entry.key) => {
+                self.put(&entry.key, self.objects[&entry.key].clone())
+            }
+            Op::ReTarget { key, .. } if self.keeps_marks.contains(key) => self.put(key, self.objects[key].clone()),
             Op::ReMark { entry, mark, uid } => match self.objects.get(&entry.key) {
                 Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
                 Some(local) if local.mark.as_ref() != Some(mark) => {
@@ -139,7 +154,9 @@ impl Cluster {
                 }
                 None => OpResult::PreconditionFailed,
             },
-            Op::ReTarget { key, .. } | Op::Orphan { key, .. } if self.unwritable.contains(key) => {
+            Op::ReTarget { key, .. } | Op::Orphan { key, .. } | Op::Delete { key, .. }
+                if self.unwritable.contains(key) =>
+            {
                 OpResult::Failed { reason: Reason::Forbidden, message: "no".to_owned(), retry_after: None }
             }
             Op::ReTarget { key, seen, mark, .. } => match self.objects.get(key) {

@@ -100,6 +100,14 @@ impl Hub {
         self.changed.insert(key.clone(), self.revision);
     }
 
+    /// What is assigned there is only implied by what is in it.
+    pub(in crate::core) fn imply(&mut self, key: &ObjectKey) {
+        self.revision += 1;
+        let entry = Entry { implied: true, ..(**self.desired.get(key).expect("it is assigned")).clone() };
+        self.desired.insert(Arc::new(entry));
+        self.changed.insert(key.clone(), self.revision);
+    }
+
     /// Whatever is placed from now on is approved for deletion.
     pub(in crate::core) fn approve_in_advance(&mut self) {
         self.policy.approve_deletions = ApproveDeletions::InAdvance;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tideline_common::wire::v1::{ClusterFacts, DecommissionReport, EnrolRequest, Progress, RefusalKind};
+use tideline_common::wire::v1::{ClusterFacts, Decommission, DecommissionReport, EnrolRequest, Progress, RefusalKind};
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::hub::Hub;
 use super::{Random, hub_id, key};
 
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(in crate::core) struct World {
     seed: u64,
     fuse: FuseLimits,
@@ -41,6 +42,8 @@ pub(in crate::core) struct World {
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
     /// No session can be kept.
     pub(in crate::core) full_home: bool,
+    /// Nothing can be written.
+    pub(in crate::core) no_journal: bool,
 }
 
 /// The fuse has tests of its own.
@@ -104,6 +107,7 @@ impl World {
             standings: Vec::new(),
             decommissioned: None,
             full_home: false,
+            no_journal: false,
         };
         world.step(Event::Started);
         world
@@ -322,7 +326,7 @@ impl World {
             }
             Effect::Persist { id, writes } => {
                 self.persists += 1;
-                let result = if self.faults && self.random.chance(10) {
+                let result = if self.no_journal || (self.faults && self.random.chance(10)) {
                     Err("full".into())
                 } else {
                     self.persist(&writes);
@@ -422,6 +426,9 @@ impl World {
             let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
             tombstone.key == *key && (marked || matches!(policy, RemovalPolicy::Tombstone(_)))
         });
+        let keeps = self.core.decommission.keeps();
+        assert!(!keeps || !matches!(op, Op::Delete { .. }), "seed {seed}: {key} is deleted, and all is to be kept");
+        let authorised = authorised || self.core.decommission != Decommission::No;
         let authorised = authorised || self.hub.approved.iter().any(|removal| removal.key == *key);
         assert!(authorised, "seed {seed}: nothing authorises the removal of {key}");
     }
@@ -488,6 +495,25 @@ impl World {
                 .or(journal.inherited);
             journal.handed_to = Some(Enrolled { target, name });
         }
+    }
+
+    /// The journal was away, and can be opened now: another core begins from what it holds, as the driver has it.
+    pub(in crate::core) fn journal_opens(&mut self) {
+        self.no_journal = false;
+        let heard = self.core.heard();
+        self.pending.clear();
+        self.waiting.clear();
+        self.timers.clear();
+        self.cluster.restart_watches();
+        self.core = Core::new(config(self.seed, self.fuse), self.journal.clone()).having(heard);
+        self.step(Event::Started);
+    }
+
+    /// Whether the process ends at once when it is asked to.
+    pub(in crate::core) fn ends_at_once(&mut self) -> bool {
+        let mut out = Vec::new();
+        self.core.step(self.now, Event::Stop, &mut out);
+        out.iter().any(|effect| matches!(effect, Effect::Stopped))
     }
 
     /// Somebody starts it again with a token that it has not seen.

@@ -329,3 +329,158 @@ async fn who_is_not_known_takes_a_forbidden_secret_for_none_and_a_replica_waits(
     assert_eq!(fake.lock().unwrap().writes, 1);
     Ok(())
 }
+
+/// What the Secret holds.
+fn stored(fake: &Mutex<FakeSecret>) -> Contents {
+    let fake = fake.lock().unwrap();
+    let secret = fake.secret.as_ref().expect("there is a Secret");
+    let text: ByteString = serde_json::from_value(secret["data"]["identity.json"].clone()).unwrap();
+    Contents::decode(&text.0).unwrap()
+}
+
+/// Another replica was at work since; an API server that does not answer now hides that.
+#[tokio::test(start_paused = true)]
+async fn a_replica_does_nothing_before_it_has_read_the_secret_whatever_its_directory_says() -> Result<(), anyhow::Error>
+{
+    for code in [403, 503] {
+        let (fake, place) = fake_secret();
+        let directory = tempfile::tempdir()?;
+        file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, Some(7)))?;
+        let ahead = contents(1, Some(5), 9, Some(12));
+        fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
+        fake.lock().unwrap().refuses = (ALL, code);
+        let mut looks = pin!(Found::look(directory.path(), None, Some(place), HomeIn::Secret));
+        assert!(timeout(Duration::from_hours(1), &mut looks).await.is_err(), "{code}: it begins with what is old");
+        fake.lock().unwrap().refuses = (&[], 0);
+        let found = looks.await?;
+        assert_eq!(found.data(), Data::Outdated, "{code}");
+        assert_eq!(found.keep()?.newest_session_and_floor(), (ahead.session, ahead.floor), "{code}");
+    }
+    Ok(())
+}
+
+/// It was restored from a backup, and the Secret could not be read when its agent began.
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_is_behind_never_lowers_the_floor_in_the_secret() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, Some(7)))?;
+    let ahead = contents(1, Some(5), 3, Some(12));
+    fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
+    fake.lock().unwrap().refuses = (ALL, 503);
+    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
+    let keeper = look().await?.keep()?;
+    fake.lock().unwrap().refuses = (&[], 0);
+    for session in 4..7 {
+        keeper.keep_session(SessionName::new(session, 9), None).await?;
+        keeper.copy_to_secret().await;
+        let there = stored(&fake);
+        assert_eq!((there.session, there.floor), (SessionName::new(session, 9), ahead.floor));
+    }
+    assert_eq!(look().await?.data(), Data::Outdated, "the journal is of a set that is older than the Secret's");
+    Ok(())
+}
+
+/// An empty data directory beside a Secret that was forbidden for a moment: the next start has to find the identity there.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_was_forbidden_at_the_start_is_asked_for_again_and_its_identity_used() -> Result<(), anyhow::Error>
+{
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    let known = contents(1, Some(5), 3, Some(7));
+    let given = token(1);
+    let there = json!({"identity.json": ByteString(known.encode())});
+    fake.lock().unwrap().put(&there);
+    fake.lock().unwrap().refuses = (ALL, 403);
+    let look = || Found::look(directory.path(), Some(&given), Some(place.clone()), HomeIn::Directory);
+    let keeper = Arc::new(look().await?.keep()?);
+    let (_newest, accepted) = watch::channel(None);
+    let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
+    let found = keeper.found_in_secret();
+    passes(Duration::from_mins(10)).await;
+    assert!(!found.is_cancelled());
+    fake.lock().unwrap().refuses = (&[], 0);
+    timeout(Duration::from_mins(10), found.cancelled()).await.expect("it is asked for again");
+    follows.abort();
+    assert!(keeper.superseded().borrow().is_none(), "nobody else has taken it");
+    assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], there, "it is not written over");
+    let again = look().await?;
+    assert_eq!(again.data(), Data::Outdated);
+    assert_eq!((again.keep()?.key().seed(), known.enrolled), (known.seed.as_bytes(), Some(target(5))));
+    Ok(())
+}
+
+/// The Secret could not be read when the agent began, and its data directory is behind: it was made while the Secret was
+/// forbidden, or restored from before a key was replaced, or from before a handover.
+#[tokio::test(start_paused = true)]
+async fn what_is_behind_a_secret_that_was_not_read_is_told_of_it_when_it_can_be() -> Result<(), anyhow::Error> {
+    let later = |contents: Contents| Contents { generation: 1, ..contents };
+    let heir = Contents { formers: vec![target(5).target], ..later(contents(1, Some(6), 3, None)) };
+    for (in_file, in_secret) in [
+        (contents(2, None, 0, None), contents(1, Some(5), 3, Some(7))),
+        (contents(1, Some(5), 3, None), later(contents(2, Some(5), 3, None))),
+        (contents(1, Some(5), 3, None), heir),
+    ] {
+        for code in [403, 503] {
+            let (fake, place) = fake_secret();
+            let directory = tempfile::tempdir()?;
+            file::save(&directory.path().join(file::FILE), &in_file)?;
+            let there = json!({"identity.json": ByteString(in_secret.encode())});
+            fake.lock().unwrap().put(&there);
+            fake.lock().unwrap().refuses = (ALL, code);
+            let given = token(1);
+            let look = || Found::look(directory.path(), Some(&given), Some(place.clone()), HomeIn::Directory);
+            let keeper = Arc::new(look().await?.keep()?);
+            let (_newest, accepted) = watch::channel(None);
+            let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
+            passes(Duration::from_mins(10)).await;
+            let found = keeper.found_in_secret();
+            assert!(!found.is_cancelled());
+            fake.lock().unwrap().refuses = (&[], 0);
+            timeout(Duration::from_mins(10), found.cancelled()).await.expect("it is read by now");
+            follows.abort();
+            assert!(keeper.superseded().borrow().is_none(), "nobody else has taken it");
+            assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], there, "it is not written over");
+            let again = look().await?.keep()?;
+            assert_eq!((again.key().seed(), again.enrolled()), (in_secret.seed.as_bytes(), in_secret.enrolled.clone()));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_has_read_the_secret_gives_way_to_whoever_replaces_the_key_there() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, None))?;
+    let keeper = Found::look(directory.path(), None, Some(place), HomeIn::Directory).await?.keep()?;
+    let another = Contents { generation: 1, ..contents(2, Some(5), 3, None) };
+    fake.lock().unwrap().put(&json!({"identity.json": ByteString(another.encode())}));
+    keeper.keep_session(SessionName::new(4, 9), None).await?;
+    keeper.copy_to_secret().await;
+    assert!(keeper.superseded().borrow().is_some());
+    assert!(!keeper.found_in_secret().is_cancelled());
+    Ok(())
+}
+
+/// There was none yet, and the right to make one came later.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_was_forbidden_is_made_when_it_may_be() -> Result<(), anyhow::Error> {
+    for methods in [ALL, WRITES] {
+        let (fake, place) = fake_secret();
+        let directory = tempfile::tempdir()?;
+        fake.lock().unwrap().refuses = (methods, 403);
+        let found = Found::look(directory.path(), Some(&token(1)), Some(place), HomeIn::Directory).await?;
+        let keeper = Arc::new(found.keep()?);
+        let (_newest, accepted) = watch::channel(None);
+        let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
+        keeper.enrol(target(5), None).await?;
+        keeper.keep_session(SessionName::new(4, 9), None).await?;
+        passes(Duration::from_hours(1)).await;
+        fake.lock().unwrap().refuses = (&[], 0);
+        is_copied(&fake, SessionName::new(4, 9)).await;
+        assert_eq!(stored(&fake).enrolled, Some(target(5)));
+        follows.abort();
+    }
+    Ok(())
+}

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use tideline_common::replay::RunNumber;
-use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_request, sign_response};
+use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_response};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
     ApprovedHeld, BodiesAnswer, Body, Continuity, Decommission, DesiredAnswer, DesiredRequest, Refusal, RefusalKind,
@@ -34,8 +34,8 @@ fn poll() -> DesiredRequest {
 fn sent(nonce: &str) -> (Outgoing, Sending) {
     let outgoing = Outgoing::new(&Request::Desired(poll())).expect("small");
     let parameters = Parameters { key_id: "target", created: 0, nonce };
-    let headers = sign_request(&SigningKey::from_seed([3; 32]), outgoing.covered("-"), parameters);
-    (outgoing, Sending { run: "-".to_owned(), headers })
+    let sending = outgoing.sign(&SigningKey::from_seed([3; 32]), "-".to_owned(), parameters);
+    (outgoing, sending)
 }
 
 fn run() -> RunNumber {
@@ -66,8 +66,8 @@ fn signed<T: serde::Serialize>(key: &SigningKey, status: u16, message: &T, nonce
 /// What the sender of [`sent`] under "nonce" makes of it.
 fn read(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
     let (outgoing, sending) = sent("nonce");
-    let Said { run: said, answer, addresses: _ } =
-        read_answer(kind, &hub().public(), outgoing.signed(&sending), returned)?;
+    let outgoing = Outgoing { kind, ..outgoing };
+    let Said { run: said, answer, addresses: _ } = read_answer(&hub().public(), &outgoing, &sending, returned)?;
     assert_eq!(said, run());
     answer
 }
