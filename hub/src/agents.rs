@@ -124,7 +124,11 @@ pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
 
 /// Revokes the key of an agent: the one that its SyncTarget has, and the one that the hub remembers where that was lost.
 pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
-    let agents = list(root).await?;
+    revoke_of(root, name, &list(root).await?).await
+}
+
+/// The same, where these are all agents.
+async fn revoke_of(root: &Client, name: &str, agents: &[Agent]) -> Result<(), Error> {
     let annotated = annotate(root, name, "revoke the key", |target| {
         let uid = target.uid().unwrap_or_default();
         let remembered = agents.iter().find(|agent| agent.target.to_string() == uid);
@@ -134,7 +138,7 @@ pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
             return Err(Error::NoAgent(name.to_owned()));
         }
         let revoked = with_revoked(target, keys);
-        Ok(json!({AGENT_KEY_ANNOTATION: null, ADOPTS_ANNOTATION: null, REVOKED_KEYS_ANNOTATION: revoked}))
+        Ok([(AGENT_KEY_ANNOTATION, None), (ADOPTS_ANNOTATION, None), (REVOKED_KEYS_ANNOTATION, Some(revoked))].into())
     });
     annotated.await.map(drop)
 }
@@ -142,7 +146,7 @@ pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
 /// Deletes a SyncTarget, though its agent is at work if that is `forced`.
 pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error> {
     let target = if forced {
-        let its_uid = |target: &SyncTarget| Ok::<_, Error>(json!({FORCE_ANNOTATION: target.uid()}));
+        let its_uid = |target: &SyncTarget| Ok::<_, Error>([(FORCE_ANNOTATION, target.uid())].into());
         annotate(root, name, "say that it is to be removed", its_uid).await?
     } else {
         find(root, name).await?
@@ -152,18 +156,40 @@ pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error
     let deleted = Api::<SyncTarget>::all(root.clone()).delete(name, &params).await;
     if deleted.is_err() && forced {
         // Nothing more can be done where this fails too.
-        let taken_back = |_: &SyncTarget| Ok::<_, Error>(json!({FORCE_ANNOTATION: null}));
+        let taken_back = |_: &SyncTarget| Ok::<_, Error>([(FORCE_ANNOTATION, None)].into());
         let _ = annotate(root, name, "take back that it is to be removed", taken_back).await;
     }
     deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
 }
 
 /// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID. A SyncTarget that was
-/// made again from what was saved of the deleted one has its key already.
+/// made again from what was saved of the deleted one has its key already. One that it has adopted before is given as
+/// [`AgentState::Adopted`]: there is nothing to do.
 pub async fn adoptable(root: &Client, name: &str, from: Option<TargetId>) -> Result<Agent, Error> {
     let target = find(root, name).await?;
     let key = target.annotations().get(AGENT_KEY_ANNOTATION);
-    choose(&list(root).await?, name, (key, target.uid().and_then(|uid| uid.parse().ok())), from).cloned()
+    let (heir, agents) = (target.uid().and_then(|uid| uid.parse().ok()), list(root).await?);
+    if let Some(agent) = adopted(&agents, (key, heir), from) {
+        return Ok(agent.clone());
+    }
+    choose(&agents, name, (key, heir), from).cloned()
+}
+
+/// The agent that the SyncTarget with this key and UID has adopted, if that is the one which is asked for.
+fn adopted<'a>(
+    agents: &'a [Agent],
+    (key, heir): (Option<&String>, Option<TargetId>),
+    from: Option<TargetId>,
+) -> Option<&'a Agent> {
+    agents.iter().find(|agent| {
+        let asked = from.is_none_or(|from| agent.target == from);
+        asked
+            && agent.state == AgentState::Adopted
+            && agent.adopted_by == heir
+            && heir.is_some()
+            && key.is_some()
+            && agent.key.as_ref() == key
+    })
 }
 
 /// Of all agents, the one that the SyncTarget of this name, with this key and UID, may adopt.
@@ -211,9 +237,9 @@ pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error
         if target.annotations().get(AGENT_KEY_ANNOTATION).is_some_and(|key| Some(key) != agent.key.as_ref()) {
             return Err(Error::HasAgent(name.to_owned()));
         }
-        Ok(json!({
-            AGENT_KEY_ANNOTATION: agent.key, CLUSTER_ANNOTATION: agent.cluster, ADOPTS_ANNOTATION: agent.target,
-        }))
+        let adopts = agent.target.to_string();
+        let key = (AGENT_KEY_ANNOTATION, agent.key.clone());
+        Ok([key, (CLUSTER_ANNOTATION, agent.cluster.clone()), (ADOPTS_ANNOTATION, Some(adopts))].into())
     });
     annotated.await.map(drop)
 }

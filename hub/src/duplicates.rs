@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use serde::Serialize;
-use serde_json::json;
 use tideline_api::{AgentInstance, SyncTarget};
 use tideline_common::InstanceId;
 
@@ -69,8 +68,8 @@ pub fn describe(target: &str, instances: &[AgentInstance]) -> String {
         text.push_str("; the one that keeps the cluster was not heard by this hub");
     }
     text + &format!(
-        ". Stop those that are not meant to be, and give them an empty data directory and a token of their own; if the wrong \
-         one is frozen: tideline-hub targets accept {target} --instance ID"
+        ". Stop those that are not meant to be, and give them an empty data directory, no identity Secret and a token of another \
+         name; if the wrong one is frozen: tideline-hub targets accept {target} --instance ID"
     )
 }
 
@@ -79,10 +78,16 @@ pub async fn accept(root: &Client, target: &str, instance: InstanceId) -> Result
     let word = format!("{instance} {}", Timestamp::now());
     let say = |found: &SyncTarget| {
         choose(target, found, instance)?;
-        Ok::<_, Error>(json!({ACCEPTED_ANNOTATION: word}))
+        Ok::<_, Error>([(ACCEPTED_ANNOTATION, Some(word.clone()))].into())
     };
     let annotated = annotate(root, target, "write the choice to the SyncTarget", say).await?;
-    choose(target, &annotated, instance)
+    let chosen = choose(target, &annotated, instance);
+    if chosen.is_err() {
+        // It was heard no more in between: who is told so is not to find later that it was chosen all the same.
+        let taken_back = |_: &SyncTarget| Ok::<_, Error>([(ACCEPTED_ANNOTATION, None)].into());
+        annotate(root, target, "take back the choice", taken_back).await?;
+    }
+    chosen
 }
 
 /// The one that has this ID among those that the SyncTarget shows.

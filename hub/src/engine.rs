@@ -345,6 +345,11 @@ impl Engine {
         self.dirty.described
     }
 
+    /// Of how many SyncTargets the status is to be looked at again.
+    pub fn targets_to_write(&self) -> usize {
+        self.dirty.targets.len()
+    }
+
     /// What is to be looked at again.
     pub fn take_dirty(&mut self) -> Dirty {
         std::mem::take(&mut self.dirty)

@@ -82,27 +82,52 @@ impl HistoryBreak {
     }
 }
 
-/// One sentence for people: what is so, and what follows.
+/// What concerns all targets, in one sentence for people: what is so, and what follows. None where nothing is proven.
 pub fn sentence(breaks: &[HistoryBreak]) -> Option<String> {
     let restored = breaks.iter().find_map(|found| match found {
         HistoryBreak::Restored { made, .. } => Some(made.as_str()),
         HistoryBreak::SetUnknown { .. } => None,
     });
     let unknown = breaks.iter().filter_map(|found| match found {
-        HistoryBreak::SetUnknown { target, epoch, revision, after, .. } => {
+        HistoryBreak::SetUnknown { target, epoch, revision, after, proven: true, .. } => {
             Some((Version { epoch: *epoch, revision: *revision }, *after, target))
         }
-        HistoryBreak::Restored { .. } => None,
+        HistoryBreak::SetUnknown { .. } | HistoryBreak::Restored { .. } => None,
     });
     say(unknown, |target| (*target).clone(), restored)
 }
 
-/// The same of this engine: of what concerns one target alone, or of all.
-pub(crate) fn sentence_of(engine: &Engine, alone: Option<TargetId>) -> Option<String> {
-    let missing = engine.ledger.missing().filter(|missing| alone.is_none_or(|target| missing.target == target));
-    let unknown = missing.map(|Missing { target, shown, after, proven: _ }| (shown.version, after, target));
-    let restored = engine.ledger.restored().filter(|_| alone.is_none());
-    say(unknown, |target| engine.targets.name(*target), restored.map(|restored| restored.made.as_str()))
+/// What agents claim and do not prove, each with its target. It concerns that one alone.
+pub fn claims(breaks: &[HistoryBreak]) -> impl Iterator<Item = (&str, String)> {
+    breaks.iter().filter_map(|found| match found {
+        HistoryBreak::SetUnknown { target, epoch, revision, proven: false, .. } => {
+            Some((target.as_str(), claim(target, Version { epoch: *epoch, revision: *revision })))
+        }
+        HistoryBreak::SetUnknown { .. } | HistoryBreak::Restored { .. } => None,
+    })
+}
+
+/// The same as [`sentence`], of this engine.
+pub(crate) fn sentence_of(engine: &Engine) -> Option<String> {
+    let proven = engine.ledger.missing().filter(|missing| missing.proven);
+    let unknown = proven.map(|Missing { target, shown, after, proven: _ }| (shown.version, after, target));
+    let restored = engine.ledger.restored().map(|restored| restored.made.as_str());
+    say(unknown, |target| engine.targets.name(*target), restored)
+}
+
+/// What the agent of this target claims, if anything.
+pub(crate) fn claim_of(engine: &Engine, target: TargetId) -> Option<String> {
+    let claimed = engine.ledger.claimed(target)?;
+    Some(claim(&engine.targets.name(target), claimed.version))
+}
+
+fn claim(target: &str, version: Version) -> String {
+    format!(
+        "its agent claims a set (at {version}) that this hub does not know of, and shows no word of this hub for it. Nothing is \
+         rolled out to its cluster or removed there until this is settled; other clusters are not affected. If somebody \
+         else may have its key: tideline-hub targets revoke {target}; if the agent is as it should be: tideline-hub history \
+         accept, which makes approvals void everywhere"
+    )
 }
 
 /// Unknown sets come with the revision up to which the histories are the same, and with who showed them.

@@ -221,7 +221,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 /// The same, and whoever owned what is replaced owns what replaces it: a hub that does not run as root must be able to read
 /// what root writes for it.
 fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let former = match fs::metadata(path) {
+    let former = match fs::symlink_metadata(path) {
         Ok(former) => former,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return write_private(path, content),
         Err(error) => return Err(error),
@@ -239,9 +239,14 @@ fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Follows no symbolic link: whoever may write to the directory would have root write anywhere.
 fn put_private(path: &Path, content: &[u8], own: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let unfinished = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     own(&file)?;
     file.write_all(content)?;
     file.sync_all()?;

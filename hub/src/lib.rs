@@ -24,6 +24,7 @@ pub mod link;
 mod listener;
 mod metrics;
 mod options;
+mod patch;
 pub mod placement;
 pub mod release;
 mod run;

@@ -1,6 +1,7 @@
-//! The agents' link: a core that decides and an HTTP edge that reads, verifies, writes and signs.
+//! The agents' link: a core that decides, exchanges verified and signed as data, and an HTTP edge that reads and writes.
 
 pub mod core;
+pub mod exchange;
 pub mod http;
 mod sets;
 

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use kube::Client;
-use serde_json::json;
 use tideline_api::SyncTarget;
 use tideline_common::Reason;
 
@@ -16,7 +15,7 @@ pub const RELEASED_ANNOTATION: &str = "tideline.dev/released";
 /// waits for it, as far as the hub has heard.
 pub async fn release(root: &Client, target: &str) -> Result<bool, sync_target::Error> {
     let word = format!("{} {}", Reason::MayHaveRun, Timestamp::now());
-    let say = |_: &SyncTarget| Ok::<_, sync_target::Error>(json!({RELEASED_ANNOTATION: word}));
+    let say = |_: &SyncTarget| Ok::<_, sync_target::Error>([(RELEASED_ANNOTATION, Some(word.clone()))].into());
     let target = annotate(root, target, "write the release to the SyncTarget", say).await?;
     let conditions = target.status.as_ref().map_or(&[][..], |status| &status.conditions);
     Ok(conditions.iter().any(|condition| condition.type_ == Reason::MayHaveRun.as_str()))

@@ -53,15 +53,18 @@ impl Shared {
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Engine, Monotonic) -> T) -> T {
         let now = self.now();
         let mut engine = self.lock();
-        let (version, timer, redescribed) = (engine.version, engine.timer(), engine.is_redescribed());
+        let (version, timer, described) = (engine.version, engine.timer(), engine.is_redescribed());
+        let standing = engine.targets_to_write();
         let result = step(&mut engine, now);
         let (moved, work) = (engine.version != version, engine.has_work() || engine.timer() != timer);
-        let (version, redescribed) = (engine.version, !redescribed && engine.is_redescribed());
+        // What is to be known of a target may be said in no report for long, as that several agents have its identity.
+        let look = (!described && engine.is_redescribed()) || engine.targets_to_write() > standing;
+        let version = engine.version;
         drop(engine);
         if work {
             self.inner.work.notify_one();
         }
-        if moved || redescribed {
+        if moved || look {
             self.inner.statuses.notify_one();
         }
         if moved {

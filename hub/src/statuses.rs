@@ -8,7 +8,7 @@ mod retries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::Request;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tideline_api::PlacementStatus;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{Capability, FIELD_MANAGER_HUB, Reason, SpaceName, TargetId, upgrade};
+use tideline_common::{Capability, Reason, SpaceName, TargetId, upgrade};
 use tideline_runtime::exit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,7 @@ use self::retries::Retries;
 use crate::duplicates;
 use crate::engine::{Dirty, Engine, SourceSeen, status_digest};
 use crate::ledger::TargetView;
+use crate::patch::{self, Form};
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
 use crate::summary::TargetReports;
@@ -153,11 +154,11 @@ impl Writer {
     async fn write_source(&self, id: &SourceId, write: &SourceWrite) -> Result<(), kube::Error> {
         let Some(client) = self.clients.get(&id.space) else { return Ok(()) };
         let SourceWrite { seen, status } = write;
-        let test = json!({"op": "test", "path": "/metadata/uid", "value": id.uid});
-        let change = match status {
-            Some(status) => json!({"op": "add", "path": "/status", "value": status}),
-            None => json!({"op": "add", "path": "/status", "value": {}}),
-        };
+        let empty = json!({});
+        let steps = json!([
+            patch::test(&["metadata", "uid"], &json!(id.uid)),
+            patch::add(&["status"], status.as_ref().unwrap_or(&empty)),
+        ]);
         let root = if id.resource.group.is_empty() {
             format!("/api/{}", seen.version)
         } else {
@@ -166,7 +167,7 @@ impl Writer {
         let namespace =
             if seen.namespace.is_empty() { String::new() } else { format!("/namespaces/{}", seen.namespace) };
         let path = format!("{root}{namespace}/{}/{}/status", id.resource.resource, seen.name);
-        patch(client, &path, "application/json-patch+json", &json!([test, change])).await
+        patch::send(client, &path, Form::Json, &steps).await.map(|_: Value| ())
     }
 
     /// Brings the statuses of all Placements, Locations and Spaces up to date. There are few, and each is cheap to describe.
@@ -242,7 +243,7 @@ async fn describe(client: &Client, what: &Described, status: &Value) -> Result<(
     if in_contact {
         status["lastContact"] = json!(now());
     }
-    patch(client, &format!("{path}/status"), "application/merge-patch+json", &json!({"status": status})).await
+    patch::send(client, &format!("{path}/status"), Form::Merge, &json!({"status": status})).await.map(|_: Value| ())
 }
 
 /// Whether a time of contact is so old that it misleads.
@@ -402,7 +403,7 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
         }
         Freshness::Fresh => condition("Ready", ("True", "InSync"), ""),
         Freshness::Stale => {
-            let message = "no contact within its deadline that says its view of its cluster is in sync";
+            let message = "no contact in time that says its view of its cluster is in sync";
             condition("Ready", ("False", Reason::Stale), message)
         }
         Freshness::Unheard => condition("Ready", ("Unknown", "Unheard"), ""),
@@ -501,7 +502,8 @@ fn what_to_do(problem: Reason) -> &'static str {
     match problem {
         Reason::Quarantined => {
             "its identity was used from another cluster than the one that enrolled, and refused there; the log of the hub \
-             names that one"
+             names that one. If the cluster was built anew: kubectl --context root annotate synctarget NAME --overwrite \
+             tideline.dev/cluster=UID"
         }
         Reason::TooMuchReported => {
             "its agent says more than is assigned to it, or more at once than an agent does; what is too much is dropped, and \
@@ -563,16 +565,6 @@ fn is_final(error: &kube::Error) -> bool {
 /// Whether there is nothing that has a status.
 fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
-}
-
-async fn patch(client: &Client, path: &str, content_type: &str, body: &Value) -> Result<(), kube::Error> {
-    let request = Request::builder()
-        .method(Method::PATCH)
-        .uri(format!("{path}?fieldManager={FIELD_MANAGER_HUB}"))
-        .header("content-type", content_type)
-        .body(body.to_string().into_bytes())
-        .map_err(kube::Error::HttpError)?;
-    client.request::<Value>(request).await.map(drop)
 }
 
 #[cfg(test)]

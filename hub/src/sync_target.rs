@@ -1,16 +1,20 @@
 //! The SyncTarget that an administrator names, from wherever a kubeconfig is: found, and annotated.
 
-use kube::api::{Patch, PatchParams};
+use std::collections::BTreeMap;
+
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tideline_api::SyncTarget;
-use tideline_common::FIELD_MANAGER_HUB;
 
 use crate::kubeconfig::RequestError;
+use crate::patch::{self, Form};
 
-/// How often what is written to a SyncTarget is decided anew because others write it at the same moment. The hub writes one
-/// once in a while.
+/// How often what is written to a SyncTarget is decided anew because others write the same annotations at the same moment.
+/// Only people and enrolments write those.
 pub(crate) const ATTEMPTS_MAX: usize = 5;
+
+/// Annotations that are written, by name; none is taken away.
+pub(crate) type Annotations = BTreeMap<&'static str, Option<String>>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -28,23 +32,41 @@ pub(crate) async fn find(root: &Client, name: &str) -> Result<SyncTarget, Error>
 }
 
 /// Writes the annotations that are decided upon a SyncTarget as it is, and returns it as it is then; null takes one away.
-/// Decides again where it was written meanwhile, as the hub itself does when its agent comes or goes.
+///
+/// Of the SyncTarget nothing needs to be as it was but its UID and these annotations. Its status changes with what its agent
+/// says; whoever has the key of that one must not be able to keep it from being revoked by saying much.
 pub(crate) async fn annotate<E: From<Error>>(
     root: &Client,
     name: &str,
     operation: &'static str,
-    decide: impl Fn(&SyncTarget) -> Result<Value, E>,
+    decide: impl Fn(&SyncTarget) -> Result<Annotations, E>,
 ) -> Result<SyncTarget, E> {
-    let api = Api::<SyncTarget>::all(root.clone());
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER_HUB.to_owned()), ..PatchParams::default() };
     let mut attempts = 1;
     loop {
         let target = find(root, name).await?;
-        let version = target.resource_version();
-        let patch = json!({"metadata": {"resourceVersion": version, "annotations": decide(&target)?}});
-        match api.patch(name, &params, &Patch::Merge(&patch)).await {
-            Err(kube::Error::Api(status)) if status.code == 409 && attempts < ATTEMPTS_MAX => attempts += 1,
-            patched => return patched.map_err(|error| Error::Request { operation, source: error.into() }.into()),
+        let steps = steps(&target, &decide(&target)?);
+        let path = format!("/apis/{}/{}/synctargets/{name}", tideline_api::GROUP, tideline_api::VERSION);
+        match patch::send(root, &path, Form::Json, &steps).await {
+            Err(error) if patch::is_outdated(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return Err(Error::Request { operation, source: error.into() }.into()),
+            Ok(annotated) => return Ok(annotated),
         }
     }
+}
+
+fn steps(target: &SyncTarget, annotations: &Annotations) -> Value {
+    let mut steps = vec![patch::test(&["metadata", "uid"], &json!(target.uid()))];
+    if target.metadata.annotations.is_none() {
+        steps.push(patch::test(&["metadata", "annotations"], &Value::Null));
+        steps.push(patch::add(&["metadata", "annotations"], &json!({})));
+    }
+    for (name, value) in annotations {
+        let (path, former) = (["metadata", "annotations", name], target.annotations().get(*name));
+        steps.push(patch::test(&path, &json!(former)));
+        match value {
+            Some(value) => steps.push(patch::add(&path, &json!(value))),
+            None => steps.extend(former.map(|_| patch::remove(&path))),
+        }
+    }
+    steps.into()
 }

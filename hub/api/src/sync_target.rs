@@ -84,7 +84,7 @@ pub struct SyncTargetStatus {
     /// The version of the cluster's API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes_version: Option<String>,
-    /// When the agent was last heard. Filled in when read; stored only now and then.
+    /// When the agent was last heard. Written at most every ten minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_contact: Option<Time>,

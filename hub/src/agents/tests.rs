@@ -2,13 +2,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use tideline_api::SyncTargetSpec;
 use tideline_apiserver::Identity;
-use tideline_common::SessionName;
 use tideline_common::signature::SigningKey;
-use tideline_common::wire::v1::{Decommission, ReportedRequest};
+use tideline_common::wire::v1::{Decommission, Instance, ReportedRequest, SessionRequest};
+use tideline_common::{Capabilities, InstanceId, SessionName, SessionNumber};
 
 use super::*;
 use crate::committer;
@@ -17,6 +18,8 @@ use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
 use crate::placement::Target;
+use crate::statuses::target_status;
+use crate::summary::Breach;
 use crate::summary::tests::all_is_well;
 use crate::sync_target::ATTEMPTS_MAX;
 use crate::token::tests::Root;
@@ -72,6 +75,34 @@ fn tries_to_delete(shared: &Shared, annotations: &Value, dry_run: bool) -> Resul
     let (group, resource, object) = ("tideline.dev", "synctargets", &object);
     let deletion = Deletion { identity: &identity, group, resource, object, dry_run };
     Guard::new(shared).deletes(&deletion)
+}
+
+/// Nobody reports anything at that moment, and the agent that keeps the cluster may have nothing to report for long.
+#[test]
+fn that_a_second_agent_has_the_identity_is_written_at_once() {
+    let shared = at_work();
+    let id: TargetId = TARGET.parse().unwrap();
+    let written = |shared: &Shared| {
+        shared.read_mut(Engine::take_dirty);
+        shared.statuses().now_or_never()
+    };
+    written(&shared);
+    assert!(shared.statuses().now_or_never().is_none(), "nothing is to be written");
+    let copy = SessionRequest {
+        instance: Instance { id: InstanceId(2), host: "copy".to_owned() },
+        // It was told of the session in use, and its home does not know it.
+        last: SessionNumber(1),
+        capabilities: Capabilities::all(),
+        ..SessionRequest::default()
+    };
+    shared.step(|engine, now| drop(engine.request(now, id, Request::Session(Box::new(copy), Origin::default()))));
+    assert!(shared.statuses().now_or_never().is_some());
+    let dirty = shared.read_mut(Engine::take_dirty);
+    let (_, status) = shared.read(|engine| target_status(engine, id)).unwrap();
+    assert_eq!((dirty.targets.contains(&id), &status["phase"]), (true, &json!("DuplicateAgent")));
+    // And so is that it says too much.
+    shared.step(|engine, now| engine.breached(now, id, Breach::Rate));
+    assert!(shared.statuses().now_or_never().is_some());
 }
 
 #[test]
@@ -195,19 +226,56 @@ fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
     says(chosen(&[an_agent(3, "other", AgentState::Revoked, "k1")], None, None), "revoked at SyncTarget other");
 }
 
+#[test]
+fn a_sync_target_that_is_adopted_twice_has_its_agent_already() {
+    let heir = TargetId::from_uuid(uuid::Uuid::from_u128(9));
+    let agents = [
+        Agent { adopted_by: Some(heir), ..an_agent(1, "store", AgentState::Adopted, "k1") },
+        an_agent(9, "store", AgentState::Enrolled, "k1"),
+    ];
+    let has = |key: &str, uid: TargetId, from: Option<TargetId>| {
+        let (key, heir) = (key.to_owned(), Some(uid));
+        adopted(&agents, (Some(&key), heir), from).map(|agent| agent.target)
+    };
+    let first = Some(agents[0].target);
+    assert_eq!([has("k1", heir, None), has("k1", heir, first)], [first, first]);
+    assert_eq!(has("k2", heir, None), None, "it has another agent by now");
+    assert_eq!(has("k1", heir, Some(heir)), None, "another is asked for");
+    assert_eq!(has("k1", agents[0].target, None), None, "another SyncTarget has it");
+    assert_eq!(adopted(&agents, (None, Some(heir)), None), None, "it was revoked since");
+}
+
+/// What somebody else writes to the SyncTarget.
+#[derive(Clone, Copy)]
+enum Others {
+    /// Its status, as the hub does with what an agent says.
+    Status,
+    /// Its key.
+    Key,
+}
+
 /// A client of the root space, to which somebody else writes the SyncTarget right before each of the first patches of it.
-fn with_others(root: &Client, writes: usize) -> Client {
+fn with_others(root: &Client, others: Others, writes: usize) -> Client {
     let left = Arc::new(AtomicUsize::new(writes));
     let inner = root.clone();
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (inner, left) = (inner.clone(), Arc::clone(&left));
         async move {
-            let others = request.method() == http::Method::PATCH
+            let writes = request.method() == http::Method::PATCH
                 && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
-            if others {
-                let labels = json!({"metadata": {"labels": {"left": left.load(Ordering::Relaxed).to_string()}}});
-                let api = Api::<SyncTarget>::all(inner.clone());
-                api.patch("t", &PatchParams::default(), &Patch::Merge(&labels)).await?;
+            if writes {
+                let (api, params) = (Api::<SyncTarget>::all(inner.clone()), PatchParams::default());
+                let left = left.load(Ordering::Relaxed).to_string();
+                match others {
+                    Others::Status => {
+                        let status = json!({"status": {"agentVersion": left}});
+                        api.patch_status("t", &params, &Patch::Merge(&status)).await?
+                    }
+                    Others::Key => {
+                        let key = json!({"metadata": {"annotations": {AGENT_KEY_ANNOTATION: format!("key{left}")}}});
+                        api.patch("t", &params, &Patch::Merge(&key)).await?
+                    }
+                };
             }
             inner.send(request).await
         }
@@ -215,30 +283,45 @@ fn with_others(root: &Client, writes: usize) -> Client {
     Client::new(service, "default")
 }
 
-#[tokio::test]
-async fn what_others_write_at_the_same_moment_fails_no_command() {
+/// A root space that shows no agent, with a SyncTarget that has this key.
+async fn root_with(key: Option<&str>) -> (Root, Api<SyncTarget>) {
     let root = Root::new().await;
     let api = Api::<SyncTarget>::all(root.client.clone());
     let mut target = SyncTarget::new("t", SyncTargetSpec::default());
+    target.metadata.annotations = key.map(|key| [(AGENT_KEY_ANNOTATION.to_owned(), key.to_owned())].into());
     api.create(&PostParams::default(), &target).await.unwrap();
-    let key = "a2V5".to_owned();
-    let agent: Agent = serde_json::from_value(json!({
-        "name": "t", "target": TARGET, "state": "Deleted", "fingerprint": "0", "key": key,
-    }))
-    .unwrap();
-    adopt(&with_others(&root.client, ATTEMPTS_MAX - 1), "t", &agent).await.unwrap();
-    target = api.get("t").await.unwrap();
-    assert_eq!(target.annotations().get(AGENT_KEY_ANNOTATION), Some(&key));
-    assert_eq!(target.labels()["left"], "0", "nothing that others wrote is lost");
+    (root, api)
+}
 
-    let error = remove(&with_others(&root.client, ATTEMPTS_MAX), "t", true).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::SyncTarget(sync_target::Error::Request { operation: "say that it is to be removed", .. })
-        ),
-        "{error}"
-    );
-    remove(&with_others(&root.client, 1), "t", true).await.unwrap();
+/// An agent makes the hub write its status as often as it likes, and so does whoever stole its key.
+#[tokio::test]
+async fn what_an_agent_says_keeps_no_command_from_its_sync_target() {
+    let (root, api) = root_with(None).await;
+    let always = with_others(&root.client, Others::Status, usize::MAX);
+    let key = "a2V5".to_owned();
+    let agent = Agent { key: Some(key.clone()), ..an_agent(1, "t", AgentState::Deleted, "k1") };
+    adopt(&always, "t", &agent).await.unwrap();
+    assert_eq!(api.get("t").await.unwrap().annotations().get(AGENT_KEY_ANNOTATION), Some(&key));
+    revoke_of(&always, "t", &[]).await.unwrap();
+    let target = api.get("t").await.unwrap();
+    assert_eq!(target.annotations().get(REVOKED_KEYS_ANNOTATION), Some(&key));
+    assert_eq!(target.annotations().get(AGENT_KEY_ANNOTATION), None);
+    assert!(target.status.is_some_and(|status| status.agent_version.is_some()), "nothing that others wrote is lost");
+    remove(&always, "t", true).await.unwrap();
     assert!(api.get_opt("t").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_is_written_to_a_sync_target_is_decided_by_the_key_that_it_has_then() {
+    let (root, api) = root_with(Some("key")).await;
+    revoke_of(&with_others(&root.client, Others::Key, 2), "t", &[]).await.unwrap();
+    let target = api.get("t").await.unwrap();
+    assert_eq!(target.annotations().get(REVOKED_KEYS_ANNOTATION).map(String::as_str), Some("key0"), "the last of them");
+    // Where an agent enrols meanwhile, it is not put out by an adoption.
+    let agent = Agent { key: Some("other".to_owned()), ..an_agent(1, "t", AgentState::Deleted, "k1") };
+    let error = adopt(&with_others(&root.client, Others::Key, 1), "t", &agent).await.unwrap_err();
+    assert!(matches!(error, Error::HasAgent(_)), "{error}");
+    let error = revoke_of(&with_others(&root.client, Others::Key, ATTEMPTS_MAX), "t", &[]).await.unwrap_err();
+    let in_vain = matches!(error, Error::SyncTarget(sync_target::Error::Request { operation: "revoke the key", .. }));
+    assert!(in_vain, "{error}");
 }

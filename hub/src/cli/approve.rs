@@ -1,11 +1,12 @@
 //! `approve-deletions`: shows what a cluster holds, asks, and records the approval.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tideline_common::SpaceName;
+use tideline_common::{Reason, SpaceName};
 use tideline_hub::approve::{self, Approved, Held};
 use tideline_hub::duration;
 use tideline_hub::held_deletions::HeldDeletion;
@@ -80,7 +81,7 @@ fn print(output: Output, held: &Held, approvable: &[&HeldDeletion], approved: Op
 
 fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
     if held.deletions.is_empty() {
-        return format!("{} holds no deletion.\n", held.target);
+        return format!("No deletion is held at {}.\n", held.target);
     }
     let mut table = Table::new(&["KIND", "NAMESPACE", "NAME", "WHY"]);
     for deletion in &held.deletions {
@@ -92,8 +93,11 @@ fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
         }
         table.row([key.kind.to_string(), namespace, key.name.to_string(), why]);
     }
+    let reasons: BTreeSet<_> = held.deletions.iter().filter_map(|deletion| deletion.reason).collect();
+    let meanings = reasons.into_iter().map(|reason| format!("{reason}: {}\n", meaning(reason)));
+    let meanings: String = meanings.collect();
     let waiting = held.deletions.iter().filter(|deletion| deletion.waits_for_approval()).count();
-    let mut text = table.to_string();
+    let mut text = format!("{table}\n{meanings}");
     let _infallible = match (waiting, approvable.len() - waiting) {
         (0, _) => writeln!(text, "\nNone of these waits for an approval."),
         (waiting, 0) => writeln!(text, "\n{waiting} wait for an approval."),
@@ -102,6 +106,26 @@ fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
         }
     };
     text
+}
+
+/// What holds a deletion for this reason, and what a person does about it.
+fn meaning(reason: Reason) -> &'static str {
+    match reason {
+        Reason::FuseHeld => "more goes at once than goes unasked; approve it, if it is meant.",
+        Reason::HistoryLost => {
+            "this hub does not know why it is there, for history was lost; assign it again to keep it, or approve its deletion."
+        }
+        Reason::NotEmpty => {
+            "there is something in it that is not placed by this hub; it goes when that is gone, which no approval does."
+        }
+        Reason::Copy => "its mark was copied from another object; it is nobody's here, and no approval takes it away.",
+        Reason::Finalizing => "finalizers of others keep it; whoever set them has to end their work.",
+        Reason::OtherNamespace => {
+            "its agent does not keep this namespace; have it keep that one, or delete the object by hand."
+        }
+        Reason::Forbidden => "the agent may not delete it; give it the right to, and it tries again by itself.",
+        _ => "no approval frees it; the agent tries again by itself when that changes.",
+    }
 }
 
 fn as_json(held: &Held, approvable: &[&HeldDeletion], approved: Option<&Approved>) -> Value {

@@ -1,5 +1,7 @@
 //! `history`: shows what clusters know of and the hub does not, asks, and records that a person accepts it.
 
+use std::fmt::Write as _;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tideline_common::{SpaceName, Version};
@@ -19,6 +21,15 @@ and remove nothing. If the newer store still exists, stop this hub and start it 
 then follow this hub. What it does not assign stays until its deletion is approved, also what was being removed before; earlier
 approvals are void. Jobs that are assigned now and unknown to their cluster wait for `release`. A Job that is placed there later
 runs, even if it ran there in the lost history.";
+
+/// What each column of the table says.
+const COLUMNS: &str = "\
+CLUSTER HAS: the newest set that the agent of the target shows, as EPOCH.REVISION.
+HUB HAS IT UP TO: what came before is the same at the hub and at the cluster; what came after it this hub does not know of.
+STOPS: where nothing is rolled out or removed until this is settled.";
+
+/// Claims that are spelled out below the table, which has all.
+const CLAIMS_MAX: usize = 10;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -87,24 +98,32 @@ fn print(output: Output, breaks: &[HistoryBreak], accepted: Option<&[String]>) -
 }
 
 fn text(breaks: &[HistoryBreak]) -> String {
-    let Some(sentence) = history::sentence(breaks) else {
+    if breaks.is_empty() {
         return "The history is whole: no cluster knows of anything that this hub does not.\n".to_owned();
-    };
-    let mut table = Table::new(&["CAUSE", "TARGET", "KNOWS", "SAME UP TO", "CONCERNS"]);
+    }
+    let mut table = Table::new(&["CAUSE", "TARGET", "CLUSTER HAS", "HUB HAS IT UP TO", "STOPS"]);
     for found in breaks {
         let row = match found {
             HistoryBreak::SetUnknown { target, segment: _, epoch, revision, after, proven } => {
                 let version = Version { epoch: *epoch, revision: *revision };
                 let concerns = if *proven { "all targets" } else { "this target" };
-                ["set unknown".to_owned(), target.clone(), version.to_string(), after.to_string(), concerns.to_owned()]
+                let cause = if *proven { "set unknown to this hub" } else { "set claimed, not proven" };
+                let up_to = format!("revision {after}");
+                [cause.to_owned(), target.clone(), version.to_string(), up_to, concerns.to_owned()]
             }
             HistoryBreak::Restored { id: _, made } => {
-                ["restored".to_owned(), "-".to_owned(), "-".to_owned(), made.clone(), "all targets".to_owned()]
+                let (cause, none) = ("restored from a backup".to_owned(), "-".to_owned());
+                [cause, none.clone(), none, format!("the backup of {made}"), "all targets".to_owned()]
             }
         };
         table.row(row);
     }
-    format!("{table}\n{sentence}\n")
+    let mut text = format!("{table}\n{COLUMNS}\n");
+    let claims = history::claims(breaks).take(CLAIMS_MAX).map(|(target, claim)| format!("{target}: {claim}"));
+    for paragraph in history::sentence(breaks).into_iter().chain(claims) {
+        let _infallible = writeln!(text, "\n{paragraph}");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -313,7 +313,8 @@ impl Status {
 
     /// What a person should look at, one line each.
     fn hints(&self) -> Vec<String> {
-        let mut hints = Vec::new();
+        let claims = history::claims(&self.breaks).map(|(target, claim)| format!("{target}: {claim}"));
+        let mut hints: Vec<_> = claims.collect();
         if !self.held.is_empty() {
             let places: u64 = self.held.iter().map(|held| held.targets.count).sum();
             hints.push(format!(

@@ -147,24 +147,20 @@ pub(super) async fn run(command: &Command) -> Result<String, Error> {
         }
         Command::Remove { name, force, .. } => {
             agents::remove(&root, name, *force).await?;
-            let text = "Removed. What was placed there stays as it is, and its agent changes nothing any more.\n";
+            let text = "Removed. Its agent changes nothing at its cluster any more.\n";
             Ok(done(output, text.to_owned(), "removed", name))
         }
         Command::Adopt { name, from, yes, .. } => {
             let agent = agents::adoptable(&root, name, *from).await?;
+            if agent.state == AgentState::Adopted {
+                return Ok(adopted(output, name, &agent, "Nothing to do: this agent was adopted already."));
+            }
             if !*yes {
                 let question = format!("Hand SyncTarget {name} to this agent?");
                 confirm::ask(&table(std::slice::from_ref(&agent)), &question, "tideline-hub targets list")?;
             }
             agents::adopt(&root, name, &agent).await?;
-            Ok(match output {
-                Output::Text => {
-                    let hears = adopted_text(&agent);
-                    let agent = table(std::slice::from_ref(&agent));
-                    format!("{agent}\nAdopted: SyncTarget {name} has this agent from now on. {hears}\n")
-                }
-                Output::Json => super::pretty(&json!({"adopted": name, "agent": agent})),
-            })
+            Ok(adopted(output, name, &agent, &format!("Adopted: SyncTarget {name} has this agent from now on.")))
         }
         Command::Accept { name, instance, .. } => {
             let accepted = duplicates::accept(&root, name, *instance).await?;
@@ -211,6 +207,13 @@ fn table(agents: &[Agent]) -> String {
         ]);
     }
     table.to_string()
+}
+
+fn adopted(output: Output, name: &str, agent: &Agent, done: &str) -> String {
+    match output {
+        Output::Text => format!("{}\n{done} {}\n", table(std::slice::from_ref(agent)), adopted_text(agent)),
+        Output::Json => super::pretty(&json!({"adopted": name, "agent": agent})),
+    }
 }
 
 fn adopted_text(agent: &Agent) -> String {

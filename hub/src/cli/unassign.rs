@@ -74,7 +74,7 @@ fn print(output: Output, held: &[HeldUnassignment], approved: Option<&[String]>)
 
 fn text(held: &[HeldUnassignment]) -> String {
     if held.is_empty() {
-        return "The hub holds nothing.\n".to_owned();
+        return "No unassignment is held.\n".to_owned();
     }
     let mut table = Table::new(&["REVISION", "SPACE", "KIND", "NAMESPACE", "NAME", "TARGETS", "SUCH AS"]);
     for HeldUnassignment { revision, source, namespace: called, targets } in held {

@@ -6,7 +6,7 @@ use tideline_common::{Monotonic, TargetId, Uid};
 use tracing::{error, info};
 
 use super::Engine;
-use crate::history::sentence_of;
+use crate::history::{claim_of, sentence_of};
 use crate::ledger::{Accepted, HistoryChange};
 use crate::link::core as link;
 use crate::placement::Change;
@@ -38,7 +38,7 @@ impl Engine {
 
     /// At the start, and when that is otherwise, for whoever reads the log.
     pub(crate) fn say_history(&mut self) {
-        let sentence = sentence_of(self, None);
+        let sentence = sentence_of(self);
         match &sentence {
             Some(sentence) if self.history_said.as_ref() != Some(sentence) => error!("{sentence}"),
             None if self.history_said.is_some() => info!("the history is accepted: sets go out again"),
@@ -49,7 +49,8 @@ impl Engine {
 
     /// Why a target is told of no set, if it is so, and what to do.
     pub fn history_sentence(&self, target: TargetId) -> Option<String> {
-        sentence_of(self, (!self.ledger.is_broken()).then_some(target))
+        let said: Vec<_> = sentence_of(self).into_iter().chain(claim_of(self, target)).collect();
+        (!said.is_empty()).then(|| said.join(" Besides, "))
     }
 
     /// Accepts what a person accepted, once it is known what was approved and said before.
@@ -58,8 +59,8 @@ impl Engine {
             return;
         }
         for (object, accepted) in std::mem::take(&mut self.accepted) {
-            let leaving = self.targets.iter().filter(|(_, outline)| outline.record.decommission != Decommission::No);
-            let leaving = leaving.map(|(target, _)| target).collect();
+            // Also those that have no agent now: the one that comes must not be told what was perhaps taken back.
+            let leaving = self.targets.leaving().clone();
             let approvals = self.approvals.objects().cloned().collect();
             let accepted = Accepted { leaving, approvals, ..accepted };
             let accepted = Box::new(accepted);

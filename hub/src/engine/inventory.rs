@@ -15,8 +15,11 @@ use crate::placement::{Change, Part, Target};
 impl Engine {
     /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
     pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
-        let id = target.id;
+        let (id, leaves) = (target.id, target.decommissioned);
         self.targets.awaited(target);
+        if !leaves && self.ledger.leaving_is_unexplained(id) {
+            self.changes.push(Change::History(HistoryChange::Stays(id)));
+        }
         if self.ledger.index_of(id).is_some() {
             self.place_target(id);
         } else {
@@ -53,9 +56,6 @@ impl Engine {
         let accepted = record.accepted.clone();
         let released = record.released.clone();
         self.targets.seen(id, record);
-        if decommission == Decommission::No && self.ledger.leaving_is_unexplained(id) {
-            self.changes.push(Change::History(HistoryChange::Stays(id)));
-        }
         self.tell_link(now, id);
         if let Some((instance, word)) = accepted {
             self.step(now, link::Event::InstanceAccepted { target: id, instance, word });

@@ -56,6 +56,8 @@ pub struct Targets {
     holders: BTreeMap<TargetId, HolderRecord>,
     /// When the agent of each was heard from last, served or not.
     asked: BTreeMap<TargetId, Monotonic>,
+    /// Those that are to leave service, whether or not an agent may speak for them at the moment.
+    leaving: BTreeSet<TargetId>,
     /// Seen, and not told to placement yet: they have no index.
     awaited: BTreeMap<TargetId, Target>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
@@ -90,6 +92,11 @@ impl Targets {
         if let Some(seen) = &mut self.listing {
             seen.insert(target.id);
         }
+        if target.decommissioned {
+            self.leaving.insert(target.id);
+        } else {
+            self.leaving.remove(&target.id);
+        }
         self.awaited.insert(target.id, target);
     }
 
@@ -108,6 +115,11 @@ impl Targets {
 
     pub fn iter(&self) -> impl Iterator<Item = (TargetId, &TargetOutline)> {
         self.known.iter().map(|(id, outline)| (*id, outline))
+    }
+
+    /// Those that are to leave service, also where no agent has a key for them.
+    pub fn leaving(&self) -> &BTreeSet<TargetId> {
+        &self.leaving
     }
 
     /// A name for people: the SyncTarget's, or the id of one that is gone.
@@ -133,6 +145,7 @@ impl Targets {
     pub(super) fn gone(&mut self, target: TargetId) {
         self.known.remove(&target);
         self.awaited.remove(&target);
+        self.leaving.remove(&target);
     }
 
     /// No agent may speak for it any more. What was placed stays so.

@@ -16,6 +16,7 @@ use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
 
 mod capabilities;
+mod history;
 mod keys;
 mod stolen_key;
 

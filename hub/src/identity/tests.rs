@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use tideline_store::Revision;
 
@@ -51,4 +51,29 @@ fn whose_identity_it_was_it_stays_when_root_replaces_the_authority() {
     chown(&path, Some(hubs.0), Some(hubs.1)).expect("it is the hub's");
     rotate(dir.path(), Rotation::Prepare).expect("it is written");
     assert_eq!(owner(), hubs);
+}
+
+#[test]
+fn what_is_written_follows_no_link() {
+    tideline_runtime::tls::install_provider();
+    let (dir, elsewhere) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let path = dir.path().join(FILE);
+    Identity::open(dir.path(), NEW).expect("it is made");
+    let (there, not_there) = (elsewhere.path().join("there"), elsewhere.path().join("not-there"));
+    fs::write(&there, "not the hub's").expect("it is written");
+    for (step, to) in [(Rotation::Prepare, &there), (Rotation::Switch, &not_there)] {
+        symlink(to, path.with_extension("new")).expect("it is linked");
+        rotate(dir.path(), step).expect("it is written");
+        assert!(fs::symlink_metadata(&path).expect("it is there").is_file());
+    }
+    assert_eq!(fs::read_to_string(&there).expect("it is there"), "not the hub's");
+    assert!(!not_there.exists());
+    // What a link leads to may be anybody's.
+    let moved = elsewhere.path().join(FILE);
+    fs::rename(&path, &moved).expect("it is moved");
+    symlink(&moved, &path).expect("it is linked");
+    let before = fs::read(&moved).expect("it is there");
+    rotate(dir.path(), Rotation::Retire).expect("it is written");
+    assert!(fs::symlink_metadata(&path).expect("it is there").is_file());
+    assert_eq!(fs::read(&moved).expect("it is there"), before);
 }

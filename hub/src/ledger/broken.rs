@@ -17,6 +17,7 @@ pub(super) mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, RevisionPoint, SegmentId, Shown, TargetId, Uid, Version};
 
@@ -233,6 +234,12 @@ impl Ledger {
         self.broken.missing()
     }
 
+    /// What the agent of a target claims to know of and this hub does not, as far as no person has accepted that.
+    pub fn claimed(&self, target: TargetId) -> Option<Shown> {
+        let claim = self.broken.claims.get(&target).filter(|claim| !claim.covered)?;
+        Some(Shown { version: claim.version, point: claim.point })
+    }
+
     /// Whether this is a restored store that no person has accepted yet.
     pub fn restored(&self) -> Option<&Restored> {
         self.broken.restored()
@@ -267,6 +274,12 @@ impl Ledger {
 }
 
 impl Draft {
+    /// Targets whose leaving was said before the last accept, that of this batch included.
+    pub(super) fn leaving(&self, ledger: &Ledger) -> RoaringBitmap {
+        let broken = self.broken.as_ref().unwrap_or(&ledger.broken);
+        broken.leaving.iter().filter_map(|target| ledger.index_of(*target)).collect()
+    }
+
     /// Returns whether tombstones become void.
     pub(super) fn take(&mut self, ledger: &Ledger, change: HistoryChange) -> bool {
         match change {
@@ -374,7 +387,8 @@ impl Broken {
         let claimants = claims.keys().chain(former.claims.keys());
         let claimants: BTreeSet<_> =
             claimants.filter(|target| claims.get(target) != former.claims.get(target)).copied().collect();
-        if !same || (self.is_for_all() && !claimants.is_empty()) {
+        // What is claimed without proof is said of the one that claims it, whatever is so for all.
+        if !same {
             return Some(Concerned::All);
         }
         let targets: BTreeSet<_> = leaving.symmetric_difference(&former.leaving).copied().chain(claimants).collect();
@@ -488,7 +502,7 @@ impl Broken {
         if *self == former {
             return false;
         }
-        self.epoch = Epoch(epoch.max(self.proven).max(self.epoch).0.saturating_add(1));
+        self.epoch = epoch.max(self.proven).max(self.epoch).next();
         self.accepted = present;
         self.leaving.extend(&accepted.leaving);
         true

@@ -37,9 +37,9 @@ impl Ledger {
     /// source wants its place, or a person has approved that it goes ([`Change::Release`], [`Change::Retire`]).
     pub fn plan_within(&self, fresh: Fresh, changes: impl IntoIterator<Item = Change>, allowance: u64) -> Batch {
         let mut draft = Draft::new(self, fresh, Occasion::Other);
-        for change in changes {
-            draft.take(change);
-        }
+        changes.into_iter().for_each(|change| draft.take(change));
+        // What was said before history was lost approves nothing; that all is to be let go of, it says still.
+        draft.retired -= draft.broken.leaving(self);
         draft.finish(allowance)
     }
 }

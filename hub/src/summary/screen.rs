@@ -61,7 +61,7 @@ pub enum Breach {
     Invented,
     /// Bytes of one message.
     Message,
-    /// Requests in a time.
+    /// Requests in a time, or their bytes.
     Rate,
 }
 

@@ -33,6 +33,10 @@ fn what_is_held_is_shown_with_the_reason() {
         ConfigMap   shop        c1     NotEmpty
         ConfigMap   shop        c2     Copy
 
+        NotEmpty: there is something in it that is not placed by this hub; it goes when that is gone, which no approval does.
+        FuseHeld: more goes at once than goes unasked; approve it, if it is meant.
+        Copy: its mark was copied from another object; it is nobody's here, and no approval takes it away.
+
         1 wait for an approval, and 1 may follow when what is in them is gone.
     "]]
     .assert_eq(&text(&held, &held.approvable()));

@@ -15,12 +15,18 @@ fn what_clusters_know_of_is_shown_with_what_to_do() {
     };
     let restored = HistoryBreak::Restored { id: "r".to_owned(), made: "2026-11-20T10:00:00Z".to_owned() };
     expect![[r#"
-        CAUSE         TARGET   KNOWS   SAME UP TO             CONCERNS
-        set unknown   east     1.75    70                     all targets
-        set unknown   west     1.90    70                     this target
-        restored      -        -       2026-11-20T10:00:00Z   all targets
+        CAUSE                     TARGET   CLUSTER HAS   HUB HAS IT UP TO                     STOPS
+        set unknown to this hub   east     1.75          revision 70                          all targets
+        set claimed, not proven   west     1.90          revision 70                          this target
+        restored from a backup    -        -             the backup of 2026-11-20T10:00:00Z   all targets
 
-        This hub was restored from a backup of 2026-11-20T10:00:00Z. Clusters were given sets after revision 70 that this hub does not know of: west (at 1.90), east (at 1.75). Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer store, stop this hub and start it there; if it is lost: tideline-hub history accept
+        CLUSTER HAS: the newest set that the agent of the target shows, as EPOCH.REVISION.
+        HUB HAS IT UP TO: what came before is the same at the hub and at the cluster; what came after it this hub does not know of.
+        STOPS: where nothing is rolled out or removed until this is settled.
+
+        This hub was restored from a backup of 2026-11-20T10:00:00Z. Clusters were given sets after revision 70 that this hub does not know of: east (at 1.75). Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer store, stop this hub and start it there; if it is lost: tideline-hub history accept
+
+        west: its agent claims a set (at 1.90) that this hub does not know of, and shows no word of this hub for it. Nothing is rolled out to its cluster or removed there until this is settled; other clusters are not affected. If somebody else may have its key: tideline-hub targets revoke west; if the agent is as it should be: tideline-hub history accept, which makes approvals void everywhere
     "#]]
     .assert_eq(&print(Output::Text, &[unknown("east", 75, true), unknown("west", 90, false), restored], None));
     expect![[r#"

@@ -227,3 +227,22 @@ fn what_is_called_otherwise_at_targets_says_so() {
     "#]],
     );
 }
+
+#[test]
+fn a_claim_that_nothing_proves_is_said_of_its_target_and_breaks_no_history() {
+    let text = |proven| {
+        let unknown = HistoryBreak::SetUnknown {
+            target: "west".to_owned(),
+            segment: "s".to_owned(),
+            epoch: tideline_common::Epoch(1),
+            revision: tideline_common::Revision(90),
+            after: tideline_common::Revision(70),
+            proven,
+        };
+        let status = Status::of("default", vec![ready("east"), ready("west")], vec![]).unwrap();
+        Status { breaks: vec![unknown], ..status }.text("2026-03-01T10:00:00Z".parse().unwrap())
+    };
+    let (proven, claimed) = (text(true), text(false));
+    assert!(proven.starts_with("HISTORY IS BROKEN. ") && proven.contains("west (at 1.90)"), "{proven}");
+    assert!(!claimed.contains("HISTORY") && claimed.contains("\nwest: its agent claims a set (at 1.90)"), "{claimed}");
+}

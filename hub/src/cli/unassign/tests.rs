@@ -35,7 +35,7 @@ fn what_is_held_is_shown_by_the_change_that_it_came_with() {
     "#]]
     .assert_eq(&print(Output::Text, &held, Some(&["revision-71-x".to_owned()])));
     expect![[r#"
-        The hub holds nothing.
+        No unassignment is held.
     "#]]
     .assert_eq(&print(Output::Text, &[], None));
 }

@@ -115,7 +115,7 @@ fn what_is_only_claimed_concerns_the_one_that_claims_it() {
     assert_eq!((copy.continuity(0, claimed), copy.continuity(1, claimed)), (COVERED, UNKNOWN));
 
     // A claim raises nobody's epoch beyond what is, and one that claims too much helps itself to nothing.
-    let version = Version { epoch: Epoch(u64::MAX), revision: Revision(1) };
+    let version = Version { epoch: Epoch(i64::MAX.unsigned_abs()), revision: Revision(1) };
     let claimed = Shown { version, point: RevisionPoint::NOWHERE };
     copy.change(show(0, claimed, Proof::Claim));
     copy.accept();

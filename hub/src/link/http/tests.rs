@@ -3,13 +3,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use axum::body::Bytes;
 use futures::stream;
 use http_body_util::BodyExt;
-use tideline_common::replay::RunNumbers;
-use tideline_common::signature::Headers;
-use tideline_common::wire::v1::{DesiredAnswer, ReportedAnswer};
+use tideline_common::replay::{RunNumber, RunNumbers};
+use tideline_common::signature::{Headers, Parameters, SigningKey};
+use tideline_common::wire::v1::{
+    Accepted, Attested, DESIRED_PATH, DesiredAnswer, ENROL_PATH, HubAddresses, NumberRefused, REPORTED_PATH,
+    ReportedAnswer, SESSION_PATH, SessionRequest,
+};
+use tideline_common::{Attestation, Digest, Epoch, Revision, RevisionPoint, RunId, Shown, Version};
 use tower::ServiceExt;
 
 use super::*;
-use crate::limits::UNTAKEN_IN_A_ROW_MAX;
+use crate::limits::{REQUEST_BYTES_PER_KEY_BURST, UNTAKEN_IN_A_ROW_MAX};
 use crate::listener::{Peers, Places};
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000001";
@@ -325,6 +329,33 @@ async fn what_was_signed_by_a_key_that_is_replaced_while_it_comes_is_not_carried
     assert_eq!((got.refusal(), hub.service.handled.load(Ordering::Relaxed)), (RefusalKind::Revoked, 0));
 }
 
+/// What no store could keep, nobody could accept either.
+#[tokio::test]
+async fn a_claim_of_more_than_any_history_has_is_malformed() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let target: TargetId = TARGET.parse().unwrap();
+    let version = Version { epoch: Epoch(1), revision: Revision(i64::MAX.unsigned_abs()) };
+    let attestation = Attestation::unsigned(target, Shown { version, point: RevisionPoint::NOWHERE });
+    let set = Accepted { version, digest: Digest::of(b"") };
+    let request = SessionRequest { accepted: Some(Attested { set, attestation }), ..SessionRequest::default() };
+    let (highest, more) = (version.revision.to_string(), (1_u64 << 63).to_string());
+    let claims = serde_json::to_string(&request).unwrap();
+    let poll = format!("{POLL}&since=1.{highest}");
+    for (number, handled) in [(&highest, 1), (&more, 0)] {
+        let before = hub.service.handled.load(Ordering::Relaxed);
+        let content: &'static str = claims.replace(&highest, number).leak();
+        let opens = Sent::of(&agent(), TARGET, numbers.take(), ("POST", SESSION_PATH, ""), content.as_bytes());
+        let asks: &'static str = poll.replace(&highest, number).leak();
+        let polls = Sent::of(&agent(), TARGET, numbers.take(), ("GET", DESIRED_PATH, asks), b"");
+        for sent in [opens, polls] {
+            let got = hub.send(&sent).await;
+            assert!(handled == 1 || got.refusal() == RefusalKind::Malformed, "{number}");
+        }
+        assert_eq!(hub.service.handled.load(Ordering::Relaxed) - before, 2 * handled, "{number}");
+    }
+}
+
 /// Whatever a proxy makes of a request, nobody is accused of it.
 #[tokio::test]
 async fn what_is_too_large_is_a_breach_only_if_it_is_what_was_signed() {
@@ -346,6 +377,38 @@ async fn what_is_too_large_is_a_breach_only_if_it_is_what_was_signed() {
     assert_eq!((got.refusal(), breaches()), (RefusalKind::Malformed, vec![]));
     let sent = packed_as(numbers.take());
     assert_eq!((hub.send(&sent).await.refusal(), breaches()), (RefusalKind::TooLarge, vec![Breach::Message]));
+}
+
+/// Nothing of it is taken in, and all of it costs: whoever has the key of an agent sends no more of it than of anything else.
+#[tokio::test(start_paused = true)]
+async fn content_that_is_of_no_use_counts_as_its_key_s() {
+    const POLLS: (&str, &str, &str) = ("GET", DESIRED_PATH, POLL);
+    const REPORTS: (&str, &str, &str) = ("PUT", REPORTED_PATH, "");
+    static LARGE: [u8; REQUEST_BYTES_MAX + 1] = [b' '; REQUEST_BYTES_MAX + 1];
+    for (asks, signed, content, refused) in [
+        (REPORTS, &b"{}"[..], &LARGE[..], Some(RefusalKind::TooLarge)),
+        (REPORTS, b"{}", &LARGE[1..], Some(RefusalKind::Malformed)),
+        (REPORTS, &LARGE[1..], &LARGE[1..], Some(RefusalKind::Malformed)),
+        (POLLS, &LARGE[1..], &LARGE[1..], None),
+        (("GET", "/link/v1/nothing", ""), &LARGE[1..], &LARGE[1..], Some(RefusalKind::Malformed)),
+    ] {
+        let hub = start(1);
+        let (peer, _) = Peers::new(Places::within(1_000)).unserved();
+        let mut numbers = told(&hub).await;
+        let mut send = async || {
+            let sent = Sent::of(&agent(), TARGET, numbers.take(), asks, signed);
+            let mut request = sent.request(Body::from(content));
+            request.extensions_mut().insert(peer());
+            let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
+            let body = router.oneshot(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+            serde_json::from_slice::<Refusal>(&body).ok().map(|refusal| refusal.refusal)
+        };
+        for _ in 0..=REQUEST_BYTES_PER_KEY_BURST / REQUEST_BYTES_MAX {
+            assert_eq!(send().await, refused, "{asks:?}");
+        }
+        assert_eq!(send().await, Some(RefusalKind::Busy), "{asks:?}");
+        assert_eq!(*hub.service.breaches.lock().unwrap(), [], "it is told to wait, and accused if it does not");
+    }
 }
 
 /// It verifies for ever, and costs the hub two signatures each time; the agent that it was recorded of must not pay for it.

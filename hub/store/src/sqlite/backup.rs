@@ -2,7 +2,7 @@
 //!
 //! It is a SQLite database with one table more, so that it is whole or not there, and any SQLite can look into it.
 
-use super::file::{DATABASE, DIR_MODE, check_schema, companions, damage, from_sqlite, lock, private};
+use super::file::{DATABASE, DIR_MODE, check_schema, companions, damage, from_sqlite, lock, new_private};
 use super::rows;
 use crate::{Commit, Error, Op, Revision};
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
@@ -29,7 +29,7 @@ pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<()
     let unfinished = sibling(to);
     discard(&unfinished)?;
     // It holds Secrets: it must not be readable by others while it is written, either.
-    drop(private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
+    drop(new_private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
     let path = unfinished.display().to_string();
     let outcome = copy(&from, &path, attachments)
         .map_err(|error| from_sqlite("back up to", &path, &error))
@@ -93,9 +93,10 @@ impl Restore {
 
     fn copy(&mut self, from: &Path) -> Result<(), Error> {
         let copy = &self.unfinished;
-        drop(private(copy).map_err(|error| failed("write", copy, &error))?);
-        fs::copy(from, copy).map_err(|error| failed("read the backup", from, &error))?;
-        drop(private(copy).map_err(|error| failed("protect", copy, &error))?);
+        let mut backup = File::open(from).map_err(|error| failed("read the backup", from, &error))?;
+        let mut file = new_private(copy).map_err(|error| failed("write", copy, &error))?;
+        io::copy(&mut backup, &mut file).map_err(|error| failed("copy the backup", from, &error))?;
+        drop(file);
         let not_a_backup =
             || refused("restore from", from, "it is not a backup; give a file that `tideline-hub backup` wrote");
         let unreadable = |error: rusqlite::Error| match error.sqlite_error_code() {

@@ -6,7 +6,7 @@ use crate::Error;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -125,13 +125,40 @@ pub(super) fn companions(database: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Opens a file that only its owner may read, making it if it is not there.
+/// Opens a file that only its owner may read, making it if it is not there. Follows no symbolic link: whoever may write to the
+/// directory would have the one who runs this, who may be root, make a file anywhere, or take one from its readers.
 pub(super) fn private(path: &Path) -> io::Result<File> {
-    let file = File::options().create(true).truncate(false).write(true).mode(FILE_MODE).open(path)?;
+    let file = match new_private(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => present(path)?,
+        made => made?,
+    };
     if file.metadata()?.permissions().mode() & 0o777 != FILE_MODE {
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     }
     Ok(file)
+}
+
+/// Makes a file that only its owner may read, where nothing is yet.
+pub(super) fn new_private(path: &Path) -> io::Result<File> {
+    File::options().create_new(true).write(true).mode(FILE_MODE).open(path)
+}
+
+/// Opens the very file that has this name, and none that a link of this name leads to.
+fn present(path: &Path) -> io::Result<File> {
+    let no_file = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a symbolic link, or no file: put the file itself there, or give the directory that has it as the data directory",
+        )
+    };
+    let named = path.symlink_metadata()?;
+    if !named.is_file() {
+        return Err(no_file());
+    }
+    let file = File::options().write(true).open(path)?;
+    let opened = file.metadata()?;
+    // A link may have taken its place meanwhile.
+    if (opened.dev(), opened.ino()) == (named.dev(), named.ino()) { Ok(file) } else { Err(no_file()) }
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {

@@ -168,3 +168,25 @@ async fn of_what_is_not_restored_nothing_is_left() {
     assert!(matches!(restore(&file, &other), Err(Error::Schema { found: 2, .. })));
     assert_eq!(names(&other), [""; 0], "it would be there for the version that can read it, and say nothing");
 }
+
+/// Whoever may write to the directory would have root, who restores, make a file anywhere, or take it from its readers.
+#[tokio::test]
+async fn what_is_opened_follows_no_link() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (dir, file, elsewhere) = (scratch.path().join("hub"), scratch.path().join("b"), scratch.path().join("there"));
+    drop(SqliteStore::open(&dir).unwrap());
+    backup(&dir, &file, &[]).unwrap();
+    fs::write(&elsewhere, "of others").unwrap();
+    let readable = || fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o077;
+    let before = readable();
+    for (name, to) in [("store.lock", elsewhere.clone()), ("store.lock", scratch.path().join("nowhere"))] {
+        let other = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&to, other.path().join(name)).unwrap();
+        let refused = [restore(&file, other.path()), SqliteStore::open(other.path()).map(drop)];
+        for error in refused.map(|outcome| outcome.unwrap_err().to_string()) {
+            assert!(error.contains("symbolic link"), "{error}");
+        }
+    }
+    assert_eq!((readable(), fs::read_to_string(&elsewhere).unwrap().as_str()), (before, "of others"));
+    assert!(!scratch.path().join("nowhere").exists());
+}

@@ -1,0 +1,282 @@
+//! One exchange without the wire: whose request it is, whether its number is free, what it asks; and the answer, bound to it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
+use tideline_common::signature::{self, Headers, NONCE_BYTES, Parameters, Signed, SigningKey, VerifyingKey};
+use tideline_common::wire::codec;
+use tideline_common::wire::v1::{
+    BODIES_PATH, DESIRED_PATH, ENROL_PATH, EnrolRequest, HubAddresses, NumberRefused, REPORTED_PATH, Refusal,
+    RefusalKind, SESSION_PATH, SessionRequest,
+};
+use tideline_common::{HubId, RunId, TargetId};
+
+use super::core;
+
+/// Where a link's path begins, whatever prefix a proxy put before it.
+const LOGICAL_ROOT: &str = "/link/v1/";
+
+/// When an agent is to come back that has too much under way, or comes while others have.
+const CROWDED_RETRY_SECONDS: u64 = 5;
+
+/// Why a request is nobody's that this hub knows. Whoever can send bytes can have the hub say it, so no agent acts on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// A header is missing or wrong.
+    Unauthenticated(String),
+    /// There is no such token. One answer for every token that is not known, so that nothing is learnt from it.
+    UnknownToken,
+    /// There is no record of such a target.
+    UnknownTarget,
+    /// The inventory was not read yet.
+    Starting,
+    /// Whether there is such a token cannot be found out at the moment.
+    Unreadable,
+}
+
+impl From<Unverified> for Refusal {
+    fn from(unverified: Unverified) -> Self {
+        match unverified {
+            Unverified::Unauthenticated(why) => refusal(RefusalKind::Unauthenticated, why),
+            Unverified::UnknownToken => refusal(RefusalKind::Unauthenticated, "this hub knows no such token"),
+            Unverified::UnknownTarget => refusal(
+                RefusalKind::UnknownTarget,
+                "this hub has no record of this target; if the hub was restored or replaced, give the agent a new token of it",
+            ),
+            Unverified::Starting => {
+                Self { retry_after_seconds: Some(1), ..refusal(RefusalKind::Busy, "the hub is starting") }
+            }
+            Unverified::Unreadable => busy("the hub cannot read its tokens at the moment"),
+        }
+    }
+}
+
+impl From<signature::Error> for Unverified {
+    fn from(error: signature::Error) -> Self {
+        Self::Unauthenticated(error.to_string())
+    }
+}
+
+/// In whose name a request comes. Nothing of it is proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claimant {
+    Token(String),
+    Target {
+        named: TargetId,
+        /// What it was before, the latest last.
+        formers: Vec<TargetId>,
+    },
+}
+
+impl Claimant {
+    pub fn of(signed: Signed<'_>) -> Result<Self, Unverified> {
+        let claims = signature::claims(signed.signature_input)?;
+        let signature::Request { path, query, .. } = signed.request;
+        if path == ENROL_PATH {
+            return Ok(Self::Token(claims.key_id));
+        }
+        let named = claims.key_id.parse().map_err(|_| Unverified::UnknownTarget)?;
+        let formers = if path == SESSION_PATH { codec::parse_session_query(query) } else { Vec::new() };
+        Ok(Self::Target { named, formers })
+    }
+}
+
+/// The target that asks, and its key. A hub that does not know it may know what it was before: an older copy of its
+/// directory, from before the agent was handed over.
+pub fn find_target(
+    named: TargetId,
+    formers: &[TargetId],
+    key: impl Fn(TargetId) -> Result<VerifyingKey, Unverified>,
+) -> Result<(TargetId, VerifyingKey), Unverified> {
+    match key(named) {
+        Ok(key) => Ok((named, key)),
+        Err(Unverified::UnknownTarget) => {
+            let known = formers.iter().rev().find_map(|former| Some((*former, key(*former).ok()?)));
+            known.ok_or(Unverified::UnknownTarget)
+        }
+        Err(unverified) => Err(unverified),
+    }
+}
+
+/// Whose key a request was signed with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Sender {
+    Target(TargetId),
+    /// By a key that the target had before.
+    Replaced(TargetId),
+    Token(String),
+}
+
+/// Whose request this is, proven by its signature alone, and by which key: `key`, or one of those that the target had before.
+pub fn verify(
+    signed: Signed<'_>,
+    sender: Sender,
+    key: VerifyingKey,
+    replaced: impl FnOnce(TargetId) -> Vec<VerifyingKey>,
+) -> Result<(Sender, VerifyingKey), Unverified> {
+    match (signature::verify_request(&key, signed), &sender) {
+        (Ok(_), _) => Ok((sender, key)),
+        // Where it has another by now, it is told so.
+        (Err(error), Sender::Target(target)) => {
+            let by = replaced(*target).into_iter().find(|key| signature::verify_request(key, signed).is_ok());
+            by.map(|key| (Sender::Replaced(*target), key)).ok_or_else(|| error.into())
+        }
+        (Err(error), Sender::Replaced(_) | Sender::Token(_)) => Err(error.into()),
+    }
+}
+
+/// The numbers that were taken in this run, of senders that were verified: 40 bytes for each of the hub's targets and tokens.
+#[derive(Debug, Default)]
+pub struct TakenNumbers(HashMap<Sender, ReplayWindow>);
+
+impl TakenNumbers {
+    /// Takes the request's number in `run`, and returns the next that is free; that alone if this one is not.
+    pub fn take(&mut self, run: RunId, sender: &Sender, signed: Signed<'_>) -> Result<u64, u64> {
+        let number = number_for(run, signed.request.run);
+        let window = match self.0.get_mut(sender) {
+            Some(window) => window,
+            None => self.0.entry(sender.clone()).or_default(),
+        };
+        let taken = number.is_some_and(|number| window.take(number));
+        if taken { Ok(window.next()) } else { Err(window.next()) }
+    }
+}
+
+/// Refuses content that is not what was signed.
+pub fn check_content(signed: Signed<'_>, content: &[u8]) -> Result<(), Refusal> {
+    if signature::content_digest(content) == signed.request.content_digest {
+        Ok(())
+    } else {
+        Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
+    }
+}
+
+/// What the token `token` asks.
+pub fn read_enrolment(token: &str, json: Result<Cow<'_, [u8]>, codec::Error>) -> Result<EnrolRequest, Refusal> {
+    let request: EnrolRequest = message(json)?;
+    if request.token == token {
+        Ok(request)
+    } else {
+        Err(refusal(RefusalKind::TokenRefused, "the request names another token than it is signed by"))
+    }
+}
+
+/// What a target asks. `json` unpacks the content, and is not called for requests that have none.
+pub fn read_request<'a>(
+    signed: Signed<'_>,
+    json: impl FnOnce() -> Result<Cow<'a, [u8]>, codec::Error>,
+    origin: impl FnOnce() -> Result<core::Origin, Refusal>,
+    hub: &VerifyingKey,
+) -> Result<core::Request, Refusal> {
+    let signature::Request { method, path, query, .. } = signed.request;
+    match (method, path) {
+        ("POST", SESSION_PATH) => {
+            let request: SessionRequest = message(json())?;
+            let formers = codec::parse_session_query(query);
+            let claims = signature::claims(signed.signature_input).ok();
+            let asked_as = claims.and_then(|claims| claims.key_id.parse().ok());
+            Ok(core::Request::session(SessionRequest { formers, asked_as, ..request }, origin()?, hub))
+        }
+        ("GET", DESIRED_PATH) => codec::parse_desired_query(query)
+            .map(core::Request::Desired)
+            .map_err(|error| refusal(RefusalKind::Malformed, error.to_string())),
+        ("POST", BODIES_PATH) => message(json()).map(core::Request::Bodies),
+        ("PUT", REPORTED_PATH) => message(json()).map(|report| core::Request::Reported(Box::new(report))),
+        (method, path) => Err(refusal(RefusalKind::Malformed, format!("there is no {method} {path}"))),
+    }
+}
+
+fn message<T: DeserializeOwned>(json: Result<Cow<'_, [u8]>, codec::Error>) -> Result<T, Refusal> {
+    json.and_then(|json| codec::read(&json)).map_err(|error| match error {
+        codec::Error::TooLarge(_) => refusal(RefusalKind::TooLarge, error.to_string()),
+        error => refusal(RefusalKind::Malformed, error.to_string()),
+    })
+}
+
+/// Who signs the answers, and in which run of the hub.
+#[derive(Debug)]
+pub struct Signer {
+    pub hub: HubId,
+    pub key: SigningKey,
+    /// Another for every run of the process.
+    pub run: RunId,
+    /// Where agents find this hub from now on.
+    pub addresses: HubAddresses,
+}
+
+/// When an answer is signed, and what makes its signature another than all others.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// Seconds since 1970.
+    pub created: u64,
+    pub random: [u8; NONCE_BYTES],
+}
+
+/// An answer as it is sent: bound to one sending of one request.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub status: u16,
+    pub media_type: &'static str,
+    pub content: Vec<u8>,
+    pub content_digest: String,
+    pub run: String,
+    pub headers: Headers,
+}
+
+impl Signer {
+    /// Signs a message as the answer to `to`. `next` is the number that is free; nobody who was not verified has one.
+    pub fn sign<T: Serialize>(
+        &self,
+        to: Signed<'_>,
+        next: Option<u64>,
+        status: u16,
+        message: &T,
+        stamp: Stamp,
+    ) -> Result<Answered, codec::Error> {
+        let (media_type, content) = codec::encode(message)?;
+        let content_digest = signature::content_digest(&content);
+        let run = RunNumber { run: self.run, number: next.unwrap_or_default() }.to_string();
+        let headers = signature::sign_response(
+            &self.key,
+            signature::Response { status, content_digest: &content_digest, run: &run },
+            to,
+            Parameters {
+                key_id: &self.hub.to_string(),
+                created: stamp.created,
+                nonce: &signature::nonce(stamp.random),
+            },
+        );
+        Ok(Answered { status, media_type, content, content_digest, run, headers })
+    }
+
+    /// What is said to whose request has no number that is free.
+    pub fn number_refused(&self) -> NumberRefused {
+        let refusal = refusal(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
+        NumberRefused { refusal, addresses: self.addresses.clone() }
+    }
+
+    /// Completes what the core answers, outside of the engine's lock: a change of one object is told to thousands at once.
+    pub fn complete(&self, answer: core::Answer) -> core::Answer {
+        let mut answer = answer.sign(&self.key);
+        if let core::Answer::Session(session) = &mut answer {
+            session.addresses = self.addresses.clone();
+        }
+        answer
+    }
+}
+
+pub(super) fn refusal(refusal: RefusalKind, message: impl Into<String>) -> Refusal {
+    Refusal { refusal, message: message.into(), retry_after_seconds: None, fenced_by: None }
+}
+
+pub(super) fn busy(message: impl Into<String>) -> Refusal {
+    Refusal { retry_after_seconds: Some(CROWDED_RETRY_SECONDS), ..refusal(RefusalKind::Busy, message) }
+}
+
+/// The path that is signed: without what a proxy may have put before it.
+pub fn logical_path(path: &str) -> &str {
+    path.find(LOGICAL_ROOT).map_or(path, |at| &path[at..])
+}
