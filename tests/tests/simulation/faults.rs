@@ -9,6 +9,8 @@ pub(crate) struct Faults {
     pub(crate) double: u64,
     /// A message takes up to a minute.
     pub(crate) delay: u64,
+    /// Somebody on the wire changes a message, or answers it.
+    pub(crate) meddle: u64,
     /// The agent ends before an effect is begun.
     pub(crate) agent_crash: u64,
     /// The hub ends before an effect is carried out, or a chunk is written.
@@ -21,11 +23,23 @@ pub(crate) struct Faults {
     pub(crate) deaf: u64,
 }
 
-pub(crate) const CHAOS: Faults =
-    Faults { lose: 60, double: 80, delay: 50, agent_crash: 4, hub_crash: 3, disk: 60, operation: 80, deaf: 15 };
+pub(crate) const CHAOS: Faults = Faults {
+    lose: 60,
+    double: 80,
+    delay: 50,
+    meddle: 25,
+    agent_crash: 4,
+    hub_crash: 3,
+    disk: 60,
+    operation: 80,
+    deaf: 15,
+};
+
+/// The wire alone.
+pub(crate) const BAD_WIRE: Faults = Faults { lose: 60, double: 80, delay: 50, meddle: 25, ..NONE };
 
 pub(crate) const NONE: Faults =
-    Faults { lose: 0, double: 0, delay: 0, agent_crash: 0, hub_crash: 0, disk: 0, operation: 0, deaf: 0 };
+    Faults { lose: 0, double: 0, delay: 0, meddle: 0, agent_crash: 0, hub_crash: 0, disk: 0, operation: 0, deaf: 0 };
 
 /// What a message takes where all is well.
 pub(crate) const TRANSIT: (u64, u64) = (1, 40);

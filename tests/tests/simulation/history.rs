@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tideline_common::limits::DESIRED_PAGE_ENTRIES_MAX;
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{
     ApproveDeletions, Attestation, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Tombstone, Uid,
-    Version,
+    Unassignment, Version,
 };
 use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, TargetContinuity};
 use tideline_hub::link::core as link;
@@ -57,12 +58,19 @@ impl History {
     /// Compares the set as it is with what it was. `line` are the commits of the hub's disk.
     pub(crate) fn follow(&mut self, ledger: &Ledger, target: TargetId, line: &mut BTreeSet<CommitNumber>) {
         let view = ledger.target(target).expect("the target is registered");
-        for (entry, policy) in view.entries_with_policies() {
-            let place = (entry.key.clone(), entry.source.uid.clone());
-            if policy.approve_deletions == ApproveDeletions::InAdvance {
+        let placed = view.entries_with_policies().map(|(entry, policy)| {
+            ((entry.key.clone(), entry.source.uid.clone()), policy.approve_deletions, policy.prune_adopted)
+        });
+        // What was changed and taken out in one commit was never placed so, and goes so.
+        let gone = view.page(None, None, DESIRED_PAGE_ENTRIES_MAX).into_iter().flat_map(|page| page.tombstones);
+        let gone = gone.map(|Unassignment { tombstone: Tombstone { key, source }, policy, at: _ }| {
+            ((key, source), policy.approve_deletions, policy.prune_adopted)
+        });
+        for (place, approve_deletions, prune_adopted) in placed.chain(gone) {
+            if approve_deletions == ApproveDeletions::InAdvance {
                 self.approved_in_advance.insert(place.clone());
             }
-            if policy.prune_adopted == PruneAdopted::AsCreated {
+            if prune_adopted == PruneAdopted::AsCreated {
                 self.pruned_as_created.insert(place);
             }
         }

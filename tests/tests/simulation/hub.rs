@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{
     ApprovedHeld, ApprovedPage, BodiesAnswer, Body, BodyWanted, Decommission, DesiredAnswer, DesiredRequest,
-    PollSettings, Refusal,
+    HubAddresses, PollSettings, Refusal,
 };
 use tideline_common::{
     ApplyPolicy, ApproveDeletions, Capabilities, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId,
@@ -17,12 +16,13 @@ use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{self, Batch, Committed, Fresh, HistoryChange, Ledger, Restored, TargetContinuity};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
+use tideline_hub::link::exchange::{Signer, TakenNumbers};
 use tideline_hub::placement::Change;
 use tideline_hub::summary::{Screened, Service, Summary, screen};
 use uuid::Uuid;
 
 use crate::history::{CommitNumber, History};
-use crate::ids::{CLUSTER, HEIR, OTHER_TARGET, TARGET, parse};
+use crate::ids::{CLUSTER, HEIR, HUB, OTHER_TARGET, SECOND_HEIR, TARGET, parse};
 use crate::plans::{Absence, HubEffect, HubProbe, When, of_hub};
 
 /// Entries on a page, and bytes in an answer with bodies: little, so that sets and bodies come in parts.
@@ -91,8 +91,9 @@ pub(crate) struct Hub {
     /// Of a process that ended nothing arrives at the next one.
     pub(crate) run: u64,
     pub(crate) up: bool,
-    /// The numbers that this run took.
-    window: ReplayWindow,
+    /// The numbers that this run took, and what signs its answers.
+    pub(crate) taken: TakenNumbers,
+    pub(crate) signer: Signer,
     pub(crate) disk: Disk,
     pub(crate) ledger: Ledger,
     pub(crate) approvals: Approvals,
@@ -185,6 +186,12 @@ fn approval(target: TargetId, until: Monotonic, removals: &[Tombstone]) -> Appro
     Approval { target, expires, until, removals: removals.into() }
 }
 
+/// What signs in one run of the hub.
+fn signer(run: u64) -> Signer {
+    let run = RunId::from_uuid(Uuid::from_u128(u128::from(run) + 1));
+    Signer { hub: parse(HUB), key: key(), run, addresses: HubAddresses::default() }
+}
+
 fn config(run: u64) -> link::Config {
     // A hub draws it at random: what one run adds to it never makes it another's.
     link::Config { poll: PollSettings { wait_seconds: 45, stale_after_seconds: 1800 }, memory: run << 32 }
@@ -196,7 +203,8 @@ impl Hub {
             allowance,
             run: 0,
             up: false,
-            window: ReplayWindow::default(),
+            taken: TakenNumbers::default(),
+            signer: signer(0),
             disk: Disk::default(),
             ledger: Ledger::default(),
             approvals: Approvals::default(),
@@ -220,7 +228,7 @@ impl Hub {
             ending: false,
         };
         let fresh = hub.fresh(Monotonic::from_millis(0));
-        let targets = [TARGET, OTHER_TARGET, HEIR].map(|target| Change::Register(parse(target)));
+        let targets = [TARGET, OTHER_TARGET, HEIR, SECOND_HEIR].map(|target| Change::Register(parse(target)));
         let batch = hub.ledger.plan(fresh, targets);
         hub.write_chunks(&batch, batch.chunks().len());
         hub.empty = hub.disk.clone();
@@ -286,7 +294,8 @@ impl Hub {
     pub(crate) fn start(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
         self.up = true;
         self.told = Told::default();
-        self.window = ReplayWindow::default();
+        self.taken = TakenNumbers::default();
+        self.signer = signer(self.run);
         self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
         if !std::mem::take(&mut self.rolled_back) {
             let fresh = self.fresh(now);
@@ -304,13 +313,6 @@ impl Hub {
         let (holder, decommission) = (Box::default(), Decommission::No);
         let other = link::Event::TargetKnown { target: parse(OTHER_TARGET), cluster: None, holder, decommission };
         self.step(now, other, out);
-    }
-
-    /// Takes the number that a request has of this run, or says which is free.
-    pub(crate) fn take_number(&mut self, numbers: &str) -> Result<(), RunNumber> {
-        let run = RunId::from_uuid(Uuid::from_u128(u128::from(self.run) + 1));
-        let taken = number_for(run, numbers).is_some_and(|number| self.window.take(number));
-        if taken { Ok(()) } else { Err(RunNumber { run, number: self.window.next() }) }
     }
 
     /// The target goes out of service, or is in service again.
@@ -526,7 +528,7 @@ impl Hub {
                 {
                     self.history.check_approved(&page.removals, &self.disk.line);
                 }
-                out.push(Demand::Respond(id, answer.map(|answer| answer.sign(&key()))));
+                out.push(Demand::Respond(id, answer));
             }
             link::Effect::StoreHolder { version, record, .. } => self.holder = Some((version, record)),
             link::Effect::Understands { target, capabilities } => {

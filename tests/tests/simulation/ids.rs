@@ -9,6 +9,8 @@ pub(crate) const TARGET: &str = "22222222-2222-4222-8222-222222222222";
 pub(crate) const OTHER_TARGET: &str = "33333333-3333-4333-8333-333333333333";
 /// The SyncTarget that is made again after the first was deleted.
 pub(crate) const HEIR: &str = "44444444-4444-4444-8444-444444444444";
+/// The one that is made when the hub was set back to before that.
+pub(crate) const SECOND_HEIR: &str = "55555555-5555-4555-8555-555555555555";
 /// The identity of the cluster.
 pub(crate) const CLUSTER: &str = "kube-system-uid";
 

@@ -29,7 +29,7 @@ use workloads::Workload;
 
 pub(crate) use effects::{HubEffect, of_hub};
 pub(crate) use plan::{Absence, When};
-pub(crate) use probe::{End, HubProbe, Instead, Probe, Record, Telling, place_of};
+pub(crate) use probe::{End, HubProbe, Instead, Leaves, Probe, Record, Telling, place_of};
 
 /// Longer than what follows from a disturbance takes, and shorter than what looks at everything now and then: that would
 /// mend what should not be broken.
@@ -73,6 +73,11 @@ fn disturbed_by_a_plan_a_move_ends_as_if_undisturbed() {
 #[test]
 fn disturbed_by_a_plan_intent_that_changes_twice_ends_as_if_undisturbed() {
     every_plan("intent");
+}
+
+#[test]
+fn disturbed_by_a_plan_an_adoption_ends_as_if_undisturbed() {
+    every_plan("adopt");
 }
 
 #[test]
@@ -131,8 +136,10 @@ fn every_plan(name: &str) {
     let chosen = std::env::var("TIDELINE_PLAN").ok();
     let all: Vec<(String, Disturbance)> = disturbances(&record)
         .into_iter()
-        .filter(|disturbance| {
-            workload.hub_misses || !matches!(disturbance, Disturbance::Hub { absence: Absence::Long, .. })
+        .filter(|disturbance| match disturbance {
+            Disturbance::Hub { absence: Absence::Long, .. } => workload.hub_misses,
+            Disturbance::Emptied { .. } => workload.agent_is_emptied,
+            _ => true,
         })
         .map(|disturbance| (format!("{name}/{disturbance}"), disturbance))
         .filter(|(name, _)| chosen.as_ref().is_none_or(|chosen| name.starts_with(chosen)))
@@ -170,7 +177,11 @@ fn carry_out(world: &mut World, workload: &Workload, undisturbed: &Outcome) -> R
     if !struck {
         return Err("nothing was disturbed".to_owned());
     }
-    let unacknowledged = world.probe.as_ref().map(|probe| probe.unacknowledged.clone()).unwrap_or_default();
+    let mut unacknowledged = world.probe.as_ref().map(|probe| probe.unacknowledged.clone()).unwrap_or_default();
+    if world.lost_journal {
+        // What it applied is not known any more: each object is applied onto once, and what stands already stays.
+        world.cluster.objects.keys().for_each(|key| *unacknowledged.entry(key.clone()).or_default() += 1);
+    }
     match outcome.surplus(undisturbed, &unacknowledged) {
         surplus if surplus.is_empty() => Ok(()),
         surplus => Err(surplus),

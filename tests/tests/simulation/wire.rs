@@ -1,120 +1,120 @@
-//! What travels between agent and hub: the real messages, as the bytes that they really are.
+//! What travels between agent and hub: the real messages, as the bytes that they really are, really signed.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tideline_agent::core::{Answer, LinkFailure, Request};
-use tideline_common::TargetId;
-use tideline_common::replay::RunNumber;
-use tideline_common::wire::codec;
-use tideline_common::wire::v1::{BodiesAnswer, EnrolAnswer, Refusal, ReportedRequest, SessionRequest};
-use tideline_hub::link::core as link;
+use std::sync::LazyLock;
 
-use crate::hub::key;
+use tideline_agent::core::RequestId;
+use tideline_agent::link::exchange::{Outgoing, Returned, Sending};
+use tideline_common::signature::{self, Headers, Signed, SigningKey};
+use tideline_hub::link::exchange::Answered;
 
-/// A message with its media type.
+/// The name of the enrolment token.
+pub(crate) const TOKEN: &str = "token";
+
+/// Whoever has an identity of the first target has this one, copies and all.
+pub(crate) static AGENT_KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_seed([9; 32]));
+pub(crate) static TOKEN_KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_seed([8; 32]));
+/// The key of the other target's agent. It was stolen.
+pub(crate) static STOLEN_KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_seed([10; 32]));
+
+/// A request as it is on the wire, by whomever it was made.
 #[derive(Clone, Debug)]
-pub(crate) struct Bytes(&'static str, Vec<u8>);
+pub(crate) struct Message {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) query: String,
+    pub(crate) media_type: &'static str,
+    pub(crate) content: Vec<u8>,
+    pub(crate) content_digest: String,
+    pub(crate) run: String,
+    pub(crate) headers: Option<Headers>,
+}
+
+impl Message {
+    pub(crate) fn of(outgoing: &Outgoing, sending: &Sending) -> Self {
+        let Outgoing { kind: _, method, path, query, content, content_digest } = outgoing;
+        let (media_type, content) = content.as_ref().map_or(("", Vec::new()), |(kind, bytes)| (*kind, bytes.to_vec()));
+        Self {
+            method,
+            path,
+            query: query.clone(),
+            media_type,
+            content,
+            content_digest: content_digest.clone(),
+            run: sending.run.clone(),
+            headers: Some(sending.headers.clone()),
+        }
+    }
+
+    /// What its signature covers.
+    pub(crate) fn covered(&self) -> signature::Request<'_> {
+        let Self { method, path, query, content_digest, run, .. } = self;
+        signature::Request { method, path, query, content_digest, run }
+    }
+
+    /// None if it is not signed.
+    pub(crate) fn signed(&self) -> Option<Signed<'_>> {
+        let Headers { signature_input, signature } = self.headers.as_ref()?;
+        Some(Signed { request: self.covered(), signature_input, signature })
+    }
+}
+
+/// One sending of a request by an agent, of all that there ever were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// The agent's.
+    pub(crate) run: u64,
+    pub(crate) id: RequestId,
+    pub(crate) number: u64,
+}
+
+/// What an agent waits for an answer to.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) outgoing: Outgoing,
+    /// The last sending, and its number.
+    pub(crate) sending: Option<(Sending, u64)>,
+    pub(crate) sendings: usize,
+}
 
 /// A request on its way.
 #[derive(Clone, Debug)]
-pub(crate) enum Packet {
-    Enrol,
-    /// With its query.
-    Session(Bytes, String),
-    /// Its query.
-    Desired(String),
-    Bodies(Bytes),
-    Reported(Bytes),
-}
-
-/// One sending of a request, with the numbers that it took of the hub's runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Sending {
-    pub(crate) packet: Packet,
-    pub(crate) numbers: String,
-    /// In whose name it is signed.
-    pub(crate) target: Option<TargetId>,
+pub(crate) struct Travelling {
+    pub(crate) message: Message,
+    /// Which sending it is, as far as a signature covers it; none if somebody has changed it.
+    pub(crate) is: Option<u64>,
+    /// The content is not what was sent.
+    pub(crate) forged_content: bool,
+    /// Who gets the answer.
+    pub(crate) waits: Sent,
 }
 
 /// An answer on its way.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
-    /// The edges' own affair: the request is sent again with another number.
-    BadNumber(RunNumber),
-    Enrolled(Bytes),
-    Session(Bytes),
-    Desired(Bytes),
-    Bodies(Bytes),
-    Reported(Bytes),
-    Refused(Bytes),
-}
-
-fn write(message: &impl Serialize) -> Bytes {
-    let (media_type, bytes) = codec::encode(message).expect("every message can be written");
-    Bytes(media_type, bytes)
-}
-
-fn read<T: DeserializeOwned>(Bytes(media_type, bytes): &Bytes) -> T {
-    codec::decode(media_type, bytes).expect("what one side wrote the other can read")
-}
-
-impl Packet {
-    pub(crate) fn of(request: &Request) -> Self {
-        match request {
-            Request::Enrol(_) => Self::Enrol,
-            Request::Session(request) => Self::Session(write(request), codec::session_query(request)),
-            Request::Desired(request) => Self::Desired(codec::desired_query(request)),
-            Request::Bodies(request) => Self::Bodies(write(request)),
-            Request::Reported(request) => Self::Reported(write(request)),
-        }
-    }
-
-    /// What the hub's link is asked; none for an enrolment, which is not the link's.
-    pub(crate) fn request(&self, from: link::Origin, named: Option<TargetId>) -> Option<link::Request> {
-        match self {
-            Self::Enrol => None,
-            Self::Session(bytes, query) => {
-                let request =
-                    SessionRequest { formers: codec::parse_session_query(query), asked_as: named, ..read(bytes) };
-                Some(link::Request::session(request, from, &key().public()))
-            }
-            Self::Desired(query) => {
-                let request = codec::parse_desired_query(query).expect("what one side wrote the other can read");
-                Some(link::Request::Desired(request))
-            }
-            Self::Bodies(bytes) => Some(link::Request::Bodies(read(bytes))),
-            Self::Reported(bytes) => Some(link::Request::Reported(Box::new(read::<ReportedRequest>(bytes)))),
-        }
-    }
+pub(crate) struct Reply {
+    pub(crate) returned: Returned,
+    /// The sending that the hub has given it to; none if somebody has changed either.
+    pub(crate) to: Option<u64>,
 }
 
 impl Reply {
-    pub(crate) fn enrolled(answer: &EnrolAnswer) -> Self {
-        Self::Enrolled(write(answer))
+    /// What a hub answers to this.
+    pub(crate) fn new(answered: Answered, to: &Travelling) -> Self {
+        let Answered { status, media_type, content, content_digest, run, headers } = answered;
+        let returned = Returned {
+            status,
+            content_type: Some(media_type.to_owned()),
+            retry_after: None,
+            content_digest: Some(content_digest),
+            run: Some(run),
+            signature_input: Some(headers.signature_input),
+            signature: Some(headers.signature),
+            content,
+        };
+        Self { returned, to: to.is }
     }
 
-    pub(crate) fn bodies(answer: &BodiesAnswer) -> Self {
-        Self::Bodies(write(answer))
-    }
-
-    pub(crate) fn of(answer: &Result<link::Answer, Refusal>) -> Self {
-        match answer {
-            Ok(link::Answer::Session(answer)) => Self::Session(write(answer)),
-            Ok(link::Answer::Desired(answer)) => Self::Desired(write(answer)),
-            Ok(link::Answer::Reported(answer)) => Self::Reported(write(answer)),
-            Err(refusal) => Self::Refused(write(refusal)),
-        }
-    }
-
-    pub(crate) fn result(&self) -> Result<Answer, LinkFailure> {
-        match self {
-            Self::BadNumber(next) => unreachable!("the agent's edge sends it again, with {next}"),
-            Self::Enrolled(bytes) => Ok(Answer::Enrolled(read(bytes))),
-            Self::Session(bytes) => Ok(Answer::Session(read(bytes))),
-            Self::Desired(bytes) => Ok(Answer::Desired(read(bytes))),
-            Self::Bodies(bytes) => Ok(Answer::Bodies(read(bytes))),
-            Self::Reported(bytes) => Ok(Answer::Reported(read(bytes))),
-            Self::Refused(bytes) => Err(LinkFailure::Refused(read(bytes))),
-        }
+    /// What a hub says to who signs nothing.
+    pub(crate) fn unsigned() -> Self {
+        Self { returned: Returned { status: 401, ..Returned::default() }, to: None }
     }
 }

@@ -1,7 +1,7 @@
 //! One hub, one agent, one cluster and the wire between them, in virtual time. Everything that happens is in one queue;
 //! the seed decides when.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tideline_agent::core::{
@@ -20,9 +20,11 @@ use crate::journal::Journal;
 use crate::plans::Probe;
 use crate::random::Random;
 use crate::versions::Versions;
-use crate::wire::{Packet, Reply, Sending};
+use crate::wire::{Reply, Sent, Travelling, Waiting};
 use crate::workload::Workload;
 use associates::Following;
+use hub::Asked;
+use proxy::Proxy;
 
 mod agent;
 mod associates;
@@ -31,6 +33,7 @@ mod handover;
 mod hub;
 mod mishaps;
 mod planned;
+mod proxy;
 mod versions;
 mod watches;
 
@@ -61,20 +64,17 @@ pub(crate) struct Scenario {
     pub(crate) patrol: Duration,
     /// The agent is upgraded and put back, now and then.
     pub(crate) versions: bool,
+    /// Somebody on the wire meddles with every third message, not just with some.
+    pub(crate) meddles: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Happening {
-    /// A request arrives at the hub; `run` is the agent's.
-    Request {
-        run: u64,
-        id: RequestId,
-        sending: Sending,
-    },
+    /// A request arrives at the hub.
+    Request(Box<Travelling>),
     Reply {
-        run: u64,
-        id: RequestId,
-        reply: Reply,
+        to: Sent,
+        reply: Box<Reply>,
     },
     GiveUp {
         run: u64,
@@ -168,6 +168,8 @@ struct Agent {
     is_copy: bool,
     /// Its machine is gone.
     lost: bool,
+    /// Nothing passes between it and the hub; the other agent may have a way.
+    cut_off: bool,
     core: Option<Core>,
     journal: Journal,
     writing: VecDeque<(PersistId, Vec<Write>)>,
@@ -175,7 +177,7 @@ struct Agent {
     keeping: Option<SessionName>,
     /// Begun, and without effect yet.
     operations: BTreeMap<OpId, Op>,
-    requests: BTreeMap<RequestId, Packet>,
+    requests: BTreeMap<RequestId, Waiting>,
     numbers: RunNumbers,
     timers: BTreeMap<Timer, Monotonic>,
     streams: BTreeMap<GroupKind, Stream>,
@@ -195,6 +197,7 @@ impl Agent {
             instance: 0,
             is_copy: false,
             lost: false,
+            cut_off: false,
             core: None,
             standing: Standing::from(&journal.standing),
             journal,
@@ -258,10 +261,12 @@ pub(crate) struct World {
     pub(crate) hub: Hub,
     pub(crate) cluster: Cluster,
     pub(crate) workload: Workload,
-    /// Which agent's run and request each request at the hub is.
-    requests: BTreeMap<link::RequestId, (u64, RequestId)>,
-    /// What somebody on the wire has kept of what passed, from whichever run.
-    recorded: VecDeque<(u64, RequestId, Sending)>,
+    /// What waits at the hub.
+    requests: BTreeMap<link::RequestId, Asked>,
+    proxy: Proxy,
+    /// Requests that agents have sent, and which of them the hub has taken.
+    sendings: u64,
+    taken: BTreeSet<u64>,
     last_request: u64,
     streams: u64,
     backup: Option<(Disk, Workload)>,
@@ -303,7 +308,9 @@ impl World {
             cluster: Cluster::default(),
             workload: Workload::new(scenario.config_maps),
             requests: BTreeMap::new(),
-            recorded: VecDeque::new(),
+            proxy: Proxy::default(),
+            sendings: 0,
+            taken: BTreeSet::new(),
             last_request: 0,
             streams: 0,
             backup: None,
@@ -341,7 +348,7 @@ impl World {
     }
     /// Everything goes wrong, over and over.
     pub(crate) fn rage(&mut self, mishaps: u64) {
-        self.faults = CHAOS;
+        self.faults = if self.scenario.meddles { Faults { meddle: 300, ..CHAOS } } else { CHAOS };
         for _ in 0..mishaps {
             self.mishap();
             self.replay_some();
@@ -365,6 +372,7 @@ impl World {
     }
 
     fn heal_agent(&mut self) {
+        self.agent.cut_off = false;
         if self.agent.core.is_none() && !self.agent.lost {
             self.agent_starts();
         }
@@ -432,17 +440,8 @@ impl World {
     fn happens(&mut self, happening: Happening) {
         self.turn_to(happening.run());
         match happening {
-            Happening::Request { run, id, sending } => self.request_arrives(run, id, &sending),
-            Happening::Reply { run, id, reply: Reply::BadNumber(next) } if run == self.agent.run => {
-                self.agent.numbers.answered(next);
-                self.send_again(id);
-            }
-            Happening::Reply { run, id, reply } if run == self.agent.run => {
-                self.agent.requests.remove(&id);
-                self.note(|| format!("agent ◀ {id:?} {:?}", reply.result()));
-                self.keep_target(&reply.result());
-                self.agent_steps(Event::Answered { id, result: reply.result() });
-            }
+            Happening::Request(travelling) => self.request_arrives(*travelling),
+            Happening::Reply { to, reply } if to.run == self.agent.run => self.reply_arrives(to, &reply),
             Happening::GiveUp { run, id } if run == self.agent.run && self.agent.requests.contains_key(&id) => {
                 self.agent.requests.remove(&id);
                 self.note(|| format!("agent gives up {id:?}"));

@@ -18,7 +18,7 @@ use Place::{Here, Nowhere};
 const ASSOCIATED: &str = "no workload asks for what is made of its objects";
 const HOUR: &str = "no workload goes on for an hour after a deletion";
 const SERVICE: &str = "no workload takes the cluster out of service; seeds do that";
-const SHUT_OUT: &str = "seeds do that: here the hub serves its only agent throughout";
+const UNKNOWN: &str = "no workload has a hub that lost its directory; seeds do that";
 const LAST: &str = "it ends the process: nothing comes after it";
 
 /// Declares kinds with where they are disturbed.
@@ -52,7 +52,7 @@ kinds!(
         PersistPassed: Here,
         PersistLapsed: Nowhere(HOUR),
         PersistHistory: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
-        PersistStanding: Nowhere(SHUT_OUT),
+        PersistStanding: Here,
         PersistDecommission: Nowhere(SERVICE),
         PersistUnsent: Here,
         PersistSent: Here,
@@ -60,7 +60,7 @@ kinds!(
         ExecuteCreate: Here,
         ExecuteApply: Here,
         ExecuteReMark: Here,
-        ExecuteReTarget: Nowhere(SHUT_OUT),
+        ExecuteReTarget: Here,
         ExecuteDelete: Here,
         ExecuteOrphan: Here,
         ExecuteInspect: Here,
@@ -79,9 +79,9 @@ kinds!(
         TimerAssociated: Nowhere(ASSOCIATED),
         Tell: Nowhere("a notice for people: nothing is decided by it, and nobody is told of its end"),
         Stopped: Nowhere(LAST),
-        Freeze: Nowhere(SHUT_OUT),
-        UnknownToHub: Nowhere(SHUT_OUT),
-        Thaw: Nowhere(SHUT_OUT),
+        Freeze: Here,
+        UnknownToHub: Nowhere(UNKNOWN),
+        Thaw: Here,
         KeepSession: Here,
         ReadHome: Nowhere("no session is opened beside another: seeds do that"),
         Replaced: Nowhere("one process at a time has the home"),

@@ -34,6 +34,8 @@ impl Absence {
 pub(crate) enum Disturbance {
     /// The agent's process ends at an effect of its core.
     Agent { when: When, effect: usize, absence: Absence },
+    /// It ends when an effect is done, and its data directory is lost with it; the Secret has its identity.
+    Emptied { effect: usize },
     /// It ends while its journal takes a batch, of which the first writes are on the disk.
     Torn { effect: usize, writes: usize },
     /// The hub's process ends at an effect of its core, or of its writer.
@@ -64,6 +66,7 @@ impl fmt::Display for Disturbance {
         };
         match *self {
             Self::Agent { when: at, effect, absence } => write!(f, "crash-{}{}/{effect}", when(at), long(absence)),
+            Self::Emptied { effect } => write!(f, "crash-emptied/{effect}"),
             Self::Torn { effect, writes } => write!(f, "crash-torn/{effect}-{writes}"),
             Self::Hub { when: at, effect, absence } => write!(f, "hub-crash-{}{}/{effect}", when(at), long(absence)),
             Self::StaleIndex { request, state } => write!(f, "stale-index/{request}-{state}"),
@@ -81,6 +84,7 @@ impl Disturbance {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Agent { .. } => "crashes of the agent",
+            Self::Emptied { .. } => "lost data directories",
             Self::Torn { .. } => "torn batches",
             Self::Hub { .. } => "crashes of the hub",
             Self::StaleIndex { .. } => "stale indexes",
@@ -103,6 +107,7 @@ pub(crate) fn disturbances(record: &Record) -> Vec<Disturbance> {
         all.extend((0..record.agent.len()).map(|effect| Disturbance::Agent { when, effect, absence }));
         all.extend((0..record.hub.len()).map(|effect| Disturbance::Hub { when, effect, absence }));
     }
+    all.extend((0..record.agent.len()).map(|effect| Disturbance::Emptied { effect }));
     for (effect, happened) in record.agent.iter().enumerate() {
         all.extend(happened.cuts.iter().map(|&writes| Disturbance::Torn { effect, writes }));
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use tideline_agent::core::{Effect, Event, Observed, Op, OpResult};
+use tideline_common::wire::v1::Refusal;
 use tideline_common::{GroupKind, ObjectKey};
+use tideline_hub::link::core as link;
 
 use super::effects::{self, AgentEffect, HubEffect};
 use super::plan::{Absence, Disturbance, When};
 use crate::cluster::{Cluster, Local};
 use crate::journal::Journal;
-use crate::wire::Reply;
 
 /// What happened in a run, by number: what another run of the same workload can be disturbed at.
 #[derive(Debug, Default)]
@@ -49,9 +50,19 @@ pub(crate) struct Writes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) when: When,
-    /// So many writes of the batch reach the disk.
-    pub(crate) torn: Option<usize>,
+    /// What of its data directory the next process finds.
+    pub(crate) leaves: Leaves,
     pub(crate) absence: Absence,
+}
+
+/// What a process that ends leaves in its data directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Leaves {
+    All,
+    /// So many writes of the last batch, and all before it.
+    Torn(usize),
+    /// The directory is gone, and the identity is in the Secret.
+    Nothing,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +80,7 @@ pub(crate) struct Probe {
     lists: BTreeMap<GroupKind, BTreeMap<ObjectKey, Observed>>,
     /// Of each of the news: the list of its kind before it, and what is told.
     news: Vec<(Vec<Observed>, Event)>,
-    answers: Vec<Reply>,
+    answers: Vec<Result<link::Answer, Refusal>>,
     /// The next first list of this kind is the one before these news.
     pub(crate) stale_start: Option<(GroupKind, usize)>,
 }
@@ -110,14 +121,13 @@ impl Probe {
         let number = self.record.agent.len();
         self.record.agent.push(Happened { kinds: effects::of_agent(effect), cuts: effects::cuts(effect) });
         self.strike(|plan| {
-            if let Disturbance::Agent { when, effect, absence } = *plan {
-                (effect == number).then_some(End { when, torn: None, absence })
-            } else if let Disturbance::Torn { effect, writes } = *plan {
-                let end = End { when: When::After, torn: Some(writes), absence: Absence::Brief };
-                (effect == number).then_some(end)
-            } else {
-                None
-            }
+            let (at, when, leaves, absence) = match *plan {
+                Disturbance::Agent { when, effect, absence } => (effect, when, Leaves::All, absence),
+                Disturbance::Emptied { effect } => (effect, When::After, Leaves::Nothing, Absence::Brief),
+                Disturbance::Torn { effect, writes } => (effect, When::After, Leaves::Torn(writes), Absence::Brief),
+                ref _another => return None,
+            };
+            (at == number).then_some(End { when, leaves, absence })
         })
     }
 
@@ -144,13 +154,13 @@ impl Probe {
         })
     }
 
-    pub(crate) fn answer(&self, number: usize) -> &Reply {
+    pub(crate) fn answer(&self, number: usize) -> &Result<link::Answer, Refusal> {
         &self.answers[number]
     }
 
-    pub(crate) fn answered(&mut self, reply: &Reply) {
-        if self.armed && matches!(reply, Reply::Desired(_)) {
-            self.answers.push(reply.clone());
+    pub(crate) fn answered(&mut self, answer: &Result<link::Answer, Refusal>) {
+        if self.armed && matches!(answer, Ok(link::Answer::Desired(_))) {
+            self.answers.push(answer.clone());
         }
     }
 

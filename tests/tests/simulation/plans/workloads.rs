@@ -21,34 +21,34 @@ pub(crate) struct Workload {
     pub(crate) patrol_minutes: u64,
     /// Whether the hub may be away for so long that it misses what is meant in between. Its agents cannot know that.
     pub(crate) hub_misses: bool,
+    /// Whether the agent's data directory may be lost, but for its identity: who does not know what it wrote takes things
+    /// up anew, which is another outcome where something was to be let go of or made once.
+    pub(crate) agent_is_emptied: bool,
 }
+
+const USUAL: Workload = Workload {
+    name: "",
+    prepare: placed,
+    act: |_| (),
+    fused: false,
+    patrol_minutes: NEVER,
+    hub_misses: true,
+    agent_is_emptied: false,
+};
 
 /// No patrol comes: what only a patrol would mend is a defect.
 const NEVER: u64 = 600;
 
-pub(crate) const ALL: [Workload; 8] = [
-    Workload { name: "create", prepare: strangers, act: create, fused: false, patrol_minutes: NEVER, hub_misses: true },
-    Workload { name: "update", prepare: placed, act: update, fused: false, patrol_minutes: NEVER, hub_misses: true },
-    Workload { name: "delete", prepare: placed, act: delete, fused: false, patrol_minutes: NEVER, hub_misses: true },
-    Workload {
-        name: "recreate",
-        prepare: placed,
-        act: recreate,
-        fused: false,
-        patrol_minutes: NEVER,
-        hub_misses: true,
-    },
-    Workload {
-        name: "mass-delete",
-        prepare: many,
-        act: mass_delete,
-        fused: true,
-        patrol_minutes: NEVER,
-        hub_misses: true,
-    },
-    Workload { name: "move", prepare: placed, act: relocate, fused: false, patrol_minutes: NEVER, hub_misses: true },
-    Workload { name: "intent", prepare: meant, act: intent, fused: false, patrol_minutes: NEVER, hub_misses: false },
-    Workload { name: "upkeep", prepare: placed, act: upkeep, fused: false, patrol_minutes: 3, hub_misses: true },
+pub(crate) const ALL: [Workload; 9] = [
+    Workload { name: "create", prepare: strangers, act: create, ..USUAL },
+    Workload { name: "update", act: update, ..USUAL },
+    Workload { name: "delete", act: delete, ..USUAL },
+    Workload { name: "recreate", act: recreate, ..USUAL },
+    Workload { name: "mass-delete", prepare: many, act: mass_delete, fused: true, ..USUAL },
+    Workload { name: "move", act: relocate, ..USUAL },
+    Workload { name: "intent", prepare: meant, act: intent, hub_misses: false, ..USUAL },
+    Workload { name: "adopt", act: adopt, agent_is_emptied: true, ..USUAL },
+    Workload { name: "upkeep", act: upkeep, patrol_minutes: 3, ..USUAL },
 ];
 
 fn config_map(name: &str) -> ObjectKey {
@@ -272,6 +272,17 @@ fn intent(world: &mut World) {
     world.pass(DONE);
     world.act(|spaces| spaces.delete(among(&["renewed"])));
     world.pass(DONE);
+}
+
+/// Longer than a frozen agent takes to ask again.
+const ASKED: u64 = 11 * 60_000;
+
+/// Its SyncTarget is deleted and made again, and the agent is handed over to the new one.
+fn adopt(world: &mut World) {
+    world.delete_target();
+    world.pass(ASKED);
+    world.adopt();
+    world.pass(2 * ASKED);
 }
 
 /// What comes round by itself: patrols, and processes that are started anew.

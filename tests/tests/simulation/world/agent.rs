@@ -56,8 +56,8 @@ impl World {
                 return self.agent_ends(Fate::Lost, absence.millis());
             }
             self.carry_out(effect);
-            if let Some(End { when: When::After, torn, absence }) = end {
-                return self.agent_ends(Fate::Done { torn }, absence.millis());
+            if let Some(End { when: When::After, leaves, absence }) = end {
+                return self.agent_ends(Fate::Done(leaves), absence.millis());
             }
         }
     }

@@ -6,6 +6,7 @@ use tideline_common::{InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
 use super::{Agent, Happening, Standing, World};
+use crate::faults::BAD_WIRE;
 
 /// What of an agent is copied.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,8 @@ impl Happening {
     /// The run of the agent that it happens to, if that is one.
     pub(super) fn run(&self) -> Option<u64> {
         match self {
-            Self::Reply { run, .. }
-            | Self::GiveUp { run, .. }
+            Self::Reply { to, .. } => Some(to.run),
+            Self::GiveUp { run, .. }
             | Self::AgentTimer { run, .. }
             | Self::Written { run }
             | Self::SessionKept { run }
@@ -40,7 +41,7 @@ impl Happening {
             | Self::Refollow { run, .. }
             | Self::Survey { run, .. }
             | Self::AgentStarts { run } => Some(*run),
-            Self::Request { .. }
+            Self::Request(_)
             | Self::AgentEnds
             | Self::HubStarts
             | Self::HubWrites { .. }
@@ -111,6 +112,25 @@ impl World {
         });
     }
 
+    /// Messages are lost, late, doubled and meddled with, until all is healed.
+    pub(crate) fn spoil_wire(&mut self) {
+        self.note(|| "the wire is BAD".to_owned());
+        self.faults = BAD_WIRE;
+    }
+
+    /// One of the two has no way to the hub any more, or has it again.
+    pub(crate) fn set_cut_off(&mut self, which: Which, cut_off: bool) {
+        self.note(|| format!("the {which:?} is cut off: {cut_off}"));
+        self.turn_to_the(which);
+        self.agent.cut_off = cut_off;
+    }
+
+    /// Whether no answer gets to who waits for it.
+    pub(super) fn is_cut_off(&self, run: u64) -> bool {
+        let mut agents = std::iter::once(&self.agent).chain(self.other.as_deref());
+        agents.any(|agent| agent.run == run && agent.cut_off)
+    }
+
     fn instance(&mut self, which: Which) -> InstanceId {
         self.turn_to_the(which);
         InstanceId(self.agent.instance)
@@ -136,6 +156,16 @@ impl World {
         let holder = record.holder().map(|holder| holder.instance.id);
         assert_eq!(holder, Some(instance), "the hub knows another holder than the {which:?}");
         assert_eq!(!record.others().is_empty(), both, "whether two live: {:?}", record.others());
+    }
+
+    /// Of two agents one works, and no more.
+    pub(crate) fn turn_to_the_one_that_works(&mut self) {
+        let works = |agent: &Agent| agent.core.is_some() && agent.standing == Standing::Good;
+        let other = self.other.as_ref().is_some_and(|other| works(other));
+        assert_ne!(works(&self.agent), other, "both work, or neither does");
+        if let Some(other) = self.other.as_mut().filter(|_| other) {
+            std::mem::swap(&mut self.agent, other);
+        }
     }
 
     pub(crate) fn check_frozen(&mut self, which: Which) {

@@ -1,37 +1,28 @@
 //! From one SyncTarget to another, and from one key to another: what people do about it, and what the edges of both sides keep.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tideline_agent::core::{Answer, Enrolled, LinkFailure};
-use tideline_common::signature::{SigningKey, VerifyingKey};
+use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{Refusal, RefusalKind};
-use tideline_common::{Formers, ObjectKey, TargetId};
+use tideline_common::{Formers, ObjectKey, TargetId, Uid};
 use tideline_hub::engine::{Belongs, Lineage, belongs};
 use tideline_hub::link::core as link;
+use tideline_hub::link::exchange::Sender;
 use tideline_hub::placement::Change;
 
 use super::World;
 use super::hub::refuse;
 use crate::cluster::Agents;
 use crate::hub::Hub;
-use crate::ids::{HEIR, TARGET, parse};
-use crate::wire::Packet;
+use crate::ids::{HEIR, SECOND_HEIR, TARGET, is_definition, is_namespace, parse, widget};
+use crate::wire::AGENT_KEY;
 
 impl Hub {
-    /// What is said to who asks in the name of a target that is not in the inventory any more, or not yet.
-    pub(super) fn of_another(
-        &self,
-        named: Option<TargetId>,
-        request: &link::Request,
-    ) -> Option<Result<link::Answer, Refusal>> {
-        let named = named?;
-        let knows = |target: &TargetId| self.key(*target).is_some();
+    /// What is said to who was found as a target that is not in the inventory any more, or not yet.
+    pub(super) fn of_another(&self, found: TargetId, request: &link::Request) -> Option<Result<link::Answer, Refusal>> {
         let link::Request::Session(request, _) = request else {
-            let kind = if knows(&named) { RefusalKind::TargetGone } else { RefusalKind::UnknownTarget };
-            return (named != self.target()).then(|| Err(refuse(kind)));
-        };
-        // The edge finds it so.
-        let mut formers = request.formers.iter().rev().copied();
-        let Some(found) = Some(named).filter(knows).or_else(|| formers.find(knows)) else {
-            return Some(Err(refuse(RefusalKind::UnknownTarget)));
+            return (found != self.target()).then(|| Err(refuse(RefusalKind::TargetGone)));
         };
         match belongs(self, found, request) {
             Belongs::Here if found == self.target() => None,
@@ -45,7 +36,7 @@ impl Lineage for Hub {
     fn key(&self, target: TargetId) -> Option<VerifyingKey> {
         let first = target == parse(TARGET) && !self.disk.forgot_first;
         let known = first || Some(target) == self.disk.heir;
-        known.then(|| SigningKey::from_seed([9; 32]).public())
+        known.then(|| AGENT_KEY.public())
     }
 
     fn name(&self, target: TargetId, _: &VerifyingKey) -> Option<String> {
@@ -64,16 +55,40 @@ impl World {
         self.shut_out(RefusalKind::TargetGone);
     }
 
+    /// People delete some of what is placed. Returns what of the rest stands at the cluster.
+    pub(crate) fn unassign_some(&mut self) -> BTreeMap<ObjectKey, Uid> {
+        let share = 200 + self.random.below(500);
+        let named: BTreeSet<_> = self.workload.keys.iter().map(|key| (key.kind.clone(), key.name.clone())).collect();
+        let gone: BTreeSet<_> = named.into_iter().filter(|_| self.random.chance(share)).collect();
+        let goes = |key: &ObjectKey| gone.contains(&(key.kind.clone(), key.name.clone()));
+        self.note(|| format!("UNASSIGNED: {gone:?}"));
+        self.act(|spaces| spaces.delete(goes));
+        // With a definition goes all of its kind, and a namespace with the last that is in it.
+        let depends = |key: &ObjectKey| is_namespace(&key.kind) || is_definition(&key.kind) || key.kind == widget();
+        self.uids().into_iter().filter(|(key, _)| !goes(key) && !depends(key)).collect()
+    }
+
     /// One of its name is made, and takes over the agent. The agent hears of it when it asks.
     pub(crate) fn adopt(&mut self) {
-        self.note(|| "the agent is ADOPTED".to_owned());
+        self.adopt_as(parse(HEIR));
+    }
+
+    /// The same, after the hub was set back to before that.
+    pub(crate) fn adopt_again(&mut self) {
+        self.adopt_as(parse(SECOND_HEIR));
+    }
+
+    fn adopt_as(&mut self, heir: TargetId) {
+        self.note(|| format!("the agent is ADOPTED as {heir}"));
         self.shut_out = None;
-        self.hub.disk.heir = Some(parse(HEIR));
-        self.cluster.agents = Agents { target: parse(HEIR), formers: Formers::default().with(parse(TARGET)) };
+        let former = self.hub.target();
+        self.hub.disk.heir = Some(heir);
+        let Agents { target, formers } = self.cluster.agents;
+        self.cluster.agents = Agents { target: heir, formers: formers.with(target) };
         self.hub_starts();
-        self.hub.history.jump(&self.hub.ledger, parse(HEIR));
-        let ran = self.hub.ledger.target(parse(TARGET)).map(|view| view.facts()).unwrap_or_default();
-        self.hub.change([Change::Inherit(parse(HEIR), ran), Change::Forget(parse(TARGET))]);
+        self.hub.history.jump(&self.hub.ledger, heir);
+        let ran = self.hub.ledger.target(former).map(|view| view.facts()).unwrap_or_default();
+        self.hub.change([Change::Inherit(heir, ran), Change::Forget(former)]);
         let known = self.hub.known();
         self.hub_steps(known);
         self.workload_changed();
@@ -123,9 +138,9 @@ impl World {
     }
 
     /// With a token an agent comes whose key was revoked, or whom the hub does not know.
-    pub(super) fn new_key_enrols(&self, packet: &Packet) -> bool {
+    pub(super) fn new_key_enrols(&self, sender: &Sender) -> bool {
         let replaced = matches!(self.shut_out, Some(RefusalKind::Revoked | RefusalKind::UnknownTarget));
-        replaced && matches!(packet, Packet::Enrol) && self.token
+        replaced && matches!(sender, Sender::Token(_)) && self.token
     }
 
     /// The identity has what the hub says that the agent is before the core hears of it.

@@ -1,69 +1,123 @@
 //! The wire, and the hub's process at its end.
 
-use tideline_agent::core::{Request, RequestId};
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use tideline_agent::core::{Answer, LinkFailure, Request, RequestId};
+use tideline_agent::link::exchange::{Kind, Outgoing, Said, read_answer};
+use tideline_common::TargetId;
+use tideline_common::replay::RUNS_MAX;
+use tideline_common::signature::{NONCE_BYTES, Parameters, VerifyingKey};
+use tideline_common::wire::codec;
 use tideline_common::wire::v1::{EnrolAnswer, Refusal, RefusalKind};
+use tideline_hub::engine::Lineage;
 use tideline_hub::link::core as link;
+use tideline_hub::link::exchange::{self, Claimant, Sender, Stamp, Unverified};
 
 use super::{Happening, World};
 use crate::faults::{COMMIT, DELAYED, PATIENCE, TRANSIT};
-use crate::hub::Demand;
-use crate::ids::{HUB, parse};
-use crate::wire::{Packet, Reply, Sending};
+use crate::hub::{Demand, key};
+use crate::ids::{HUB, OTHER_TARGET, parse};
+use crate::wire::{AGENT_KEY, Message, Reply, STOLEN_KEY, Sent, TOKEN, TOKEN_KEY, Travelling, Waiting};
 
-/// Requests that somebody on the wire keeps.
-const RECORDED_MAX: usize = 64;
+static HUB_KEY: LazyLock<VerifyingKey> = LazyLock::new(|| key().public());
+
+/// A request at the hub, with the number that is free after it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    travelling: Travelling,
+    next: Option<u64>,
+}
+
+impl Asked {
+    pub(super) fn waits(&self) -> Sent {
+        self.travelling.waits
+    }
+}
 
 impl World {
     pub(super) fn send(&mut self, id: RequestId, request: &Request) {
         self.note(|| format!("agent ▶ {id:?} {request:?}"));
         let run = self.agent.run;
-        self.agent.requests.insert(id, Packet::of(request));
         let waits = match request {
             Request::Desired(request) => request.wait_seconds * 1000,
             Request::Enrol(_) | Request::Session(_) | Request::Bodies(_) | Request::Reported(_) => 0,
         };
+        let outgoing = match request {
+            Request::Enrol(request) => Outgoing::new(&Request::Enrol(request.clone().proven(&AGENT_KEY))),
+            request => Outgoing::new(request),
+        };
+        let outgoing = outgoing.expect("every message can be written");
+        self.agent.requests.insert(id, Waiting { outgoing, sending: None, sendings: 0 });
         self.schedule(waits + PATIENCE, Happening::GiveUp { run, id });
         self.send_again(id);
     }
 
     /// Sends a request that still waits for its answer, with a number of its own.
-    pub(super) fn send_again(&mut self, id: RequestId) {
-        let Some(packet) = self.agent.requests.get(&id).cloned() else { return };
-        let (run, sending) = (
-            self.agent.run,
-            Sending {
-                packet,
-                numbers: self.agent.numbers.take(),
-                target: self.agent.journal.identity.as_ref().map(|it| it.target),
-            },
-        );
-        if self.recorded.len() == RECORDED_MAX {
-            self.recorded.pop_front();
-        }
-        self.recorded.push_back((run, id, sending.clone()));
+    fn send_again(&mut self, id: RequestId) {
+        self.sendings += 1;
+        let (run, number) = (self.agent.run, self.sendings);
+        let mut nonce = [0; NONCE_BYTES];
+        nonce[..8].copy_from_slice(&number.to_le_bytes());
+        let Some(waiting) = self.agent.requests.get_mut(&id) else { return };
+        let target = self.agent.journal.identity.as_ref().map(|identity| identity.target.to_string());
+        let (key, key_id) = match waiting.outgoing.kind {
+            Kind::Enrol => (&TOKEN_KEY, TOKEN.to_owned()),
+            Kind::Session | Kind::Desired | Kind::Bodies | Kind::Reported => {
+                (&AGENT_KEY, target.expect("it asks only once it is enrolled"))
+            }
+        };
+        let nonce = tideline_common::signature::nonce(nonce);
+        let parameters = Parameters { key_id: &key_id, created: self.now / 1000, nonce: &nonce };
+        let sending = waiting.outgoing.sign(key, self.agent.numbers.take(), parameters);
+        let message = Message::of(&waiting.outgoing, &sending);
+        waiting.sending = Some((sending, number));
+        waiting.sendings += 1;
+        let waits = Sent { run, id, number };
+        let genuine = Travelling { message, is: Some(number), forged_content: false, waits };
+        let travelling = self.pass_request(genuine);
         for _ in 0..self.copies() {
             let after = self.transit();
-            self.schedule(after, Happening::Request { run, id, sending: sending.clone() });
+            let happening = match self.answers_for_the_hub(&travelling) {
+                Some(reply) => Happening::Reply { to: waits, reply: Box::new(reply) },
+                None => Happening::Request(Box::new(travelling.clone())),
+            };
+            self.schedule(after, happening);
         }
     }
 
-    /// Somebody on the wire sends again what passed once, perhaps in another run of hub or agent.
-    pub(super) fn replay_some(&mut self) {
-        if !self.recorded.is_empty() && self.random.chance(300) {
-            let at = self.random.below(self.recorded.len() as u64);
-            self.replay(usize::try_from(at).expect("it is an index"));
+    /// Something comes back for a request.
+    pub(super) fn reply_arrives(&mut self, to: Sent, reply: &Reply) {
+        let Some(Waiting { outgoing, sending: Some((sending, number)), sendings }) = self.agent.requests.get(&to.id)
+        else {
+            return;
+        };
+        if *number != to.number || self.agent.cut_off {
+            return;
         }
+        let said = read_answer(&HUB_KEY, outgoing, sending, &reply.returned);
+        let result = match said {
+            Err(failure) => Err(failure),
+            Ok(said) => {
+                assert_eq!(reply.to, Some(to.number), "{said:?} is believed and is not the answer to {sending:?}");
+                let Said { run, .. } = said;
+                let again = *sendings <= RUNS_MAX;
+                self.agent.numbers.answered(run);
+                match said.conclude(&AGENT_KEY.public()) {
+                    Some(result) => result,
+                    None if again => return self.send_again(to.id),
+                    None => Err(LinkFailure::Unreachable { message: "no number".to_owned(), retry_after: None }),
+                }
+            }
+        };
+        self.agent.requests.remove(&to.id);
+        self.hear(to.id, result);
     }
 
-    /// The same of all that was kept.
-    pub(crate) fn replay_all(&mut self) {
-        (0..self.recorded.len()).for_each(|at| self.replay(at));
-    }
-
-    fn replay(&mut self, at: usize) {
-        let (run, id, sending) = self.recorded[at].clone();
-        self.note(|| format!("somebody sends {id:?} of run {run} again"));
-        self.schedule(0, Happening::Request { run, id, sending });
+    fn hear(&mut self, id: RequestId, result: Result<Answer, LinkFailure>) {
+        self.note(|| format!("agent ◀ {id:?} {result:?}"));
+        self.keep_target(&result);
+        self.agent_steps(tideline_agent::core::Event::Answered { id, result });
     }
 
     /// How many of a message arrive.
@@ -81,36 +135,101 @@ impl World {
         self.random.within(if late { DELAYED } else { TRANSIT })
     }
 
-    pub(super) fn request_arrives(&mut self, run: u64, id: RequestId, sending: &Sending) {
-        if !self.hub.up || self.partitioned {
+    /// What the hub's edge does.
+    pub(super) fn request_arrives(&mut self, travelling: Travelling) {
+        if !self.hub.up || self.partitioned || self.is_cut_off(travelling.waits.run) {
             return;
         }
-        if let Err(next) = self.hub.take_number(&sending.numbers) {
-            return self.reply(run, id, &Reply::BadNumber(next));
+        let Some(signed) = travelling.message.signed() else {
+            return self.reply(travelling.waits, Reply::unsigned());
+        };
+        let sender = match self.verify(signed) {
+            Ok(sender) => sender,
+            Err(unverified) => {
+                let asked = Asked { travelling, next: None };
+                return self.refuse(&asked, &unverified.into());
+            }
+        };
+        let next = match self.hub.taken.take(self.hub.signer.run, &sender, signed) {
+            Ok(next) => next,
+            Err(next) => {
+                let refused = self.hub.signer.number_refused();
+                let asked = Asked { travelling, next: Some(next) };
+                return self.answer(&asked, refused.refusal.refusal.status(), &refused);
+            }
+        };
+        let checked = exchange::check_content(signed, &travelling.message.content);
+        let asked = Asked { travelling, next: Some(next) };
+        if let Err(refusal) = checked {
+            return self.refuse(&asked, &refusal);
         }
-        if self.new_key_enrols(&sending.packet) {
+        if let Sender::Target(target) = sender
+            && target == parse(OTHER_TARGET)
+        {
+            let refusal = self.bad_news();
+            return self.refuse(&asked, &refusal);
+        }
+        let is = asked.travelling.is.expect("a request is taken that nobody has sent so");
+        assert!(!asked.travelling.forged_content, "a request is taken whose content was changed on the way");
+        assert!(self.taken.insert(is), "a request is taken twice");
+        self.is_taken(sender, asked);
+    }
+
+    fn is_taken(&mut self, sender: Sender, asked: Asked) {
+        if self.new_key_enrols(&sender) {
             self.let_in();
         }
         if let Some(refusal) = self.shut_out {
-            return self.reply(run, id, &Reply::of(&Err(refuse(refusal))));
+            return self.refuse(&asked, &refuse(refusal));
         }
-        let from = self.hub.origin(self.monotonic());
-        let Some(request) = sending.packet.request(from, sending.target) else {
-            let answer = EnrolAnswer { hub: parse(HUB), target: self.hub.target(), name: "store".to_owned() };
-            return self.reply(run, id, &Reply::enrolled(&answer));
+        let message = &asked.travelling.message;
+        let json = || codec::unpack_request(message.media_type, &message.content);
+        let found = match sender {
+            Sender::Target(target) => target,
+            Sender::Replaced(_) => unreachable!("no key is remembered here"),
+            Sender::Token(token) => {
+                exchange::read_enrolment(&token, json()).expect("what one side wrote the other can read");
+                let answer = EnrolAnswer { hub: parse(HUB), target: self.hub.target(), name: "store".to_owned() };
+                return self.answer(&asked, 200, &answer);
+            }
         };
-        if let Some(answer) = self.hub.of_another(sending.target, &request) {
-            return self.reply(run, id, &Reply::of(&answer));
+        let from = self.hub.origin(self.monotonic());
+        let signed = message.signed().expect("it was verified");
+        let request = exchange::read_request(signed, json, || Ok(from), &HUB_KEY);
+        let request = request.expect("what one side wrote the other can read");
+        if let Some(answer) = self.hub.of_another(found, &request) {
+            return self.conclude(&asked, answer);
         }
-        if let link::Request::Desired(request) = &request
-            && self.answered_instead(run, id, request)
-        {
-            return;
-        }
+        let asked = if let link::Request::Desired(request) = &request {
+            let Some(asked) = self.answered_instead(asked, request) else { return };
+            asked
+        } else {
+            asked
+        };
         self.last_request += 1;
         let at_hub = link::RequestId(self.last_request);
-        self.requests.insert(at_hub, (run, id));
+        self.requests.insert(at_hub, asked);
         self.hub_steps(link::Event::Requested { id: at_hub, target: self.hub.target(), request });
+    }
+
+    fn verify(&self, signed: tideline_common::signature::Signed<'_>) -> Result<Sender, Unverified> {
+        let (sender, key) = match Claimant::of(signed)? {
+            Claimant::Token(token) if token == TOKEN => (Sender::Token(token), TOKEN_KEY.public()),
+            Claimant::Token(_) => return Err(Unverified::UnknownToken),
+            Claimant::Target { named, formers } => {
+                let (target, key) = exchange::find_target(named, &formers, |target| self.key_of(target))?;
+                (Sender::Target(target), key)
+            }
+        };
+        Ok(exchange::verify(signed, sender, key, |_| Vec::new())?.0)
+    }
+
+    fn key_of(&self, target: TargetId) -> Result<VerifyingKey, Unverified> {
+        if target == parse(OTHER_TARGET) {
+            return Ok(STOLEN_KEY.public());
+        }
+        let forgotten = self.shut_out == Some(RefusalKind::UnknownTarget);
+        self.hub.key(target).filter(|_| !forgotten).ok_or(Unverified::UnknownTarget)
     }
 
     /// The hub serves the agent no more: its SyncTarget was deleted, say, or the hub runs on an old copy of its directory.
@@ -131,16 +250,45 @@ impl World {
         }
     }
 
-    pub(super) fn reply(&mut self, run: u64, id: RequestId, reply: &Reply) {
+    /// Signs what the core says.
+    fn conclude(&mut self, asked: &Asked, answer: Result<link::Answer, Refusal>) {
         if let Some(probe) = &mut self.probe {
-            probe.answered(reply);
+            probe.answered(&answer);
         }
-        if self.loses_acknowledgements && matches!(reply, Reply::Reported(_)) {
-            return self.note(|| format!("the answer to {id:?} is lost"));
+        if self.loses_acknowledgements && matches!(answer, Ok(link::Answer::Reported(_))) {
+            return self.note(|| format!("the answer to {:?} is lost", asked.waits()));
         }
+        match answer {
+            Ok(answer) => {
+                let answer = self.hub.signer.complete(answer);
+                self.answer(asked, 200, &answer);
+            }
+            Err(refusal) => self.refuse(asked, &refusal),
+        }
+    }
+
+    fn refuse(&mut self, asked: &Asked, refusal: &Refusal) {
+        self.answer(asked, refusal.refusal.status(), refusal);
+    }
+
+    fn answer<T: Serialize>(&mut self, asked: &Asked, status: u16, message: &T) {
+        let reply = self.sign(asked, status, message);
+        self.reply(asked.waits(), reply);
+    }
+
+    pub(super) fn sign<T: Serialize>(&mut self, asked: &Asked, status: u16, message: &T) -> Reply {
+        let Asked { travelling, next } = asked;
+        let signed = travelling.message.signed().expect("who signs nothing is answered otherwise");
+        let stamp = Stamp { created: self.now / 1000, random: [0; NONCE_BYTES] };
+        let answered = self.hub.signer.sign(signed, *next, status, message, stamp);
+        Reply::new(answered.expect("every message can be written"), travelling)
+    }
+
+    fn reply(&mut self, to: Sent, reply: Reply) {
+        let reply = self.pass_answer(reply);
         for _ in 0..self.copies() {
             let after = self.transit();
-            self.schedule(after, Happening::Reply { run, id, reply: reply.clone() });
+            self.schedule(after, Happening::Reply { to, reply: Box::new(reply.clone()) });
         }
     }
 
@@ -180,15 +328,16 @@ impl World {
                     self.schedule(after, Happening::HubTimer { run, at });
                 }
                 Demand::Respond(id, answer) => {
-                    if let Some((run, request)) = self.requests.remove(&id) {
-                        self.note(|| format!("hub answers {request:?}"));
+                    if let Some(asked) = self.requests.remove(&id) {
+                        let Sent { run, id, .. } = asked.waits();
+                        self.note(|| format!("hub answers {id:?}"));
                         self.check_told(run, &answer);
-                        self.reply(run, request, &Reply::of(&answer));
+                        self.conclude(&asked, answer);
                     }
                 }
                 Demand::RespondBodies(id, answer) => {
-                    if let Some((run, request)) = self.requests.remove(&id) {
-                        self.reply(run, request, &Reply::bodies(&answer));
+                    if let Some(asked) = self.requests.remove(&id) {
+                        self.answer(&asked, 200, &answer);
                     }
                 }
             }

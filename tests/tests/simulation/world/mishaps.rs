@@ -13,6 +13,7 @@ use super::{Happening, Standing, Stream, World};
 use crate::SETTLING;
 use crate::faults::{ABSENCE, DELAYED};
 use crate::ids::{OTHER_HUB, parse};
+use crate::plans::Leaves;
 
 /// A namespace follows what is in it, and a definition what is of its kind.
 const ROUNDS_MAX: u32 = 6;
@@ -26,10 +27,8 @@ pub(super) enum Fate {
     /// Each is done or not.
     Chance,
     Lost,
-    /// All of it is; of the last batch for the journal perhaps only so many writes.
-    Done {
-        torn: Option<usize>,
-    },
+    /// All of it is; and this is left of the data directory.
+    Done(Leaves),
 }
 
 impl World {
@@ -96,8 +95,12 @@ impl World {
     pub(crate) fn lose_data(&mut self) {
         self.note(|| "the agent's data directory is lost".to_owned());
         self.agent_crashes();
-        self.agent.journal.lose();
+        self.empty_directory();
         self.agent.standing = Standing::from(&self.agent.journal.standing);
+    }
+
+    fn empty_directory(&mut self) {
+        self.agent.journal.lose();
         self.lost_journal = true;
     }
 
@@ -385,8 +388,8 @@ impl World {
                 break;
             }
             match fate {
-                Fate::Done { torn: Some(cut) } if number == last => self.agent.journal.write(&writes[..cut]),
-                Fate::Done { .. } | Fate::Lost | Fate::Chance => self.agent.journal.write(&writes),
+                Fate::Done(Leaves::Torn(cut)) if number == last => self.agent.journal.write(&writes[..cut]),
+                Fate::Done(_) | Fate::Lost | Fate::Chance => self.agent.journal.write(&writes),
             }
         }
         if let Some(session) = self.agent.keeping.take()
@@ -398,6 +401,9 @@ impl World {
             if self.is_done(fate) {
                 self.lands(&op);
             }
+        }
+        if let Fate::Done(Leaves::Nothing) = fate {
+            self.empty_directory();
         }
         self.agent.requests.clear();
         self.agent.numbers = RunNumbers::default();
@@ -417,7 +423,7 @@ impl World {
         match fate {
             Fate::Chance => self.random.chance(500),
             Fate::Lost => false,
-            Fate::Done { .. } => true,
+            Fate::Done(_) => true,
         }
     }
 

@@ -1,13 +1,13 @@
 //! What a plan does to the world, where it is more than an end of a process; and what people do in one.
 
-use tideline_agent::core::{Event, RequestId};
+use tideline_agent::core::Event;
 use tideline_common::wire::v1::DesiredRequest;
 use tideline_common::{GroupKind, Reason};
 
+use super::hub::Asked;
 use super::mishaps::Fate;
 use super::{Happening, Stream, World};
-use crate::plans::{Absence, HubProbe, Instead, Probe, Record, Telling};
-use crate::wire::Reply;
+use crate::plans::{Absence, HubProbe, Instead, Leaves, Probe, Record, Telling};
 use crate::workload::Workload;
 
 /// A lagging API server answers a list, and then is behind for as long as an agent needs to act on it.
@@ -77,7 +77,7 @@ impl World {
 
     pub(crate) fn restart_agent(&mut self) {
         if self.agent.core.is_some() {
-            self.agent_ends(Fate::Done { torn: None }, Absence::Brief.millis());
+            self.agent_ends(Fate::Done(Leaves::All), Absence::Brief.millis());
         }
     }
 
@@ -95,26 +95,29 @@ impl World {
         shown
     }
 
-    /// Whether something else than the hub answers a poll.
-    pub(super) fn answered_instead(&mut self, run: u64, id: RequestId, request: &DesiredRequest) -> bool {
+    /// Has something else than the hub answer a poll, if the plan says so; otherwise gives it back.
+    pub(super) fn answered_instead(&mut self, asked: Asked, request: &DesiredRequest) -> Option<Asked> {
         let commits = self.hub.probe.as_ref().map_or(0, |probe| probe.commits.len());
-        let Some(instead) = self.probe.as_mut().and_then(|probe| probe.poll(commits)) else { return false };
-        self.note(|| format!("{id:?} is answered by {instead:?}"));
-        match instead {
+        let Some(instead) = self.probe.as_mut().and_then(|probe| probe.poll(commits)) else { return Some(asked) };
+        let to = asked.waits();
+        self.note(|| format!("{to:?} is answered by {instead:?}"));
+        let (at, answer) = match instead {
             Instead::Former(commit) => {
                 let answer = self.hub.lagging(self.monotonic(), commit, request);
-                let (at, answer) = answer.expect("every poll is answered in its time");
-                let after = at.as_millis() - self.now + self.transit();
-                self.schedule(after, Happening::Reply { run, id, reply: Reply::of(&answer) });
+                answer.expect("every poll is answered in its time")
             }
             Instead::Replay(number) => {
-                let Some(probe) = &self.probe else { return false };
-                let reply = probe.answer(number).clone();
-                let after = self.transit();
-                self.schedule(after, Happening::Reply { run, id, reply });
+                let answer = self.probe.as_ref().map(|probe| probe.answer(number).clone());
+                (self.monotonic(), answer.expect("it was asked"))
             }
-        }
-        true
+        };
+        let after = at.as_millis() - self.now + self.transit();
+        let reply = match answer {
+            Ok(answer) => self.sign(&asked, 200, &self.hub.signer.complete(answer)),
+            Err(refusal) => self.sign(&asked, refusal.refusal.status(), &refusal),
+        };
+        self.schedule(after, Happening::Reply { to, reply: Box::new(reply) });
+        None
     }
 
     /// Whether a watch does not just tell this.
