@@ -12,14 +12,12 @@ use tideline_agent::{Listen, NamespaceName, OwnNamespace};
 use tideline_common::{EnrolmentToken, HubUrl};
 use tideline_hub::PublicCa;
 use tideline_hub::token::{self, TokenRequest};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Scratch, eventually, eventually_ok, free_port};
+use crate::{Scratch, ask_health, eventually, eventually_ok, free_port};
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_mins(1);
 
 /// A hub on a port that stays its own over restarts.
 pub struct Hub {
@@ -183,8 +181,8 @@ impl Hub {
         own_namespace: OwnNamespace,
     ) -> Result<Agent> {
         let mut agent = self.prepare(name, &[("tier", "shop")], kubeconfig, None).await?;
-        agent.health = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
         agent.own_namespace = own_namespace;
+        let mut agent = agent.with_health()?;
         agent.resume();
         Ok(agent)
     }
@@ -342,17 +340,31 @@ impl Agent {
         })
     }
 
+    /// From its next run on, it tells how it is.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port for that.
+    pub fn with_health(self) -> Result<Self> {
+        Ok(Self { health: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?))), ..self })
+    }
+
+    /// Where it tells that.
+    ///
+    /// # Errors
+    ///
+    /// When it tells nobody.
+    pub fn health_port(&self) -> Result<u16> {
+        Ok(self.health.context("an agent that tells how it is")?.port())
+    }
+
     /// What `/readyz` says.
     ///
     /// # Errors
     ///
     /// When it does not answer, or the agent tells nobody how it is.
     pub async fn readiness(&self) -> Result<String> {
-        let mut stream = TcpStream::connect(self.health.context("an agent at home")?).await?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer.split_once("\r\n\r\n").context("an HTTP answer")?.1.to_owned())
+        Ok(ask_health(self.health_port()?, "/readyz").await?.1)
     }
 
     /// Waits until the run ends by itself, and returns its error.

@@ -5,6 +5,7 @@
 //! - [`Binaries`], [`Process`]: Tideline's own binaries, run as processes that a test may kill, pause and measure.
 //! - [`fleet`]: a hub and its agents in this process.
 //! - [`Relay`]: a TCP relay between two parties that a test cuts, stalls, delays and mends.
+//! - [`ask_health`], [`ask_metric`]: what a process says of itself.
 //! - [`HostileProxy`]: a peer in the middle that ends TLS and does what a test says.
 //! - [`TlsProxy`]: a proxy that ends TLS with a certificate of its own.
 //! - [`EmbeddedCluster`]: a workload cluster in this process, nothing to install.
@@ -15,6 +16,7 @@
 mod binaries;
 mod embedded;
 pub mod fleet;
+mod health;
 mod hostile_proxy;
 pub mod kubernetes;
 mod leash;
@@ -29,9 +31,10 @@ mod wait;
 
 pub use crate::binaries::Binaries;
 pub use crate::embedded::EmbeddedCluster;
+pub use crate::health::{ask_health, ask_metric};
 pub use crate::hostile_proxy::{Answered, Asked, HostileProxy, Upstream};
 pub use crate::ports::free_port;
-pub use crate::process::{Finished, Process, run_to_end};
+pub use crate::process::{Finished, Process, run_at_terminal, run_to_end};
 pub use crate::relay::{Condition, Relay};
 pub use crate::requirement::{enclosing_function, met_or_skipped};
 pub use crate::scratch::{Scratch, copy_directory};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use crate::wait::eventually;
 use crate::{Scratch, leash};
@@ -200,23 +201,59 @@ impl Finished {
 ///
 /// When it cannot be started or still runs after `limit`; then it is killed. An exit code other than 0 is no error.
 pub async fn run_to_end(command: &mut Command, input: &str, limit: Duration) -> Result<Finished> {
-    let name = command.get_program().display().to_string();
-    // Through files, not pipes: nothing has to be drained while waiting, and a grandchild cannot hold the wait up.
     let scratch = Scratch::new("output")?;
-    let open = |name: &str| File::create_new(scratch.join(name));
-    open("stdin")?.write_all(input.as_bytes())?;
+    File::create_new(scratch.join("stdin"))?.write_all(input.as_bytes())?;
+    let stdin = File::open(scratch.join("stdin"))?;
+    let mut process = begin(command, stdin.into(), &scratch)?;
+    let status = process.wait(limit).await?;
+    finished(status, &scratch)
+}
+
+/// Runs `command` at a terminal of its own, where somebody says `answer` once it has asked `question` on standard error.
+///
+/// # Errors
+///
+/// When it cannot be started, ends without the question, or still runs after `limit`; then it is killed.
+pub async fn run_at_terminal(command: &mut Command, question: &str, answer: &str, limit: Duration) -> Result<Finished> {
+    let scratch = Scratch::new("output")?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let terminal = openpt(flags).context("opening a pseudo-terminal")?;
+    grantpt(&terminal)?;
+    unlockpt(&terminal)?;
+    let stdin = ioctl_tiocgptpeer(&terminal, flags)?;
+    let mut process = begin(command, stdin.into(), &scratch)?;
+    let what = format!("the question {question:?}");
+    let asked = eventually(limit, &what, async || {
+        let ended = process.exit_status().is_ok_and(|status| status.is_some());
+        (ended || process.log().contains(question)).then_some(())
+    });
+    asked.await.with_context(|| process.log_tail())?;
+    ensure!(process.log().contains(question), "it ended without {what}: {}", process.log_tail());
+    let mut person = File::from(terminal);
+    person.write_all(format!("{answer}\n").as_bytes())?;
+    let status = process.wait(limit).await?;
+    finished(status, &scratch)
+}
+
+/// Starts a command whose output goes to files: nothing has to be drained while waiting, and a grandchild cannot hold the wait
+/// up as it could with a pipe.
+fn begin(command: &mut Command, stdin: Stdio, output: &Scratch) -> Result<Process> {
+    let name = command.get_program().display().to_string();
+    let open = |name: &str| File::create_new(output.join(name));
     let child = command
-        .stdin(File::open(scratch.join("stdin"))?)
+        .stdin(stdin)
         .stdout(open("stdout")?)
         .stderr(open("stderr")?)
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting {name}"))?;
     leash::hold_group(child.id());
-    let mut process = Process { name, child, log: scratch.join("stderr"), exit: None, show_log_on_drop: false };
-    let status = process.wait(limit).await?;
+    Ok(Process { name, child, log: output.join("stderr"), exit: None, show_log_on_drop: false })
+}
+
+fn finished(status: ExitStatus, output: &Scratch) -> Result<Finished> {
     let read =
-        |name: &str| -> Result<String> { Ok(String::from_utf8_lossy(&fs::read(scratch.join(name))?).into_owned()) };
+        |name: &str| -> Result<String> { Ok(String::from_utf8_lossy(&fs::read(output.join(name))?).into_owned()) };
     Ok(Finished { status, stdout: read("stdout")?, stderr: read("stderr")? })
 }
 

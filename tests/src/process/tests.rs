@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Process, run_to_end};
+use super::{Process, run_at_terminal, run_to_end};
 use crate::{Scratch, eventually};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -59,5 +59,15 @@ async fn a_wait_that_is_too_long_ends_with_the_log() -> Result<()> {
 async fn a_command_gets_its_input_and_gives_both_outputs() -> Result<()> {
     let finished = run_to_end(&mut shell("cat; echo no >&2; exit 4"), "in", LIMIT).await?;
     assert_eq!((finished.code()?, finished.stdout.as_str(), finished.stderr.as_str()), (4, "in", "no\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_asks_is_at_a_terminal_and_gets_the_answer() -> Result<()> {
+    let mut asks = shell("[ -t 0 ] && printf 'sure? ' >&2 && read -r answer && echo \"$answer\"");
+    let finished = run_at_terminal(&mut asks, "sure?", "yes", LIMIT).await?;
+    assert_eq!((finished.code()?, finished.stdout.as_str(), finished.stderr.as_str()), (0, "yes\n", "sure? "));
+    let silent = run_at_terminal(&mut shell("echo no >&2"), "sure?", "yes", LIMIT).await.expect_err("it asks nothing");
+    assert!(format!("{silent:#}").contains("no"), "{silent:#}");
     Ok(())
 }

@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::texts::Texts;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 /// A real cluster with the agent's executor beside it.
 struct Bench {

@@ -11,7 +11,7 @@ use serde_json::{Value, from_value, json};
 use tideline_tests::kubernetes::{Cluster, ClusterOptions};
 use tideline_tests::{eventually, eventually_ok, require_kubernetes};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 #[tokio::test]
 async fn controllers_turn_a_deployment_into_pods() -> Result<()> {

@@ -8,7 +8,7 @@ use tideline_tests::fleet::Hub;
 use tideline_tests::kubernetes::{Assets, Kubectl};
 use tideline_tests::{Finished, Process, Scratch, eventually_ok, require_kubernetes, run_to_end};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 /// A kind under test: one manifest, in which the word `first` may become another.
 #[derive(Clone, Copy)]

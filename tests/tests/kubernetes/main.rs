@@ -3,6 +3,7 @@
 mod agent_cluster;
 mod approvals;
 mod associated;
+mod binaries;
 mod decommission;
 mod deployed;
 mod forbidden;
@@ -20,6 +21,9 @@ mod ownership;
 mod patrol;
 mod placing;
 mod policies;
+#[path = "../processes/harness.rs"]
+#[expect(dead_code, reason = "the processes under test need more of it")]
+mod processes;
 mod quickstart;
 mod refusals;
 mod rights;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tideline_tests::eventually_ok;
 
 /// Far above the second that a change takes; short enough to tell which look fails.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 pub(crate) const CONFIG: (&str, &str) = ("v1", "ConfigMap");

@@ -169,7 +169,7 @@ impl Site {
 }
 
 /// The kubeconfig with the address of the wire in it.
-fn through(wire: &Relay, kubeconfig: &Path) -> Result<Value> {
+pub(crate) fn through(wire: &Relay, kubeconfig: &Path) -> Result<Value> {
     let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(kubeconfig)?)?;
     kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", wire.address()));
     Ok(kubeconfig)

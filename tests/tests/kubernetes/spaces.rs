@@ -18,7 +18,7 @@ use tideline_tests::kubernetes::{Cluster, ClusterOptions};
 use tideline_tests::require_kubernetes;
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 fn labels(name: &str, value: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(name.to_owned(), value.to_owned())])

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use tideline_tests::{EmbeddedCluster, Scratch, require_binaries};
+use tideline_tests::{EmbeddedCluster, Scratch, ask_health, require_binaries};
 
-use crate::harness::{Agent, Hub, SOON, Site, command, fails, get, run_agent};
+use crate::harness::{Agent, Hub, SOON, Site, command, fails, run_agent};
 
 const FREE: &str = "127.0.0.1:0";
 
@@ -181,8 +181,8 @@ async fn a_token_used_by_another_agent_lets_nobody_in_and_its_owner_goes_on() ->
     second.says("the token was used by another agent; each agent needs its own").await?;
     // It stays, says so, and asks again: the token may be replaced while nobody is near.
     ensure!(second.process.exit_status()?.is_none(), "the second agent ended");
-    ensure!(get(second.health, "/livez").await?.0 == 200, "the second agent lives");
-    ensure!(get(second.health, "/readyz").await?.0 == 503, "the second agent keeps nothing");
+    ensure!(ask_health(second.health, "/livez").await?.0 == 200, "the second agent lives");
+    ensure!(ask_health(second.health, "/readyz").await?.0 == 503, "the second agent keeps nothing");
 
     hub.place_config_maps().await?;
     hub.delivers("goods", &first_cluster).await?;

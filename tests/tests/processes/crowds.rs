@@ -1,6 +1,9 @@
 //! Crowds of strangers at the hub's port: whatever they do, agents and administrators are served, and memory is bounded.
 
+use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +19,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tideline_tests::require_binaries;
+use tideline_tests::{Process, Scratch, ask_metric, eventually, require_binaries};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::harness::{Hub, SOON, Site, get};
+use crate::harness::{Hub, SOON, Site};
 
-/// Files that this process needs besides the connections of a crowd.
-const OWN_DESCRIPTORS: u64 = 1_000;
+/// Files that a process needs besides its connections.
+const OWN_DESCRIPTORS: u64 = 100;
+/// Connections of one process, which opens one after the other.
+const PART_MAX: u64 = 5_000;
+/// In a process that is part of a crowd: the address of the hub, and how many connections it is to open.
+const PART: &str = "TIDELINE_TEST_CROWD_PART";
+/// What such a process says when it has.
+const CONNECTED: &str = "all are connected";
+/// Some handshakes a second, where everybody shares one core.
+const CROWDED: Duration = Duration::from_mins(5);
 /// What one of them says before it falls silent.
 const SAYINGS: [&[u8]; 3] = [
     b"",
@@ -35,15 +46,39 @@ const SAYINGS: [&[u8]; 3] = [
     &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3],
 ];
 
-/// Opens connections from eight addresses, as many as this process may have, and keeps them.
-async fn crowd(hub: SocketAddr, wanted: u64) -> Result<Vec<TcpStream>> {
-    let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit })?;
-    let count = wanted.min(most.saturating_sub(OWN_DESCRIPTORS));
-    if count < wanted {
-        eprintln!("{count} connections instead of {wanted}: this process may have no more than {most} files open");
+/// Connections that stay open as long as this is kept, in processes of their own: one alone may not have as many files open.
+struct Crowd {
+    _parts: Vec<Process>,
+    _logs: Scratch,
+}
+
+/// Opens so many connections, and keeps them.
+async fn crowd(hub: SocketAddr, count: u64) -> Result<Crowd> {
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let each = most.saturating_sub(OWN_DESCRIPTORS).clamp(1, PART_MAX);
+    let logs = Scratch::new("crowd")?;
+    let mut parts = Vec::new();
+    for number in 0..count.div_ceil(each) {
+        let mut command = Command::new(env::current_exe()?);
+        command.args(["--exact", "crowds::a_part_of_a_crowd_is_silent", "--nocapture"]);
+        command.env(PART, format!("{hub} {}", each.min(count - number * each)));
+        parts.push(Process::spawn("a part of the crowd", &mut command, &logs.join(number.to_string()))?);
     }
+    for part in &mut parts {
+        let log = eventually(CROWDED, "a part of the crowd", async || {
+            let ended = part.exit_status().is_ok_and(|status| status.is_some());
+            (ended || part.log().contains(CONNECTED)).then(|| part.log())
+        });
+        let log = log.await.with_context(|| part.log_tail())?;
+        ensure!(log.contains(CONNECTED), "a part of the crowd ended: {log}");
+    }
+    Ok(Crowd { _parts: parts, _logs: logs })
+}
+
+/// Opens connections from eight addresses, each of which says little or nothing.
+async fn connect(hub: SocketAddr, count: u64) -> Result<Vec<TcpStream>> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     let mut crowd = Vec::new();
     for number in 0..count {
         let socket = TcpSocket::new_v4()?;
@@ -56,11 +91,21 @@ async fn crowd(hub: SocketAddr, wanted: u64) -> Result<Vec<TcpStream>> {
     Ok(crowd)
 }
 
+/// A process of a crowd, which its test ends. In a run of all tests there is nothing to do here.
+#[tokio::test]
+async fn a_part_of_a_crowd_is_silent() -> Result<()> {
+    let Ok(part) = env::var(PART) else { return Ok(()) };
+    let (hub, count) = part.split_once(' ').context("an address and a number")?;
+    let _crowd = connect(hub.parse()?, count.parse()?).await?;
+    println!("{CONNECTED}");
+    std::future::pending().await
+}
+
 /// Opens this many connections with TLS, announces a message on each that nobody signed, and sends one byte of it.
 async fn slow_bodies(hub: &Hub, count: usize) -> Result<Vec<TlsStream<TcpStream>>> {
     let mut slow = Vec::new();
     for _ in 0..count {
-        let mut stream = tls(hub).await?;
+        let mut stream = tls(&hub.kubeconfig(), hub.address()).await?;
         let head = "PUT /link/v1/reported HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8388608\r\n\r\nx";
         // It may be answered and closed by now.
         let _sent = stream.write_all(head.as_bytes()).await;
@@ -80,10 +125,9 @@ async fn everybody_is_served(site: &mut Site, name: &str) -> Result<()> {
 
 /// The value of one of the hub's metrics, such as `connections{state="agent"}`.
 async fn metric(hub: &Hub, name: &str) -> Result<u64> {
-    let (_, metrics) = get(hub.health, "/metrics").await?;
-    let prefix = format!("tideline_hub_{name} ");
-    let value = metrics.lines().find_map(|line| line.strip_prefix(&prefix)).with_context(|| metrics.clone())?;
-    Ok(value.parse()?)
+    ask_metric(hub.health, &format!("tideline_hub_{name}"))
+        .await?
+        .with_context(|| format!("nothing is counted as {name}"))
 }
 
 #[tokio::test]
@@ -116,8 +160,9 @@ async fn twenty_thousand_silent_connections_and_slow_bodies_keep_nobody_out_and_
     Ok(())
 }
 
-pub(crate) async fn tls(hub: &Hub) -> Result<TlsStream<TcpStream>> {
-    let kubeconfig = Kubeconfig::read_from(hub.kubeconfig())?;
+/// A connection to the hub that this kubeconfig is of.
+pub(crate) async fn tls(kubeconfig: &Path, hub: SocketAddr) -> Result<TlsStream<TcpStream>> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let cluster = kubeconfig.clusters[0].cluster.clone().context("a cluster")?;
     let authority = cluster.certificate_authority_data.context("its authority")?;
     let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, authority)?;
@@ -125,7 +170,7 @@ pub(crate) async fn tls(hub: &Hub) -> Result<TlsStream<TcpStream>> {
     roots.add(CertificateDer::from_pem_slice(&pem)?)?;
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = TcpStream::connect(hub.address()).await?;
+    let stream = TcpStream::connect(hub).await?;
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
 }
 
@@ -136,7 +181,9 @@ async fn a_hundred_streams_of_8_mib_that_nobody_signed_cost_no_memory() -> Resul
     site.hub.place_config_maps().await?;
     site.delivers("before").await?;
     let before = site.hub.process.resident_bytes()?;
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tls(&site.hub).await?)).await?;
+    let (sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(tls(&site.hub.kubeconfig(), site.hub.address()).await?))
+            .await?;
     let driven = tokio::spawn(connection);
     let body = Bytes::from(vec![b'x'; 8 << 20]);
     let streams = (0..100).map(|number| {
@@ -176,7 +223,7 @@ async fn a_hundred_streams_of_8_mib_that_nobody_signed_cost_no_memory() -> Resul
 async fn an_http2_preface_alone_is_closed() -> Result<()> {
     let binaries = require_binaries!();
     let hub = Hub::start(&binaries).await?;
-    let mut stream = tls(&hub).await?;
+    let mut stream = tls(&hub.kubeconfig(), hub.address()).await?;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
     let mut rest = Vec::new();
     let ended = timeout(Duration::from_mins(1), tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut rest)).await;

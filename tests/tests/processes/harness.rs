@@ -13,12 +13,12 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch,
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, from_value, json};
-use tideline_tests::{Binaries, EmbeddedCluster, Finished, Process, Scratch, eventually_ok, free_port, run_to_end};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tideline_tests::{
+    Binaries, EmbeddedCluster, Finished, Process, Scratch, ask_health, eventually_ok, free_port, run_to_end,
+};
 
 /// For what takes a second or two on a machine that has nothing else to do.
-pub(crate) const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// For a command that is bound to fail: it must not try for long.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(20);
 
@@ -64,17 +64,6 @@ pub(crate) async fn fails(command: &mut Command, code: i32, parts: &[&str]) -> R
     Ok(stderr)
 }
 
-/// Asks a health port of this machine, and returns the status code and the body.
-pub(crate) async fn get(port: u16, path: &str) -> Result<(u16, String)> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.context("connecting to the health port")?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).await?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await?;
-    let (head, body) = response.split_once("\r\n\r\n").context("the response has no end of its head")?;
-    let code = head.split(' ').nth(1).context("the response has no status code")?;
-    Ok((code.parse()?, body.to_owned()))
-}
-
 /// A SyncTarget.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -90,10 +79,14 @@ pub(crate) struct Hub {
     pub(crate) health: u16,
     /// Of its next run.
     pub(crate) binaries: Binaries,
-    listen: SocketAddr,
+    /// What its next run is told besides, such as its public URLs.
+    pub(crate) arguments: Vec<String>,
+    pub(crate) listen: SocketAddr,
     descriptors: Option<u32>,
+    /// The name of its data directory, in its next run.
+    pub(crate) data: String,
     /// Last, so that the log is there when the process shows it.
-    dir: Scratch,
+    pub(crate) dir: Scratch,
 }
 
 impl Hub {
@@ -106,19 +99,19 @@ impl Hub {
     pub(crate) async fn start_within(binaries: &Binaries, descriptors: Option<u32>) -> Result<Self> {
         let dir = Scratch::new("hub")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let health = free_port()?;
-        let process = Self::spawn(binaries, &dir, listen, health, descriptors)?;
-        let mut hub = Self { binaries: binaries.clone(), dir, listen, health, descriptors, process };
+        let (health, data) = (free_port()?, "data".to_owned());
+        let arguments = Vec::new();
+        let process = Self::spawn(binaries, (&dir, &data), (listen, health), (&arguments, descriptors))?;
+        let mut hub = Self { binaries: binaries.clone(), arguments, dir, data, listen, health, descriptors, process };
         hub.serves().await?;
         Ok(hub)
     }
 
     fn spawn(
         binaries: &Binaries,
-        dir: &Scratch,
-        listen: SocketAddr,
-        health: u16,
-        descriptors: Option<u32>,
+        (dir, data): (&Scratch, &str),
+        (listen, health): (SocketAddr, u16),
+        (arguments, descriptors): (&[String], Option<u32>),
     ) -> Result<Process> {
         const SERVE: [&str; 5] = ["serve", "--settle", "1s", "--log-format", "text"];
         let mut command = match descriptors {
@@ -129,14 +122,15 @@ impl Hub {
                 command
             }
         };
-        command.arg("--data-dir").arg(dir.join("data")).args(["--listen", &listen.to_string()]);
-        command.args(["--health-listen", &format!("127.0.0.1:{health}")]);
+        command.arg("--data-dir").arg(dir.join(data)).args(["--listen", &listen.to_string()]);
+        command.args(["--health-listen", &format!("127.0.0.1:{health}")]).args(arguments);
         Ok(Process::spawn("hub", &mut command, &dir.join("log"))?.with_log_shown())
     }
 
-    /// Begins another run on the same data directory and the same ports.
+    /// Begins another run on its data directory and its ports.
     pub(crate) async fn resume(&mut self) -> Result<()> {
-        self.process = Self::spawn(&self.binaries, &self.dir, self.listen, self.health, self.descriptors)?;
+        let (place, ports) = ((&self.dir, self.data.as_str()), (self.listen, self.health));
+        self.process = Self::spawn(&self.binaries, place, ports, (&self.arguments, self.descriptors))?;
         self.serves().await
     }
 
@@ -157,11 +151,11 @@ impl Hub {
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
-        self.dir.join("data")
+        self.dir.join(&self.data)
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.dir.join("data/admin.kubeconfig")
+        self.data_dir().join("admin.kubeconfig")
     }
 
     /// A client of one space, over the network, as the administrator.
@@ -321,16 +315,17 @@ pub(crate) struct Agent {
     pub(crate) health: u16,
     pub(crate) start: Start,
     /// Last, so that the log is there when the process shows it.
-    dir: Scratch,
+    pub(crate) dir: Scratch,
 }
 
 /// With what an agent is started.
+#[derive(Clone)]
 pub(crate) struct Start {
     /// Of its next run.
     pub(crate) binaries: Binaries,
-    kubeconfig: PathBuf,
-    token_file: PathBuf,
-    arguments: Vec<String>,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) token_file: PathBuf,
+    pub(crate) arguments: Vec<String>,
     environment: Vec<(&'static str, OsString)>,
 }
 
@@ -394,14 +389,14 @@ impl Agent {
     pub(crate) async fn waits_for_its_journal(&mut self) -> Result<()> {
         let health = self.health;
         let waits = eventually_ok(SOON, "the agent to wait for its journal", async || {
-            let (code, body) = get(health, "/readyz").await?;
+            let (code, body) = ask_health(health, "/readyz").await?;
             ensure!(code == 503 && body.contains("journal"), "/readyz says {code}: {body}");
-            let (_, metrics) = get(health, "/metrics").await?;
+            let (_, metrics) = ask_health(health, "/metrics").await?;
             ensure!(metrics.contains("tideline_agent_journal_writable 0"), "{metrics}");
             Ok(())
         });
         waits.await.with_context(|| self.process.log_tail())?;
-        ensure!(get(health, "/livez").await?.0 == 200, "it lives");
+        ensure!(ask_health(health, "/livez").await?.0 == 200, "it lives");
         ensure!(self.process.exit_status()?.is_none(), "the agent ended");
         Ok(())
     }
@@ -412,7 +407,7 @@ impl Agent {
 }
 
 impl Start {
-    fn spawn(&self, dir: &Scratch, health: u16) -> Result<Process> {
+    pub(crate) fn spawn(&self, dir: &Scratch, health: u16) -> Result<Process> {
         let mut command = run_agent(&self.binaries, &dir.join("data"), &self.kubeconfig);
         command.arg("--token-file").arg(&self.token_file).args(["--listen", &format!("127.0.0.1:{health}")]);
         command.args(["--log-format", "text"]).args(&self.arguments);
@@ -429,7 +424,7 @@ pub(crate) fn run_agent(binaries: &Binaries, data_dir: &Path, kubeconfig: &Path)
 }
 
 async fn ready(port: u16) -> Result<()> {
-    let (code, body) = get(port, "/readyz").await?;
+    let (code, body) = ask_health(port, "/readyz").await?;
     ensure!(code == 200, "/readyz says {code}: {body}");
     Ok(())
 }

@@ -9,11 +9,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tideline_tests::{
-    EmbeddedCluster, Process, Scratch, eventually_ok, free_port, met_or_skipped, require_binaries, run_to_end,
-    test_name,
+    EmbeddedCluster, Process, Scratch, ask_health, eventually_ok, free_port, met_or_skipped, require_binaries,
+    run_to_end, test_name,
 };
 
-use crate::harness::{SOON, get};
+use crate::harness::SOON;
 
 const MISSING: &str = "another root directory needs root";
 /// As the images and the manifests run it.
@@ -61,7 +61,7 @@ impl Image {
         command.arg(format!("{option}={}", std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
         let process = Process::spawn(&self.binary, &mut command, &self.scratch.join("log"))?.with_log_shown();
         eventually_ok(SOON, "readiness in the image", async || {
-            let (code, body) = get(port, "/readyz").await?;
+            let (code, body) = ask_health(port, "/readyz").await?;
             ensure!(code == 200, "{code}: {body}");
             Ok(())
         })

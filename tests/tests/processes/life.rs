@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
-use tideline_tests::{EmbeddedCluster, Relay, Scratch, copy_directory, eventually_ok, require_binaries};
+use tideline_tests::{EmbeddedCluster, Relay, Scratch, ask_health, copy_directory, eventually_ok, require_binaries};
 
-use crate::harness::{Agent, Hub, NAMESPACE, SOON, Site, get};
+use crate::harness::{Agent, Hub, NAMESPACE, SOON, Site};
 
 /// Kubernetes waits 30 s before it kills; a person waits less.
 const END: Duration = Duration::from_secs(10);
@@ -30,11 +30,11 @@ async fn both_answer_whether_they_live_and_are_ready_and_what_they_count() -> Re
     let site = Site::start(&binaries).await?;
     for (port, metric) in [(site.hub.health, "tideline_hub_targets"), (site.agent.health, "tideline_agent_")] {
         for path in ["/livez", "/readyz"] {
-            assert_eq!(get(port, path).await?, (200, "ok\n".to_owned()), "{path}");
+            assert_eq!(ask_health(port, path).await?, (200, "ok\n".to_owned()), "{path}");
         }
-        let (code, metrics) = get(port, "/metrics").await?;
+        let (code, metrics) = ask_health(port, "/metrics").await?;
         ensure!(code == 200 && metrics.contains(metric) && metrics.ends_with("# EOF\n"), "{code}: {metrics}");
-        assert_eq!(get(port, "/other").await?.0, 404);
+        assert_eq!(ask_health(port, "/other").await?.0, 404);
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ async fn an_agent_that_ends_in_the_middle_finishes_what_is_under_way_and_repeats
         Ok(all)
     })
     .await?;
-    let (_, metrics) = get(agent.health, "/metrics").await?;
+    let (_, metrics) = ask_health(agent.health, "/metrics").await?;
     let value = |name: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("tideline_agent_{name} ")));
         line.and_then(|value| value.parse::<u64>().ok()).with_context(|| format!("{name}: {metrics}"))
@@ -247,10 +247,10 @@ async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_i
     let homeless = Agent::start(&binaries, &kubeconfig, &token)?;
     homeless.says("waits for it before it enrols").await?;
     let mut agent = Agent::start_with(&binaries, &kubeconfig, &token, &["--namespace", "default"])?;
-    agent.says("who this agent is is not known").await?;
+    agent.says("only the Secret says who this agent is").await?;
     for agent in [&homeless, &agent] {
-        ensure!(get(agent.health, "/livez").await?.0 == 200, "it lives");
-        let (code, body) = get(agent.health, "/readyz").await?;
+        ensure!(ask_health(agent.health, "/livez").await?.0 == 200, "it lives");
+        let (code, body) = ask_health(agent.health, "/readyz").await?;
         ensure!(code == 503 && body.contains("cluster"), "/readyz says {code}: {body}");
     }
     ensure!(hub.targets().await?.is_empty(), "it enrols as an agent of some cluster");

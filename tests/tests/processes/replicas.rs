@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use tideline_tests::{Binaries, EmbeddedCluster, Scratch, eventually_ok, require_binaries};
+use tideline_tests::{Binaries, EmbeddedCluster, Scratch, ask_health, eventually_ok, require_binaries};
 
-use crate::harness::{Agent, Hub, SOON, get};
+use crate::harness::{Agent, Hub, SOON};
 
 /// Where replicas have what they share.
 const HOME: &str = "default";
@@ -23,8 +23,8 @@ fn replica(binaries: &Binaries, cluster: &EmbeddedCluster, token_file: &Path) ->
 /// It is ready to take over, and has begun nothing.
 async fn stands_by(agent: &Agent) -> Result<()> {
     agent.says("standing by").await?;
-    assert_eq!(get(agent.health, "/readyz").await?, (200, "ok, standby\n".to_owned()));
-    let (_, metrics) = get(agent.health, "/metrics").await?;
+    assert_eq!(ask_health(agent.health, "/readyz").await?, (200, "ok, standby\n".to_owned()));
+    let (_, metrics) = ask_health(agent.health, "/metrics").await?;
     ensure!(metrics.contains("tideline_agent_leading 0"), "{metrics}");
     Ok(())
 }
@@ -38,7 +38,7 @@ async fn leads(agent: &mut Agent, times: usize) -> Result<()> {
     })
     .await?;
     agent.is_ready().await?;
-    let (_, metrics) = get(agent.health, "/metrics").await?;
+    let (_, metrics) = ask_health(agent.health, "/metrics").await?;
     ensure!(metrics.contains("tideline_agent_leading 1"), "{metrics}");
     Ok(())
 }
@@ -79,7 +79,7 @@ async fn another_replica_takes_over_what_the_leader_left_and_touches_nothing() -
     // What the first knew is out of date, and it does not go by that when it leads again.
     first.resume()?;
     eventually_ok(SOON, "the first to stand by", async || {
-        let (code, body) = get(first.health, "/readyz").await?;
+        let (code, body) = ask_health(first.health, "/readyz").await?;
         ensure!((code, body.as_str()) == (200, "ok, standby\n"), "{code}: {body}");
         Ok(())
     })

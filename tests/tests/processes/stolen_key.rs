@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -13,11 +14,16 @@ use serde_json::{Value, json};
 use tideline_common::replay::RunNumbers;
 use tideline_common::signature::{self, CONTENT_DIGEST, Parameters, RUN, SIGNATURE, SIGNATURE_INPUT, SigningKey};
 use tideline_common::wire::codec;
-use tideline_common::wire::v1::{Instance, MEDIA_TYPE, REPORTED_PATH, SESSION_PATH, SessionAnswer, SessionRequest};
+use tideline_common::wire::v1::{
+    ApprovedHeld, Continuity, DESIRED_PATH, Decommission, DesiredAnswer, DesiredPage, DesiredRequest, Instance,
+    MEDIA_TYPE, REPORTED_PATH, SESSION_PATH, SessionAnswer, SessionRequest,
+};
 use tideline_common::{Capabilities, Digest, InstanceId, SessionName};
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok, require_binaries, run_to_end};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
 use crate::crowds::tls;
 use crate::harness::{Hub, SOON, Site};
@@ -28,7 +34,7 @@ const PAGES: u64 = 60;
 const LARGE_MESSAGES: u64 = 90;
 
 /// Signs with the key of an agent, as that does.
-struct Thief {
+pub(crate) struct Thief {
     key: SigningKey,
     target: String,
     cluster: String,
@@ -41,12 +47,13 @@ struct Thief {
 }
 
 impl Thief {
-    async fn with(identity: &Path, hub: &Hub) -> Result<Self> {
+    /// With the identity in this file, at a hub to which the wire leads.
+    pub(crate) async fn with(identity: &Path, wire: TlsStream<TcpStream>) -> Result<Self> {
         let identity: Value = serde_json::from_slice(&fs::read(identity)?)?;
         let identity = &identity["identity"];
         let text = |value: &Value| value.as_str().map(str::to_owned).context("it is text");
         let seed: Digest = text(&identity["seed"])?.parse()?;
-        let (wire, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tls(hub).await?)).await?;
+        let (wire, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(wire)).await?;
         Ok(Self {
             key: SigningKey::from_seed(*seed.as_bytes()),
             target: text(&identity["enrolled"]["target"])?,
@@ -67,6 +74,16 @@ impl Thief {
         media_type: &str,
         content: &[u8],
     ) -> Result<(StatusCode, Bytes)> {
+        let answer = self.exchange((method, path, ""), media_type, content).await?;
+        Ok((answer.status(), answer.into_body()))
+    }
+
+    async fn exchange(
+        &mut self,
+        (method, path, query): (&str, &str, &str),
+        media_type: &str,
+        content: &[u8],
+    ) -> Result<Response<Bytes>> {
         let digest = signature::content_digest(content);
         for _ in 0..3 {
             self.sent += 1;
@@ -74,10 +91,10 @@ impl Thief {
             let mut random = [0; signature::NONCE_BYTES];
             random[..8].copy_from_slice(&self.sent.to_be_bytes());
             let nonce = signature::nonce(random);
-            let request = signature::Request { method, path, query: "", content_digest: &digest, run: &run };
+            let request = signature::Request { method, path, query, content_digest: &digest, run: &run };
             let parameters = Parameters { key_id: &self.target, created: 1, nonce: &nonce };
             let headers = signature::sign_request(&self.key, request, parameters);
-            let mut request = Request::builder().method(method).uri(format!("https://localhost{path}"));
+            let mut request = Request::builder().method(method).uri(format!("https://localhost{path}?{query}"));
             for (name, value) in [
                 ("content-type", media_type),
                 (CONTENT_DIGEST, &digest),
@@ -93,10 +110,10 @@ impl Thief {
             if let Some(said) = said {
                 self.numbers.answered(said);
             }
-            let status = answer.status();
-            let content = answer.into_body().collect().await?.to_bytes();
-            if status != StatusCode::CONFLICT || !content.windows(16).any(|at| at == b"BadRequestNumber") {
-                return Ok((status, content));
+            let (head, body) = answer.into_parts();
+            let content = body.collect().await?.to_bytes();
+            if head.status != StatusCode::CONFLICT || !content.windows(16).any(|at| at == b"BadRequestNumber") {
+                return Ok(Response::from_parts(head, content));
             }
         }
         anyhow::bail!("the hub gives no number")
@@ -106,8 +123,30 @@ impl Thief {
         self.send(method, path, MEDIA_TYPE, &serde_json::to_vec(message)?).await
     }
 
+    /// What the hub tells the agent to keep, as far as it is on the first page.
+    pub(crate) async fn is_told(&mut self, session: SessionName) -> Result<DesiredPage> {
+        let request = DesiredRequest {
+            session,
+            since: None,
+            digest: None,
+            after: None,
+            wait_seconds: 0,
+            approved: ApprovedHeld::default(),
+            decommission: Decommission::No,
+            shown: None,
+            history: Continuity::Whole,
+        };
+        let asked = ("GET", DESIRED_PATH, &*codec::desired_query(&request));
+        let answer = self.exchange(asked, MEDIA_TYPE, &[]).await?;
+        let media_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        match codec::decode(media_type, answer.body())? {
+            DesiredAnswer::Page(page) => Ok(page),
+            other => anyhow::bail!("{other:?}"),
+        }
+    }
+
     /// Opens a session as the agent's next start would.
-    async fn opens(&mut self) -> Result<SessionName> {
+    pub(crate) async fn opens(&mut self) -> Result<SessionName> {
         let mut request = SessionRequest {
             instance: Instance { id: InstanceId(77), host: "elsewhere".to_owned() },
             home: self.home,
@@ -158,7 +197,8 @@ async fn a_stolen_key_costs_other_targets_nothing_and_the_hub_little() -> Result
 
     // The machine is stolen: nobody else has the key any more.
     site.agent.process.kill()?;
-    let mut thief = Thief::with(&site.agent.data_dir().join("identity.json"), &site.hub).await?;
+    let wire = tls(&site.hub.kubeconfig(), site.hub.address()).await?;
+    let mut thief = Thief::with(&site.agent.data_dir().join("identity.json"), wire).await?;
     let session = thief.opens().await?;
     let before = site.hub.process.resident_bytes()?;
 
