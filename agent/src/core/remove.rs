@@ -110,6 +110,8 @@ pub(super) struct Evidence<'a> {
     pub(super) unshown: bool,
     pub(super) view: View,
     pub(super) inspection: Option<Inspection>,
+    /// What stands there is of another source, which is or was being removed too.
+    pub(super) leaves_too: bool,
     /// Whether the cluster goes out of service.
     pub(super) decommission: Decommission,
 }
@@ -186,8 +188,8 @@ impl Authorised {
 }
 
 /// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
-pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
-    let Evidence { me, key, ground, entry, record, seen, unshown, view, inspection, .. } = evidence;
+pub(super) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
+    let Evidence { me, key, ground, entry, record, seen, unshown, view, inspection, .. } = *evidence;
     let source = match ground {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
@@ -216,12 +218,16 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
     };
     let recorded = record.is_some_and(|record| record.uid == seen.uid);
     let record = record.filter(|_| recorded);
-    let behind = record.is_some_and(|record| seen.is_before(&record.resource_version));
+    // Of whichever source it was written.
+    let written = evidence.record.filter(|record| record.uid == seen.uid);
+    let behind = written.is_some_and(|record| seen.is_before(&record.resource_version));
     match seen.mark.as_ref().map(|mark| mark.ownership(me, key)) {
         // A list from before it was handed over shows whose it was then.
         Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => {
             if behind {
                 Verdict::Look
+            } else if speaks_for_its_place(evidence) {
+                dispose(evidence, seen.uid.clone(), written)
             } else {
                 Verdict::Forget
             }
@@ -233,8 +239,14 @@ pub(super) fn may_delete(evidence: Evidence<'_>) -> Verdict {
     }
 }
 
-fn handover(evidence: Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
-    let Evidence { record, policy, seen, view, .. } = evidence;
+/// A tombstone does, whatever source of ours stands there: who saw every step has handed it from one to the next. A removal
+/// of what stands there speaks for itself.
+fn speaks_for_its_place(evidence: &Evidence<'_>) -> bool {
+    matches!(evidence.policy, RemovalPolicy::Tombstone(_)) && !evidence.leaves_too
+}
+
+fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
+    let Evidence { record, policy, seen, view, .. } = *evidence;
     if policy.lets_go() {
         return overtaken(evidence, entry);
     }
@@ -251,8 +263,8 @@ fn handover(evidence: Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 
 /// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
 /// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
-fn overtaken(evidence: Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { me, key, record, assigned, seen, view, .. } = evidence;
+fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
+    let Evidence { me, key, record, assigned, seen, view, .. } = *evidence;
     let ours = |seen: &Seen| {
         let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
@@ -274,8 +286,8 @@ fn overtaken(evidence: Evidence<'_>, entry: &Entry) -> Verdict {
 
 /// It is ours, and its source is gone. What becomes of it is what was said last: by the tombstone. Where there is none, by the
 /// set that had it, by the journal and by its mark, whichever is least destructive.
-fn dispose(evidence: Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
-    let Evidence { me, key, applied, policy, seen, inspection, decommission, .. } = evidence;
+fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
+    let Evidence { me, key, applied, policy, seen, inspection, decommission, .. } = *evidence;
     if seen.is_some_and(|seen| seen.deleting) {
         return Verdict::Hold(Reason::Finalizing);
     }

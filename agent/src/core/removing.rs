@@ -126,7 +126,7 @@ impl Core {
         });
         let record = current.as_ref().or(object.record.as_ref());
         let entry = self.desired.get(key).map(|entry| &**entry);
-        let verdict = may_delete(Evidence {
+        let verdict = may_delete(&Evidence {
             me,
             key,
             ground: Ground::Unassigned(&tombstone.source),
@@ -139,6 +139,7 @@ impl Core {
             unshown: object.unshown,
             view: self.kinds.view(key),
             inspection,
+            leaves_too: self.other_removal(tombstone).is_some(),
             decommission: self.decommission,
         });
         let version = self.version_of(tombstone, removal, record);
@@ -179,10 +180,14 @@ impl Core {
 
     /// Whether what stands in the place is of another source, which is being removed too.
     fn stands_for_another(&self, tombstone: &Tombstone) -> bool {
+        self.other_removal(tombstone).is_some_and(|removal| removal.state != RemovalState::Done)
+    }
+
+    /// The removal of what stands in the place, if that is of another source.
+    fn other_removal(&self, tombstone: &Tombstone) -> Option<&Removal> {
         let key = &tombstone.key;
         let other = self.left_over(key).filter(|source| *source != tombstone.source);
-        let other = other.map(|source| Tombstone { key: key.clone(), source });
-        other.and_then(|other| self.removals.get(&other)).is_some_and(|removal| removal.state != RemovalState::Done)
+        other.and_then(|source| self.removals.get(&Tombstone { key: key.clone(), source }))
     }
 
     fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {

@@ -550,7 +550,7 @@ impl Core {
         }
         let source = self.left_over(key)?;
         let seen = object.seen.as_ref().filter(|seen| !seen.deleting);
-        let verdict = may_delete(Evidence {
+        let verdict = may_delete(&Evidence {
             me: self.me()?,
             key,
             ground: Ground::Unexplained,
@@ -563,6 +563,7 @@ impl Core {
             unshown: false,
             view: self.kinds.view(key),
             inspection: None,
+            leaves_too: false,
             decommission: self.decommission,
         });
         match verdict {

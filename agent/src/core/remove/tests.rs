@@ -23,6 +23,7 @@ struct Case {
     unshown: bool,
     view: View,
     inspection: Option<Inspection>,
+    leaves_too: bool,
     decommission: Decommission,
 }
 
@@ -58,12 +59,13 @@ impl Case {
             unshown: false,
             view: View::Current,
             inspection: None,
+            leaves_too: false,
             decommission: Decommission::No,
         }
     }
 
     fn judge(&self) -> Verdict {
-        may_delete(Evidence {
+        may_delete(&Evidence {
             me: me(),
             key: &self.former.key,
             ground: Ground::Unassigned(&self.former.source.uid),
@@ -76,6 +78,7 @@ impl Case {
             unshown: self.unshown,
             view: self.view,
             inspection: self.inspection,
+            leaves_too: self.leaves_too,
             decommission: self.decommission,
         })
     }
@@ -182,7 +185,7 @@ fn only_what_is_ours_is_deleted() {
                 case.view = View::Elsewhere;
             }),
         ],
-        &expect![[r#"
+        &expect![[r"
             ours by journal and mark                       Delete u1
             ours by its mark, the journal lost             Delete u1
             ours by the journal, its mark gone             Delete u1
@@ -203,7 +206,7 @@ fn only_what_is_ours_is_deleted() {
             being deleted                                  Hold(Finalizing)
             in a namespace that is not kept any more       Hold(OtherNamespace)
             in a namespace that never was kept             Forget
-        "#]],
+        "]],
     );
 }
 
@@ -304,6 +307,20 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             ("another source's, which has its own removal", |case| {
                 case.mark().source.uid = uid("s0");
                 case.record.as_mut().unwrap().source = uid("s0");
+                case.leaves_too = true;
+            }),
+            ("another source's, which nothing speaks for", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record.as_mut().unwrap().source = uid("s0");
+            }),
+            ("another source's, unknown to the journal", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record = None;
+            }),
+            ("another source's, which follows from absence", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record = None;
+                case.policy = RemovalPolicy::Absence(Some(SAYS_DELETE));
             }),
             ("another target's", |case| case.mark().target = "99999999-2222-4222-8222-222222222222".parse().unwrap()),
             ("nobody's", |case| {
@@ -336,6 +353,9 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             journal and mark say orphan, it says delete    Delete u1
             journal and mark say delete, it says orphan    Orphan u1
             another source's, which has its own removal    Forget
+            another source's, which nothing speaks for     Delete u1
+            another source's, unknown to the journal       Delete u1
+            another source's, which follows from absence   Forget
             another target's                               Hold(Copy)
             nobody's                                       Forget
             adopted                                        Orphan u1
@@ -438,7 +458,7 @@ fn a_namespace_goes_only_when_it_is_empty() {
 #[test]
 fn after_lost_history_nothing_is_removed_by_absence() {
     let case = Case::plain();
-    let verdict = may_delete(Evidence {
+    let verdict = may_delete(&Evidence {
         me: me(),
         key: &case.former.key,
         ground: Ground::Unexplained,
@@ -451,6 +471,7 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         unshown: false,
         view: View::Current,
         inspection: None,
+        leaves_too: false,
         decommission: Decommission::No,
     });
     assert_eq!(verdict, Verdict::Hold(Reason::HistoryLost));
