@@ -102,6 +102,9 @@ impl Core {
                 let message = format!("it was changed locally; what was changed is not known: {message}");
                 self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
                 if reason == Reason::BodyMissing {
+                    if let Some(entry) = self.desired.get(key) {
+                        self.inputs.lost(&entry.input);
+                    }
                     self.session.distrust();
                 }
                 return self.retry(now, key, retry_after);
