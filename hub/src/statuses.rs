@@ -234,7 +234,8 @@ async fn describe(client: &Client, what: &Described, status: &Value) -> Result<(
             date(condition, &present["status"]["conditions"]);
         }
     }
-    let same = |(field, value): (&String, &Value)| present["status"].get(field) == Some(value);
+    // A merge patch leaves out what is null.
+    let same = |(field, value): (&String, &Value)| present["status"].get(field).unwrap_or(&Value::Null) == value;
     let in_contact = status["phase"] == "Ready";
     let aged = in_contact && is_aged(&present["status"]["lastContact"]);
     if !aged && status.as_object().is_some_and(|status| status.iter().all(same)) {
@@ -436,8 +437,10 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     let name = outline.record.name.clone();
     let held = waiting.filter(|waiting| waiting.total() > 0).map(|waiting| {
         let reason = if waiting.unexplained > 0 { Reason::HistoryLost } else { Reason::FuseHeld };
-        let message =
-            format!("{} deletions wait for an approval: tideline-hub approve-deletions {name}", waiting.total());
+        let message = format!(
+            "deletions that wait for an approval: {}. See: tideline-hub approve-deletions {name}",
+            waiting.total()
+        );
         condition("DeletionsHeld", ("True", reason), &message)
     });
     let may_have_run = waiting.filter(|waiting| waiting.may_have_run > 0).map(|waiting| {

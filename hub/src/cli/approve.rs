@@ -100,9 +100,9 @@ fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
     let mut text = format!("{table}\n{meanings}");
     let _infallible = match (waiting, approvable.len() - waiting) {
         (0, _) => writeln!(text, "\nNone of these waits for an approval."),
-        (waiting, 0) => writeln!(text, "\n{waiting} wait for an approval."),
+        (waiting, 0) => writeln!(text, "\nWaiting for an approval: {waiting}."),
         (waiting, more) => {
-            writeln!(text, "\n{waiting} wait for an approval, and {more} may follow when what is in them is gone.")
+            writeln!(text, "\nWaiting for an approval: {waiting}; {more} may follow when what is in them is gone.")
         }
     };
     text

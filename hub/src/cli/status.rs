@@ -346,7 +346,7 @@ impl Status {
             }
             if target.held_deletions > 0 {
                 hints.push(format!(
-                    "{0}: {1} deletions wait for an approval; look at them with: tideline-hub approve-deletions {0} --list",
+                    "{0}: deletions that wait for an approval: {1}; look at them with: tideline-hub approve-deletions {0} --list",
                     target.name, target.held_deletions
                 ));
             }

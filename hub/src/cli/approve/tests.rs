@@ -37,7 +37,7 @@ fn what_is_held_is_shown_with_the_reason() {
         FuseHeld: more goes at once than goes unasked; approve it, if it is meant.
         Copy: its mark was copied from another object; it is nobody's here, and no approval takes it away.
 
-        1 wait for an approval, and 1 may follow when what is in them is gone.
+        Waiting for an approval: 1; 1 may follow when what is in them is gone.
     "]]
     .assert_eq(&text(&held, &held.approvable()));
 }
