@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 use tideline_common::Mark;
-use tideline_hub::agents;
+use tideline_hub::agents::{self, AgentState};
 use tideline_tests::{Scratch, eventually_ok, require_kubernetes};
 
 use crate::identity::{SYNC_TARGET, freezes};
@@ -94,7 +94,11 @@ async fn a_sync_target_deleted_by_mistake_is_made_again_and_adopted_and_every_ob
     ensure!(agent.deleted_by.as_deref() == Some("admin") && agent.cluster.is_some(), "{agent:?}");
     ensure!(site.local(CONFIG, "web-0").await?.data["data"]["value"] == "edited", "a frozen agent wrote something");
     agents::adopt(&site.root, "east", &agent).await?;
-    ensure!(agents::adoptable(&site.root, "east", None).await?.target == agent.target, "it is not another's now");
+    let again = agents::adoptable(&site.root, "east", None).await?;
+    ensure!(
+        again.target == agent.target && again.state == AgentState::Adopted,
+        "it is this SyncTarget's now: {again:?}"
+    );
 
     re_marked(&site).await?;
     shows(&site.local, CONFIG, "web-0", "the edit to be put right", |it| it["data"]["value"] == "1").await?;

@@ -6,14 +6,14 @@ use crate::ids::key;
 use crate::random::Random;
 use crate::workload::Targets;
 use crate::world::World;
-use crate::{PLAIN, SETTLING, each_seed};
+use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 
 /// Until all that follows from a change was done, if nothing is lost.
 const DONE: u64 = 40_000;
 
 #[test]
 fn what_is_taken_out_again_goes_again_whichever_acknowledgement_is_lost() {
-    each_seed(1000, |_| PLAIN, assigned_again);
+    each_seed(SEEDS, |_| PLAIN, assigned_again);
 }
 
 fn assigned_again(world: &mut World) {

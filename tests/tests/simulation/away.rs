@@ -10,7 +10,7 @@ use crate::ids::{key, parse};
 use crate::random::Random;
 use crate::workload::{Targets, Workload};
 use crate::world::World;
-use crate::{PLAIN, SETTLING, each_seed};
+use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 
 /// Until all that follows from a change was done, if nobody is away.
 const DONE: u64 = 40_000;
@@ -19,7 +19,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[test]
 fn an_agent_that_was_away_ends_where_one_that_saw_every_step_ends() {
-    each_seed(1000, |_| PLAIN, both);
+    each_seed(SEEDS, |_| PLAIN, both);
 }
 
 fn both(away: &mut World) {

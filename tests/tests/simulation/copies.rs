@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::world::{Copied, Scenario, Which, World};
-use crate::{PLAIN, SEEN_TO_PASS, SETTLING, each_seed};
+use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 
 /// A frozen agent asks every ten minutes; and then somebody is told.
 const HEARD: Duration = Duration::from_mins(45);
@@ -49,7 +49,7 @@ fn restart_some(world: &mut World) {
 #[test]
 fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_says_otherwise() {
     each_seed(
-        SEEN_TO_PASS,
+        SEEDS,
         |_| Scenario { loses_journal: false, ..PLAIN },
         |world| {
             let what = copied(world.draw());
@@ -88,7 +88,7 @@ fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_say
 #[test]
 fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran() {
     each_seed(
-        1000,
+        SEEDS,
         |_| Scenario { loses_journal: false, ..PLAIN },
         |world| {
             if !world.draw().is_multiple_of(LONG) {

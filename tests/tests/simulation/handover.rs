@@ -8,7 +8,7 @@ use tideline_agent::core::FuseLimits;
 use tideline_common::{ObjectKey, Uid};
 
 use crate::world::{Copied, Scenario, World};
-use crate::{PLAIN, SETTLING, SHUT, UNFUSED, each_seed};
+use crate::{PLAIN, SEEDS, SETTLING, SHUT, UNFUSED, each_seed};
 
 /// A frozen agent asks every ten minutes, and then has all before it.
 const HEARD: Duration = Duration::from_mins(45);
@@ -53,7 +53,7 @@ fn adopted_and_set_back(world: &mut World) -> (BTreeMap<ObjectKey, Uid>, bool) {
 #[test]
 fn an_agent_that_is_adopted_keeps_every_object() {
     each_seed(
-        200,
+        SEEDS,
         |_| QUIET,
         |world| {
             at_rest(world);
@@ -76,7 +76,7 @@ fn an_agent_that_is_adopted_keeps_every_object() {
 #[test]
 fn an_agent_whose_hub_is_set_back_to_before_its_adoption_keeps_every_object() {
     each_seed(
-        200,
+        SEEDS,
         |_| QUIET,
         |world| {
             let (before, loses_journal) = adopted_and_set_back(world);
@@ -94,7 +94,7 @@ fn an_agent_whose_hub_is_set_back_to_before_its_adoption_keeps_every_object() {
 #[test]
 fn an_agent_with_a_new_key_keeps_every_object() {
     each_seed(
-        200,
+        SEEDS,
         |_| QUIET,
         |world| {
             at_rest(world);
@@ -124,7 +124,7 @@ fn an_agent_with_a_new_key_keeps_every_object() {
 #[test]
 fn an_agent_that_is_adopted_amid_removals_keeps_what_is_assigned() {
     each_seed(
-        200,
+        SEEDS,
         |seed| Scenario {
             fuse: [UNFUSED, SHUT, FuseLimits::default()][usize::try_from(seed % 3).expect("it is small")],
             ..QUIET
@@ -154,7 +154,7 @@ fn an_agent_that_is_adopted_amid_removals_keeps_what_is_assigned() {
 #[test]
 fn an_agent_that_is_adopted_twice_with_its_hub_set_back_between_keeps_every_object() {
     each_seed(
-        200,
+        SEEDS,
         |_| QUIET,
         |world| {
             let (before, loses_journal) = adopted_and_set_back(world);
@@ -178,7 +178,7 @@ fn an_agent_that_is_adopted_twice_with_its_hub_set_back_between_keeps_every_obje
 #[test]
 fn an_agent_that_is_adopted_beside_a_copy_keeps_every_object() {
     each_seed(
-        200,
+        SEEDS,
         |_| QUIET,
         |world| {
             at_rest(world);

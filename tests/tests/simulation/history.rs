@@ -34,6 +34,8 @@ pub(crate) struct History {
     assigned: BTreeMap<ObjectKey, Uid>,
     /// Sources that were taken from their places, in this line of history or in one that was lost.
     pub(crate) unassigned: BTreeSet<(ObjectKey, Uid)>,
+    /// All that was ever assigned to a place: it goes, whichever of it stands there, when nothing is assigned there any more.
+    placed: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     /// What a person approved, ever, and how many commits had been made by then.
     pub(crate) approved: BTreeMap<(ObjectKey, Uid), CommitNumber>,
     /// What was ever placed with its deletion approved in advance.
@@ -79,8 +81,11 @@ impl History {
         let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
         let former = std::mem::replace(&mut self.assigned, now);
         for (key, uid) in &former {
-            if self.assigned.get(key) != Some(uid) {
-                self.unassigned.insert((key.clone(), uid.clone()));
+            self.placed.entry(key.clone()).or_default().insert(uid.clone());
+            match self.assigned.get(key) {
+                Some(now) if now == uid => {}
+                Some(_) => drop(self.unassigned.insert((key.clone(), uid.clone()))),
+                None => self.unassigned.extend(self.placed[key].iter().map(|uid| (key.clone(), uid.clone()))),
             }
         }
         let changed: Vec<_> = former.keys().chain(self.assigned.keys()).collect();
