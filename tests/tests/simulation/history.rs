@@ -80,8 +80,10 @@ impl History {
         line.insert(self.commits);
         let now: BTreeMap<_, _> = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
         let former = std::mem::replace(&mut self.assigned, now);
-        for (key, uid) in &former {
+        for (key, uid) in &self.assigned {
             self.placed.entry(key.clone()).or_default().insert(uid.clone());
+        }
+        for (key, uid) in &former {
             match self.assigned.get(key) {
                 Some(now) if now == uid => {}
                 Some(_) => drop(self.unassigned.insert((key.clone(), uid.clone()))),
