@@ -8,7 +8,7 @@ use tideline_agent::core::FuseLimits;
 use tideline_common::{ObjectKey, Uid};
 
 use crate::world::{Copied, Scenario, World};
-use crate::{PLAIN, SEEDS, SEEN_TO_PASS, SETTLING, SHUT, UNFUSED, each_seed};
+use crate::{PLAIN, SEEDS, SETTLING, SHUT, UNFUSED, each_seed};
 
 /// A frozen agent asks every ten minutes, and then has all before it.
 const HEARD: Duration = Duration::from_mins(45);
@@ -124,7 +124,7 @@ fn an_agent_with_a_new_key_keeps_every_object() {
 #[test]
 fn an_agent_that_is_adopted_amid_removals_keeps_what_is_assigned() {
     each_seed(
-        SEEN_TO_PASS,
+        SEEDS,
         |seed| Scenario {
             fuse: [UNFUSED, SHUT, FuseLimits::default()][usize::try_from(seed % 3).expect("it is small")],
             ..QUIET

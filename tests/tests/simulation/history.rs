@@ -113,6 +113,11 @@ impl History {
         }
     }
 
+    /// What it is told to keep.
+    pub(crate) fn assigned(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.assigned.keys()
+    }
+
     /// The hub was set back: what it does not know any more was not unassigned.
     pub(crate) fn jump(&mut self, ledger: &Ledger, target: TargetId) {
         let view = ledger.target(target).expect("the target is registered");

@@ -184,11 +184,14 @@ fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends
 #[test]
 fn whatever_somebody_between_them_does_each_acts_on_the_words_of_the_other_alone() {
     each_seed(
-        SEEN_TO_PASS,
-        |seed| Scenario { meddles: true, restores: seed % 2, ..scenario(seed) },
+        SEEDS,
+        // What was lost with the hub's history and the journal is of kinds that nobody knows any more.
+        |seed| Scenario { meddles: true, restores: seed % 2, loses_journal: seed % 2 == 0, ..scenario(seed) },
         |world| {
             world.rage(22);
-            assert!(world.tricks() > 0, "nobody meddled");
+            while world.tricks() == 0 {
+                world.rage(4);
+            }
             world.heal();
             world.sleep(SETTLING);
             world.accept_history();
@@ -254,8 +257,6 @@ fn scenario(seed: u64) -> Scenario {
 
 /// Of each test that draws what happens.
 const SEEDS: u64 = 1000;
-/// Of two of them. What their later seeds show is known, and not mended yet.
-const SEEN_TO_PASS: u64 = 150;
 
 /// Runs every seed, and tells of all that failed: one fault often shows in many ways.
 fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut World)) {

@@ -62,10 +62,12 @@ impl World {
         let gone: BTreeSet<_> = named.into_iter().filter(|_| self.random.chance(share)).collect();
         let goes = |key: &ObjectKey| gone.contains(&(key.kind.clone(), key.name.clone()));
         self.note(|| format!("UNASSIGNED: {gone:?}"));
+        // What a fuse holds stands there too, and is not placed any more.
+        let placed = self.hub.history.assigned().cloned().collect::<BTreeSet<_>>();
         self.act(|spaces| spaces.delete(goes));
         // With a definition goes all of its kind, and a namespace with the last that is in it.
         let depends = |key: &ObjectKey| is_namespace(&key.kind) || is_definition(&key.kind) || key.kind == widget();
-        self.uids().into_iter().filter(|(key, _)| !goes(key) && !depends(key)).collect()
+        self.uids().into_iter().filter(|(key, _)| placed.contains(key) && !goes(key) && !depends(key)).collect()
     }
 
     /// One of its name is made, and takes over the agent. The agent hears of it when it asks.
