@@ -2,7 +2,8 @@
 //!
 //! | word about | is |
 //! |---|---|
-//! | an object that is assigned here, or whose removal is not confirmed | taken in |
+//! | an object that is assigned here | taken in |
+//! | an object whose removal is not confirmed | taken in without a status |
 //! | anything else that is held under this target's own mark | taken in without a status, at most as many as a set has |
 //! | anything else | dropped: it was unassigned lately, or it is invented |
 //!
@@ -49,7 +50,7 @@ pub trait Scope {
 /// In what an agent said more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Breach {
-    /// Words in one message, or of one kind about one object.
+    /// Words in one message, whether it tells or asks, or of one kind about one object.
     Words,
     /// Bytes of a text, a status, or counts; levels of a status.
     Size,
@@ -176,7 +177,9 @@ impl<S: Scope> Screen<'_, S> {
 
     fn object(&mut self, object: &mut ObjectReport) -> bool {
         match self.scope.concern(&object.key, &object.source_uid) {
-            Concern::Assigned | Concern::Leaving => {}
+            Concern::Assigned => {}
+            // It waits to go, and that is all that is to be known of it.
+            Concern::Leaving => object.status = None,
             Concern::Nothing if object.progress == Progress::DeletionHeld => {
                 object.status = None;
                 if key_bytes(&object.key) > KEY_BYTES_MAX {
@@ -210,14 +213,23 @@ impl<S: Scope> Screen<'_, S> {
 
     /// Whether there is room for it, if need be without its status.
     fn fits(&mut self, former: usize, object: &mut ObjectReport) -> bool {
-        let rest = self.bytes.saturating_sub(former);
-        if rest + weight(object) > self.bytes_max {
+        if !self.has_room(former, weight(object)) {
             self.breaches.insert(Breach::Bytes);
             without_status(object);
         }
-        let fits = rest + weight(object) <= self.bytes_max;
+        self.takes(former, weight(object))
+    }
+
+    /// Whether a word may have so many bytes where its former one had these. There is less room as soon as less is assigned, and
+    /// what was said until then is kept: so what is no longer than before always has room.
+    fn has_room(&self, former: usize, bytes: usize) -> bool {
+        bytes <= former || self.bytes.saturating_sub(former) + bytes <= self.bytes_max
+    }
+
+    fn takes(&mut self, former: usize, bytes: usize) -> bool {
+        let fits = self.has_room(former, bytes);
         if fits {
-            self.bytes = rest + weight(object);
+            self.bytes = self.bytes.saturating_sub(former) + bytes;
         }
         fits
     }
@@ -238,11 +250,8 @@ impl<S: Scope> Screen<'_, S> {
             self.breaches.insert(Breach::Size);
             return false;
         }
-        let rest = self.bytes.saturating_sub(self.known.made_weight(&made.key));
-        let fits = rest + bytes <= self.bytes_max;
-        if fits {
-            self.bytes = rest + bytes;
-        } else {
+        let fits = self.takes(self.known.made_weight(&made.key), bytes);
+        if !fits {
             self.breaches.insert(Breach::Bytes);
         }
         fits

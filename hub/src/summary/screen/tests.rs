@@ -243,6 +243,28 @@ fn a_target_has_room_for_so_much_and_what_it_says_again_takes_none() {
     assert!(found.breaches.contains(&Breach::Bytes) && found.report.objects.len() < 100);
 }
 
+/// Its Placement was deleted, and its fuse holds what is to go: there is less room than what was said before takes.
+#[test]
+fn what_a_target_says_of_what_leaves_it_has_the_room_that_it_had() {
+    let mut summary = Summary::default();
+    let said = |status| {
+        saying(vec![ObjectReport { status, message: "m".repeat(9), ..word("leaving", "l", Progress::DeletionHeld) }])
+    };
+    summary.take(target(), said(Some(status(STATUS_BYTES_MAX / 2))));
+    let more = REPORTED_BYTES_BASE + 2 * REPORTED_BYTES_PER_OBJECT;
+    summary.targets.get_mut(&target()).expect("it was taken in").bytes += more;
+    let found = screen(&Two, Service::InPlace, summary.target(target()), said(Some(status(1))));
+    assert_eq!((found.breaches, found.report.objects.len()), (BTreeSet::new(), 1));
+    assert!(found.report.objects[0].status.is_none(), "it waits to go");
+    summary.take(target(), found.report);
+    let known = summary.target(target()).expect("it was taken in");
+    assert_eq!(known.bytes, more + weight(&said(None).objects[0]));
+    // What is longer than before has no room.
+    let longer = ObjectReport { message: "m".repeat(10), ..said(None).objects.remove(0) };
+    let found = screen(&Two, Service::InPlace, Some(known), saying(vec![longer]));
+    assert_eq!((found.breaches, found.report.objects.len()), (BTreeSet::from([Breach::Bytes]), 0));
+}
+
 #[test]
 fn no_more_is_held_than_a_set_has() {
     let mut summary = Summary::default();
