@@ -152,7 +152,10 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     let done = match read {
         Err(refused) => Err(refused),
         Ok(content) => match exchange::check_content(signed, &content) {
-            Ok(()) => link.carry_out(&head, signed, (sender, &key), &content).await,
+            Ok(()) => {
+                head.has_signed(content.len());
+                link.carry_out(&head, signed, (sender, &key), &content).await
+            }
             Err(refused) => Err(refused),
         },
     };
@@ -203,7 +206,9 @@ impl<S: Service> Link<S> {
     /// What is said to whom nothing was read of, and of them.
     fn judge(&self, sender: &Sender, unread: Unread) -> Refusal {
         let (breach, refusal) = match unread {
-            Unread::Crowded(Crowded::FloodOfKey) => (Some(Breach::Rate), busy(Crowded::FloodOfKey.to_string())),
+            Unread::Crowded(crowded @ (Crowded::FloodOfKey | Crowded::SignedBytesOfKey)) => {
+                (Some(Breach::Rate), busy(crowded.to_string()))
+            }
             Unread::Crowded(crowded) => (None, busy(crowded.to_string())),
             Unread::TooLarge => {
                 // Nobody knows whether it is what was signed: whoever is on the way may have added to it. So it accuses nobody;
@@ -242,7 +247,12 @@ impl<S: Service> Link<S> {
                         self.service.breached(target, Breach::Message);
                     }
                 })?;
-                let reply = self.service.handle(target, request).await?;
+                let reply = self.service.handle(target, request).await;
+                let reply = reply.inspect_err(|refused| {
+                    if refused.refusal == RefusalKind::TooLarge {
+                        self.service.breached(target, Breach::Words);
+                    }
+                })?;
                 Ok(Done::Replied(reply.complete(&self.signer)))
             }
         }
@@ -311,7 +321,14 @@ impl Head {
         }
     }
 
-    /// Counts against the key, for as many bytes as this may cost.
+    /// Counts as what the key itself has signed: nobody on the way can have added to it.
+    fn has_signed(&self, bytes: usize) {
+        if let Some(peer) = &self.peer {
+            peer.has_signed(bytes);
+        }
+    }
+
+    /// Counts against the key, for as many bytes as this may cost besides what was received.
     fn has_sent(&self, bytes: usize) {
         if let Some(peer) = &self.peer {
             peer.has_sent(bytes);
@@ -325,18 +342,8 @@ impl Head {
         }
         match timeout(CONTENT_WAIT, to_bytes(body, REQUEST_BYTES_MAX)).await {
             Err(_elapsed) => Err(Unread::Broken("the content of the request did not come in time".to_owned())),
-            Ok(Err(error)) => {
-                let unread = unreadable(&error);
-                if matches!(unread, Unread::TooLarge) {
-                    self.has_sent(REQUEST_BYTES_MAX);
-                }
-                Err(unread)
-            }
-            Ok(Ok(content)) => {
-                // Whatever is asked with it, and whether or not it is what was signed.
-                self.has_sent(content.len());
-                Ok(content)
-            }
+            Ok(Err(error)) => Err(unreadable(&error)),
+            Ok(Ok(content)) => Ok(content),
         }
     }
 

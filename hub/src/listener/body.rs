@@ -144,6 +144,7 @@ where
                 Ok(bytes) => bytes,
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             };
+            peer.has_sent(bytes.len());
             if !reading.share.count(bytes.len()) {
                 return Poll::Ready(Some(Err(BodyError::Share)));
             }

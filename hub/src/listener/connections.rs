@@ -105,6 +105,9 @@ pub(crate) enum Crowded {
     /// And goes on so, however often it is told: no agent that waits when it is told to does.
     #[error("this key sends requests much too fast")]
     FloodOfKey,
+    /// Of those that it signed, so that nobody on the way has added to them.
+    #[error("the requests that this key signed have too many bytes")]
+    SignedBytesOfKey,
 }
 
 /// Why a connection was closed by the listener.
@@ -163,6 +166,8 @@ struct Key {
     even_at: Monotonic,
     /// The same of all their bytes.
     bytes_even_at: Monotonic,
+    /// The same of those that are what it signed.
+    signed_bytes_even_at: Monotonic,
 }
 
 impl Key {
@@ -175,6 +180,8 @@ impl Key {
             Err(Crowded::FloodOfKey)
         } else if even_at > now + burst {
             Err(Crowded::RateOfKey)
+        } else if self.signed_bytes_even_at > now + time_for(places.bytes_burst, places) {
+            Err(Crowded::SignedBytesOfKey)
         } else if self.bytes_even_at > now + time_for(places.bytes_burst, places) {
             Err(Crowded::BytesOfKey)
         } else {
@@ -278,13 +285,26 @@ impl Connections {
         Verdict { served: Ok(()), gives_way }
     }
 
-    /// A request of this caller had so many bytes, as it was read. It is served; what follows may not be.
+    /// So many bytes came as this caller's. The request that has them is served; what follows may not be.
     pub(crate) fn has_sent(&mut self, now: Monotonic, caller: &Caller, bytes: usize) {
         let took = time_for(bytes, &self.places);
-        if let Caller::Agent(name) = caller
-            && let Some(key) = self.keys.get_mut(name)
-        {
+        if let Some(key) = self.key_of(caller) {
             key.bytes_even_at = key.bytes_even_at.max(now) + took;
+        }
+    }
+
+    /// So many of them are what the caller has signed.
+    pub(crate) fn has_signed(&mut self, now: Monotonic, caller: &Caller, bytes: usize) {
+        let took = time_for(bytes, &self.places);
+        if let Some(key) = self.key_of(caller) {
+            key.signed_bytes_even_at = key.signed_bytes_even_at.max(now) + took;
+        }
+    }
+
+    fn key_of(&mut self, caller: &Caller) -> Option<&mut Key> {
+        match caller {
+            Caller::Agent(name) => self.keys.get_mut(name),
+            Caller::Administrator => None,
         }
     }
 

@@ -262,7 +262,11 @@ impl Peer {
             Err(crowded) => {
                 match crowded {
                     Crowded::Connections | Crowded::ConnectionsOfKey => connection.leaves.cancel(),
-                    Crowded::RequestsOfKey | Crowded::RateOfKey | Crowded::BytesOfKey | Crowded::FloodOfKey => {}
+                    Crowded::RequestsOfKey
+                    | Crowded::RateOfKey
+                    | Crowded::BytesOfKey
+                    | Crowded::FloodOfKey
+                    | Crowded::SignedBytesOfKey => {}
                 }
                 Err(crowded)
             }
@@ -280,13 +284,29 @@ impl Peer {
         }
     }
 
-    /// The request had so many bytes when it was unpacked: those count, however few travelled.
+    /// So many bytes of the request have arrived, or became so many more when it was unpacked: those count, however few
+    /// travelled, whatever is asked with them, and also if it breaks off.
     pub(crate) fn has_sent(&self, bytes: usize) {
+        self.count(|connections, now, caller| connections.has_sent(now, caller, bytes));
+    }
+
+    /// So many bytes are what the key has signed.
+    pub(crate) fn has_signed(&self, bytes: usize) {
+        self.count(|connections, now, caller| connections.has_signed(now, caller, bytes));
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Connections, Monotonic, &Caller)) {
         let peers = &self.0.connection.peers;
         if let Some(caller) = self.0.caller.get() {
             let now = Monotonic::START + peers.inner.started.elapsed();
-            peers.table().connections.has_sent(now, caller, bytes);
+            count(&mut peers.table().connections, now, caller);
         }
+    }
+
+    /// The body of this request, as the listener reads it.
+    #[cfg(test)]
+    pub(crate) fn receiving(&self, body: axum::body::Body) -> axum::body::Body {
+        axum::body::Body::new(super::body::Body::new(body, self.clone()))
     }
 
     /// Who it is from, once that was verified, and the room for bodies of such.

@@ -7,7 +7,7 @@ use tokio::time::interval_at;
 
 use tideline_common::limits::REQUEST_BYTES_MAX;
 
-use super::super::connections::{Caller, Places};
+use super::super::connections::{Caller, Crowded, Places};
 use super::super::peer::Peers;
 use super::*;
 use crate::limits::{
@@ -183,4 +183,20 @@ async fn one_key_takes_no_more_than_its_share_of_the_room() {
     assert!(Body::new(Full::new(zeros(1)), peer(&peers, agent("1"))).collect().await.is_ok());
     drop(first);
     assert!(Body::new(Full::new(zeros(1)), peer(&peers, agent("0"))).collect().await.is_ok());
+}
+
+/// Whoever has a key sends no more with it for ending each request before it is whole.
+#[tokio::test(start_paused = true)]
+async fn what_came_of_a_body_that_breaks_off_counts_as_its_key_s() {
+    let peers = Peers::new(Places { bytes_burst: 3 * REQUEST_BYTES_MAX, ..Places::within(usize::MAX) });
+    let connected = peers.admit(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    for sent in 0..4 {
+        let peer = connected.begin();
+        assert!(peer.verified(agent("a")).is_ok(), "{sent}");
+        let (sender, receiver) = mpsc::channel(1);
+        let mut body = Body::new(Wire(receiver), peer);
+        sender.send(zeros(REQUEST_BYTES_MAX)).await.expect("it is read");
+        assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
+    }
+    assert_eq!(connected.begin().verified(agent("a")), Err(Crowded::BytesOfKey));
 }

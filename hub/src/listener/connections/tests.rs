@@ -205,6 +205,20 @@ fn a_key_whose_few_requests_are_large_waits_until_they_are_paid_for() {
     assert_eq!(sends(3_600_000, "a", 0), Err(Crowded::BytesOfKey));
 }
 
+/// What was added to its requests on the way makes a key wait, and accuses nobody.
+#[test]
+fn of_bytes_that_a_key_did_not_sign_it_is_not_accused() {
+    for (signed, crowded) in [(0, Crowded::BytesOfKey), (11_000, Crowded::SignedBytesOfKey)] {
+        let mut connections = Connections::new(SMALL);
+        let (id, _) = connections.admit(HERE);
+        let now = Monotonic::START;
+        assert_eq!(connections.verified(now, id, &agent("a")).served, Ok(()));
+        connections.has_sent(now, &agent("a"), 11_000);
+        connections.has_signed(now, &agent("a"), signed);
+        assert_eq!(connections.verified(now, id, &agent("a")).served, Err(crowded));
+    }
+}
+
 #[test]
 fn places_follow_the_limit_of_descriptors() {
     let all = Places::within(1 << 20);
