@@ -231,8 +231,7 @@ impl Engine {
 
     /// Targets that go out of service: that everything leaves them was said by whoever took them out.
     fn retired(&self) -> impl Iterator<Item = (TargetId, Decommission)> {
-        let all = self.targets.iter().map(|(target, outline)| (target, outline.record.decommission));
-        all.filter(|(_, how)| *how != Decommission::No)
+        self.targets.leaving().iter().map(|(target, how)| (*target, *how))
     }
 
     /// What was taken is persisted: makes it visible, and answers who waits for it.
@@ -404,6 +403,7 @@ impl Engine {
                 self.targets.solved(target, Reason::Quarantined);
                 self.targets.solved(target, Reason::AgentTooOld);
                 self.dirty.targets.insert(target);
+                self.claims_no_more(target);
             }
             link::Effect::Understands { target, capabilities } => {
                 let missing = capabilities.missing();

@@ -111,7 +111,7 @@ impl Resource {
     fn all(&self) -> Vec<HeldDeletion> {
         self.shared.read(|engine| {
             let held = engine.held_deletions();
-            held.map(|(target, report)| HeldDeletion::of(target, engine.targets.name(target), report)).collect()
+            held.map(|(target, report)| HeldDeletion::of(target, engine.target_name(target), report)).collect()
         })
     }
 }

@@ -95,7 +95,7 @@ pub async fn approve(root: &Client, revisions: &BTreeSet<Revision>) -> Result<Ve
 impl HeldUnassignment {
     fn of(engine: &Engine, kept: KeptSource) -> Self {
         let KeptSource { revision, source, key, destination, targets } = kept;
-        let mut names: Vec<_> = targets.iter().map(|target| engine.targets.name(*target)).collect();
+        let mut names: Vec<_> = targets.iter().map(|target| engine.target_name(*target)).collect();
         names.sort_unstable();
         let count = names.len() as u64;
         names.truncate(NAMES_MAX);

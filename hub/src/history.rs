@@ -54,7 +54,7 @@ impl HistoryBreak {
     fn of(engine: &Engine, missing: &Missing) -> Self {
         let Missing { target, shown, after, proven } = *missing;
         Self::SetUnknown {
-            target: engine.targets.name(target),
+            target: engine.target_name(target),
             segment: shown.point.segment.to_string(),
             epoch: shown.version.epoch,
             revision: shown.version.revision,
@@ -112,13 +112,13 @@ pub(crate) fn sentence_of(engine: &Engine) -> Option<String> {
     let proven = engine.ledger.missing().filter(|missing| missing.proven);
     let unknown = proven.map(|Missing { target, shown, after, proven: _ }| (shown.version, after, target));
     let restored = engine.ledger.restored().map(|restored| restored.made.as_str());
-    say(unknown, |target| engine.targets.name(*target), restored)
+    say(unknown, |target| engine.target_name(*target), restored)
 }
 
 /// What the agent of this target claims, if anything.
 pub(crate) fn claim_of(engine: &Engine, target: TargetId) -> Option<String> {
     let claimed = engine.ledger.claimed(target)?;
-    Some(claim(&engine.targets.name(target), claimed.version))
+    Some(claim(&engine.target_name(target), claimed.version))
 }
 
 fn claim(target: &str, version: Version) -> String {

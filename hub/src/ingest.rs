@@ -179,8 +179,7 @@ impl Ingest {
             adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|uid| uid.parse().ok()),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
-        let decommissioned = decommission != Decommission::No;
-        let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommissioned };
+        let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommission };
         self.shared.ingest(|engine, now| {
             engine.keys_revoked(id, &name, &revoked);
             engine.target_seen(now, placed, record);

@@ -174,7 +174,7 @@ fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value)
         .iter()
         .map(|worst| {
             let Worst { target, key: at, reason, message, .. } = worst;
-            let mut worst = json!({"target": engine.targets.name(*target), "reason": reason, "message": message});
+            let mut worst = json!({"target": engine.target_name(*target), "reason": reason, "message": message});
             if let Some(namespace) = renamed(key, at) {
                 worst["namespace"] = json!(namespace);
             }

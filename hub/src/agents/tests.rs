@@ -51,7 +51,7 @@ fn at_work() -> Shared {
         released: None,
         adopts: None,
     };
-    let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };
+    let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
     shared.step(|engine, now| {
         engine.target_seen(now, target, Some(record));
         engine.targets_listed(now);
@@ -113,7 +113,7 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     tries_to_delete(&shared, &json!({FORCE_ANNOTATION: TARGET}), true).unwrap();
     deletes(&shared, &json!({FORCE_ANNOTATION: "11111111-0000-4000-8000-000000000000"})).unwrap_err();
     let id: TargetId = TARGET.parse().unwrap();
-    let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };
+    let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
     shared.step(|engine, now| engine.target_seen(now, target.clone(), None));
     deletes(&shared, &json!({})).unwrap_err();
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));

@@ -7,7 +7,7 @@ use tracing::{error, info};
 
 use super::Engine;
 use crate::history::{claim_of, sentence_of};
-use crate::ledger::{Accepted, HistoryChange};
+use crate::ledger::{Accepted, HistoryChange, TargetContinuity};
 use crate::link::core as link;
 use crate::placement::Change;
 
@@ -17,6 +17,17 @@ impl Engine {
         self.acceptances.extend([object.clone()]);
         self.accepted.push((object, accepted));
         self.accept_history();
+    }
+
+    /// Whoever holds a target shows a set of this history, and is served: what was claimed there before is of no account.
+    pub(super) fn claims_no_more(&mut self, target: TargetId) {
+        let whole = |engine: &Self| {
+            let continuity = engine.ledger.continuity(target, engine.link.shown_by(target));
+            matches!(continuity, TargetContinuity::Whole { .. })
+        };
+        if self.ledger.claimed(target).is_some() && whole(self) {
+            self.changes.push(Change::History(HistoryChange::Unclaimed(target)));
+        }
     }
 
     pub fn acceptance_gone(&mut self, object: Uid) {
@@ -60,7 +71,7 @@ impl Engine {
         }
         for (object, accepted) in std::mem::take(&mut self.accepted) {
             // Also those that have no agent now: the one that comes must not be told what was perhaps taken back.
-            let leaving = self.targets.leaving().clone();
+            let leaving = self.targets.leaving().keys().copied().collect();
             let approvals = self.approvals.objects().cloned().collect();
             let accepted = Accepted { leaving, approvals, ..accepted };
             let accepted = Box::new(accepted);

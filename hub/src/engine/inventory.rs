@@ -15,10 +15,20 @@ use crate::placement::{Change, Part, Target};
 impl Engine {
     /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
     pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
-        let (id, leaves) = (target.id, target.decommissioned);
+        let (id, how) = (target.id, target.decommission);
+        let former = self.targets.leaving().get(&id).copied();
         self.targets.awaited(target);
-        if !leaves && self.ledger.leaving_is_unexplained(id) {
-            self.changes.push(Change::History(HistoryChange::Stays(id)));
+        if how == Decommission::No {
+            // Also where an accept that takes it for leaving is under way.
+            if former.is_some() || self.ledger.leaving_is_unexplained(id) {
+                self.changes.push(Change::History(HistoryChange::Stays(id)));
+            }
+        } else {
+            // What is held there may be all that it has: placement says nothing of it.
+            self.changes.push(Change::Retire(id, how));
+            if how.keeps() && former != Some(how) {
+                self.changes.push(Change::LetGo(id));
+            }
         }
         if self.ledger.index_of(id).is_some() {
             self.place_target(id);
@@ -48,11 +58,11 @@ impl Engine {
             // Whoever waits for an answer has the former key.
             warn!(sync_target = record.name, "its agent's key was replaced; who has the former one is refused");
             self.step(now, link::Event::TargetClosed { target: id, why });
+            self.changes.push(Change::History(HistoryChange::Unclaimed(id)));
         }
         if let Some(former) = record.adopts {
             self.adopt(former, id, &record);
         }
-        let decommission = record.decommission;
         let accepted = record.accepted.clone();
         let released = record.released.clone();
         self.targets.seen(id, record);
@@ -61,10 +71,6 @@ impl Engine {
             self.step(now, link::Event::InstanceAccepted { target: id, instance, word });
         }
         self.changes.extend(released.map(|word| Change::LetRun(id, word)));
-        if decommission != Decommission::No {
-            // What is held there may be all that it has: placement says nothing of it.
-            self.changes.push(Change::Retire(id, decommission));
-        }
     }
 
     /// Who held it had a key that was revoked since. That another agent has a key by now is a person's word that this one is
@@ -87,6 +93,8 @@ impl Engine {
         for key in keys {
             if self.memory.revoke(id, name, key) {
                 info!(sync_target = name, key = key.fingerprint(), "the key of an agent is revoked");
+                // It may be what whoever has it claimed.
+                self.changes.push(Change::History(HistoryChange::Unclaimed(id)));
             }
         }
     }
@@ -117,6 +125,13 @@ impl Engine {
     /// Whether an agent must not enrol with this key: it was revoked of any target, and no other is served by it.
     pub fn is_revoked(&self, key: &VerifyingKey) -> bool {
         self.memory.is_revoked(key) && !self.targets.iter().any(|(_, outline)| outline.record.key == *key)
+    }
+
+    /// A name for people: the SyncTarget's, also of one that was deleted; the id of one that never had an agent.
+    pub fn target_name(&self, target: TargetId) -> String {
+        let present = self.targets.get(target).map(|outline| &outline.record.name);
+        let name = present.or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
+        name.cloned().unwrap_or_else(|| target.to_string())
     }
 
     /// The key by which the agent of a target is known, though it may not be served.

@@ -236,7 +236,7 @@ impl Engine {
             key: source.place(&key.kind),
             destination: key.clone(),
             target,
-            target_name: self.targets.name(target),
+            target_name: self.target_name(target),
             leaving: false,
             report: self.summary.report(target, key, &source.uid).cloned(),
             made: self.summary.made(target, key, &source.uid).cloned(),

@@ -56,8 +56,8 @@ pub struct Targets {
     holders: BTreeMap<TargetId, HolderRecord>,
     /// When the agent of each was heard from last, served or not.
     asked: BTreeMap<TargetId, Monotonic>,
-    /// Those that are to leave service, whether or not an agent may speak for them at the moment.
-    leaving: BTreeSet<TargetId>,
+    /// Those that are to leave service and how, whether or not an agent may speak for them at the moment.
+    leaving: BTreeMap<TargetId, Decommission>,
     /// Seen, and not told to placement yet: they have no index.
     awaited: BTreeMap<TargetId, Target>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
@@ -92,10 +92,10 @@ impl Targets {
         if let Some(seen) = &mut self.listing {
             seen.insert(target.id);
         }
-        if target.decommissioned {
-            self.leaving.insert(target.id);
-        } else {
+        if target.decommission == Decommission::No {
             self.leaving.remove(&target.id);
+        } else {
+            self.leaving.insert(target.id, target.decommission);
         }
         self.awaited.insert(target.id, target);
     }
@@ -117,14 +117,9 @@ impl Targets {
         self.known.iter().map(|(id, outline)| (*id, outline))
     }
 
-    /// Those that are to leave service, also where no agent has a key for them.
-    pub fn leaving(&self) -> &BTreeSet<TargetId> {
+    /// Those that are to leave service and how, also where no agent has a key for them.
+    pub fn leaving(&self) -> &BTreeMap<TargetId, Decommission> {
         &self.leaving
-    }
-
-    /// A name for people: the SyncTarget's, or the id of one that is gone.
-    pub fn name(&self, target: TargetId) -> String {
-        self.known.get(&target).map_or_else(|| target.to_string(), |outline| outline.record.name.clone())
     }
 
     /// Who held it last.

@@ -5,7 +5,7 @@ use tideline_api::{Allow, Placement};
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{BodiesRequest, Handover, Instance, SessionRequest, Terminal, TerminalFact};
 use tideline_common::{
-    Capabilities, GroupKind, InstanceId, Revision, SessionId, SessionName, SessionNumber, SpaceName,
+    Capabilities, GroupKind, InstanceId, PrunePolicy, Revision, SessionId, SessionName, SessionNumber, SpaceName,
 };
 
 use super::*;
@@ -45,7 +45,8 @@ fn target() -> TargetId {
 
 fn in_service(is: bool) -> Target {
     let labels = [("tier".to_owned(), "shop".to_owned())].into();
-    Target { id: target(), labels, unschedulable: false, decommissioned: !is }
+    let decommission = if is { Decommission::No } else { Decommission::Remove };
+    Target { id: target(), labels, unschedulable: false, decommission }
 }
 
 impl Hub {
@@ -118,6 +119,12 @@ impl Hub {
 
     fn removals(&self) -> usize {
         self.engine.ledger.removals().count()
+    }
+
+    /// What the target is told of everything that it is to remove.
+    fn tombstones(&self) -> Vec<PrunePolicy> {
+        let view = self.engine.ledger.target(target()).expect("it is registered");
+        view.tombstones().map(|unassignment| unassignment.policy).collect()
     }
 
     fn kept(&self) -> u64 {

@@ -82,6 +82,8 @@ pub enum HistoryChange {
     AcceptanceGone(Uid),
     /// The target is in service: that it was to leave before the accept means nothing any more.
     Stays(TargetId),
+    /// What the target's agent claimed is of no account any more: whoever claimed it is shut out, or shows a set of this history.
+    Unclaimed(TargetId),
     /// Something was assigned at these places since the approval was given.
     Assigned { approval: Uid, at: BTreeSet<ObjectKey> },
     /// The approval is gone, and need not be remembered.
@@ -304,6 +306,11 @@ impl Draft {
             }
             HistoryChange::Stays(target) => self.change(ledger, |broken| {
                 broken.leaving.remove(&target);
+            }),
+            HistoryChange::Unclaimed(target) => self.change(ledger, |broken| {
+                if broken.claims.get(&target).is_some_and(|claim| !claim.covered) {
+                    broken.claims.remove(&target);
+                }
             }),
             HistoryChange::Assigned { approval, at } => {
                 let known = self.voids.get(&approval).cloned().unwrap_or_else(|| ledger.voids.get(&approval).cloned());

@@ -229,6 +229,8 @@ impl<'a> TargetView<'a> {
             if let Some((_, form)) = self.held(key) {
                 page.take(self.told(form));
                 page.tombstones.extend(self.ledger.tombstone_at(self.index, key));
+            } else if let Some(said_anew) = self.ledger.tombstone_at(self.index, key) {
+                page.tombstones.push(said_anew);
             } else if let Some(Left { source, policy, at }) = left {
                 let tombstone = Tombstone { key: key.clone(), source: source.clone() };
                 page.tombstones.push(tombstone.under(*policy, *at));

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
+use tideline_common::{
+    Capabilities, Digest, Epoch, ObjectKey, PrunePolicy, Revision, TargetId, Tombstone, Uid, Version,
+};
 
 use super::batch::{Batch, Write, chunked};
 use super::broken;
@@ -39,7 +41,8 @@ impl Ledger {
         let mut draft = Draft::new(self, fresh, Occasion::Other);
         changes.into_iter().for_each(|change| draft.take(change));
         // What was said before history was lost approves nothing; that all is to be let go of, it says still.
-        draft.retired -= draft.broken.leaving(self);
+        draft.unexplained = draft.broken.leaving(self);
+        draft.retired -= &draft.unexplained;
         draft.finish(allowance)
     }
 }
@@ -87,6 +90,8 @@ struct Draft<'a> {
     retired: RoaringBitmap,
     /// Those of them that keep what is there: whatever leaves them is to be let go of.
     let_go_of: RoaringBitmap,
+    /// Those that were to go out of service by what was said before history was lost: whatever leaves them is kept.
+    unexplained: RoaringBitmap,
     /// Sources that go, and that are kept instead, as many as the targets that have them.
     unassigned: u64,
     kept: u64,
@@ -118,6 +123,7 @@ impl<'a> Draft<'a> {
             released: BTreeSet::new(),
             retired: RoaringBitmap::new(),
             let_go_of: RoaringBitmap::new(),
+            unexplained: RoaringBitmap::new(),
             unassigned: 0,
             kept: 0,
         }
@@ -149,6 +155,7 @@ impl<'a> Draft<'a> {
                 self.retired.extend(index);
                 self.let_go_of.extend(index.filter(|_| how.keeps()));
             }
+            Change::LetGo(target) => self.let_go(target),
             Change::Understands(target, capabilities) => self.understands(target, capabilities),
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
@@ -254,6 +261,23 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The target keeps what it has. Its agent may not have heard yet what it was to delete.
+    fn let_go(&mut self, target: TargetId) {
+        let Some(index) = self.ledger.index_of(target) else { return };
+        let at_index = RoaringBitmap::from_iter([index]);
+        for (key, by_source) in &self.ledger.tombstones {
+            let deletes = |tombstones: &Tombstones| tombstones.at(index).is_some_and(|(policy, _)| !policy.lets_go());
+            for (source, _) in by_source.iter().filter(|(_, tombstones)| deletes(tombstones)) {
+                let staged = staged(&mut self.tombstones, &self.ledger.tombstones, key);
+                if let Some(tombstones) = staged.get_mut(source) {
+                    tombstones.remove(&at_index);
+                    tombstones.put((PrunePolicy::LEAST, self.next), at_index.clone());
+                    self.news.entry(key.clone()).or_default().insert(index);
+                }
+            }
+        }
+    }
+
     /// Of what is assigned there, and of what is to be removed there that it ran; what is said of anything else comes late.
     /// What is `inherited` was true before anything was assigned there, and nobody but the hub has it from the agent.
     fn happened(&mut self, target: TargetId, fact: TerminalFact, inherited: bool) {
@@ -317,7 +341,8 @@ impl<'a> Draft<'a> {
         self.resolve_all(&touched, Leaving::Goes);
         if self.unassigned > allowance {
             (self.tombstones, self.happened) = staged;
-            (self.claims, self.slots, self.unassigned) = (BTreeMap::new(), Vec::new(), 0);
+            (self.claims, self.slots) = (BTreeMap::new(), Vec::new());
+            (self.unassigned, self.kept) = (0, 0);
             self.resolve_all(&touched, Leaving::IsKept);
         }
         self.into_batch()
@@ -394,13 +419,14 @@ impl<'a> Draft<'a> {
                 kept |= (&left & &old.kept) - &self.retired;
             }
             let (mut at, news) = (old.kept_at, ((&left - &old.kept) & old.asking()) - &self.retired);
-            match leaving {
-                Leaving::Goes => self.unassigned += news.len(),
-                Leaving::IsKept if news.is_empty() => {}
-                Leaving::IsKept => {
-                    self.kept += news.len();
-                    (kept, at) = (kept | news, self.next);
-                }
+            let stays = match leaving {
+                Leaving::Goes => &news & &self.unexplained,
+                Leaving::IsKept => news.clone(),
+            };
+            self.unassigned += (news - &stays).len();
+            if !stays.is_empty() {
+                self.kept += stays.len();
+                (kept, at) = (kept | stays, self.next);
             }
             if kept.is_empty() {
                 continue;

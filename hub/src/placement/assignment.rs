@@ -167,6 +167,8 @@ pub enum Change {
     /// asked for, so it neither counts nor waits, and what waited there goes. Where all is to be kept it is let go of, also by an
     /// agent that hears of it when the target is in service again.
     Retire(TargetId, Decommission),
+    /// All is to be kept at the target from now on: what it was told to delete, and has not, is to be let go of.
+    LetGo(TargetId),
     /// The agent of the target understands this, and no more: what needs more is withheld from it.
     Understands(TargetId, Capabilities),
     /// What is known of other histories, and was accepted of them, is otherwise.

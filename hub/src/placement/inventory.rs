@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_api::Selector;
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{Hasher, TargetId, Uid};
 
 use super::listing::Listing;
@@ -16,13 +17,13 @@ pub struct Target {
     pub labels: Labels,
     /// Gets nothing new; what it has stays.
     pub unschedulable: bool,
-    /// Goes out of service: no rule selects it, whatever its labels.
-    pub decommissioned: bool,
+    /// One that goes out of service is selected by no rule, whatever its labels.
+    pub decommission: Decommission,
 }
 
 impl Target {
     fn is_selected_by(&self, selector: &Selector) -> bool {
-        !self.decommissioned && selector.matches(&self.labels)
+        self.decommission == Decommission::No && selector.matches(&self.labels)
     }
 }
 

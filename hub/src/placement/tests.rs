@@ -4,6 +4,7 @@ use std::time::Duration;
 use roaring::RoaringBitmap;
 use serde_json::{Value, json};
 use tideline_api::{Allow, Location, Placement, Selector};
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{ApplyMode, Monotonic, ObjectKey, Prune, Reason, SpaceName, TargetId};
 
 use super::*;
@@ -125,14 +126,14 @@ impl World {
     fn target(&mut self, nth: u32, with: &str) {
         self.index.apply_target(
             nth,
-            Target { id: target_id(nth), labels: labels(with), unschedulable: false, decommissioned: false },
+            Target { id: target_id(nth), labels: labels(with), unschedulable: false, decommission: Decommission::No },
         );
     }
 
     fn unschedulable(&mut self, nth: u32, with: &str) {
         self.index.apply_target(
             nth,
-            Target { id: target_id(nth), labels: labels(with), unschedulable: true, decommissioned: false },
+            Target { id: target_id(nth), labels: labels(with), unschedulable: true, decommission: Decommission::No },
         );
     }
 

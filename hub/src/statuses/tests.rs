@@ -30,7 +30,7 @@ async fn requests(code: u16) -> (usize, usize) {
         adopts: None,
     };
     let told = || {
-        let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommissioned: false };
+        let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
         shared.step(|engine, now| engine.target_seen(now, target, Some(record.clone())));
     };
     let asked = Arc::new(AtomicUsize::new(0));

@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Api, Client};
 use tideline_api::{Allow, ObjectClause, PlacementSpec};
+use tideline_common::wire::v1::Decommission;
 use tideline_common::{Monotonic, SpaceName};
 use tideline_hub::clean;
 use tideline_hub::placement::{Change, GroupResource, Index, Part, PlacementRule, SpaceRule, Target};
@@ -33,7 +34,10 @@ fn index(space: &SpaceName, objects: Vec<ObjectClause>) -> Result<Index> {
     let spec = PlacementSpec { targets: vec![selector("tier", "shop")], objects, ..PlacementSpec::default() };
     let mut index = Index::new(Duration::ZERO);
     let id = "00000000-0000-4000-8000-000000000001".parse()?;
-    index.apply_target(0, Target { id, labels: labels("tier", "shop"), unschedulable: false, decommissioned: false });
+    index.apply_target(
+        0,
+        Target { id, labels: labels("tier", "shop"), unschedulable: false, decommission: Decommission::No },
+    );
     index.apply_space(space, SpaceRule::try_from(&Allow::everything())?);
     index.apply_placement(space, "all", "placement".parse()?, Ok(PlacementRule::try_from(&spec)?));
     for part in [Part::Targets, Part::Locations, Part::Spaces, Part::Placements(space)] {

@@ -45,13 +45,16 @@ fn leaving_service_from_before_an_accept_waits_also_where_no_agent_has_a_key_the
             hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
             hub.engine.keys_revoked(target(), "shop", &[agent(1).key]);
         }
-        // More than may go unasked, so that the target keeps all of it.
         hub.place("p", "shops");
         hub.persist();
         hub.pass(SETTLE * 2);
-        hub.engine.target_seen(hub.now, in_service(false), None);
-        hub.persist();
+        if !at_once {
+            hub.engine.target_seen(hub.now, in_service(false), None);
+        }
         hub.shows(target(), unknown(100), Proof::OwnWord);
+        if at_once {
+            hub.engine.target_seen(hub.now, in_service(false), None);
+        }
         hub.accept(unknown(100));
         if !at_once {
             hub.persist();
@@ -61,7 +64,9 @@ fn leaving_service_from_before_an_accept_waits_also_where_no_agent_has_a_key_the
         hub.engine.target_seen(hub.now, in_service(false), Some(leaves(2)));
         hub.persist();
         hub.pass(SETTLE * 2);
-        assert_eq!((hub.removals(), hub.kept()), (0, 300), "revoked: {revoked}");
+        // What was asked to be removed before the accept is asked for no more; what leaves with it or later is kept.
+        let left = if at_once { 300 } else { 0 };
+        assert_eq!((hub.removals(), hub.kept()), (0, left), "revoked: {revoked}");
         let waits = hub.condition(target(), "Decommissioned").unwrap();
         assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("HistoryLost")));
 
@@ -70,7 +75,68 @@ fn leaving_service_from_before_an_accept_waits_also_where_no_agent_has_a_key_the
         hub.persist();
         hub.engine.target_seen(hub.now, in_service(false), Some(leaves(2)));
         hub.persist();
-        assert_eq!((hub.removals(), hub.kept()), (300, 0), "revoked: {revoked}");
+        assert_eq!((hub.removals() as u64, hub.kept()), (left, 0), "revoked: {revoked}");
+    }
+}
+
+/// It is set back to be in service while the accept is being written that takes it for leaving.
+#[test]
+fn what_is_in_service_again_before_an_accept_is_written_is_not_taken_for_leaving() {
+    for has_key in [true, false] {
+        let mut hub = Hub::with(1);
+        hub.engine.target_seen(hub.now, in_service(false), has_key.then(|| leaves(1)));
+        hub.persist();
+        hub.shows(target(), unknown(100), Proof::OwnWord);
+        hub.accept(unknown(100));
+        hub.engine.target_seen(hub.now, in_service(true), has_key.then(|| agent(1)));
+        hub.persist();
+        assert!(!hub.engine.ledger.leaving_is_unexplained(target()), "has a key: {has_key}");
+    }
+}
+
+/// What was placed there is taken from it only after the accept, and is less than may go unasked.
+#[test]
+fn what_leaves_a_target_whose_leaving_is_unexplained_is_kept_however_little_it_is() {
+    let mut hub = Hub::with(5);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.persist();
+    hub.shows(target(), unknown(100), Proof::OwnWord);
+    hub.engine.target_seen(hub.now, in_service(false), Some(leaves(1)));
+    hub.accept(unknown(100));
+    hub.persist();
+    hub.pass(SETTLE * 2);
+    assert_eq!((hub.removals(), hub.kept()), (0, 5));
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.persist();
+    hub.pass(SETTLE * 2);
+    assert_eq!((hub.removals(), hub.kept()), (0, 0), "it is assigned again");
+}
+
+/// The agent is away, and hears of it only when the target is in service again.
+#[test]
+fn what_a_target_is_to_keep_is_let_go_of_whether_or_not_an_agent_has_a_key_then() {
+    let keeps = |is: bool| Target { decommission: Decommission::Keep, ..in_service(is) };
+    for (before, has_key) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut hub = Hub::with(5);
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        hub.persist();
+        if before {
+            // It was to be emptied first, and that was put right.
+            hub.engine.target_seen(hub.now, in_service(false), Some(leaves(1)));
+            hub.persist();
+            hub.pass(SETTLE * 2);
+            assert!(hub.tombstones().iter().all(|policy| !policy.lets_go()));
+        }
+        let kept = TargetRecord { decommission: Decommission::Keep, ..agent(1) };
+        hub.engine.target_seen(hub.now, keeps(false), has_key.then_some(kept));
+        hub.persist();
+        hub.pass(SETTLE * 2);
+        let unselected = Target { labels: BTreeMap::new(), ..in_service(true) };
+        hub.engine.target_seen(hub.now, unselected, Some(agent(1)));
+        hub.persist();
+        let tombstones = hub.tombstones();
+        let all = tombstones.len() == 5 && tombstones.iter().all(|policy| policy.lets_go());
+        assert!(all, "Remove before: {before}, has a key: {has_key}: {tombstones:?}");
     }
 }
 
@@ -106,4 +172,28 @@ fn what_is_claimed_without_proof_is_said_of_the_target_that_claims_it_alone() {
     assert!(said(&hub, target()).unwrap().contains("1.8888"));
     let log = hub.engine.history_said.clone().unwrap();
     assert!(!log.contains("8888"), "{log}");
+}
+
+/// Who did it is shut out as the condition says, and its successor is served: nothing is left to be settled.
+#[test]
+fn a_claim_ends_with_the_key_that_made_it() {
+    let named = |seed| TargetRecord { name: "shop-1".to_owned(), ..agent(seed) };
+    for revoked in [true, false] {
+        let mut hub = Hub::with(1);
+        hub.engine.target_seen(hub.now, in_service(true), Some(named(1)));
+        hub.persist();
+        hub.shows(target(), unknown(7_777), Proof::Claim);
+        assert!(hub.condition(target(), "HistoryLost").is_some());
+        hub.engine.target_seen(hub.now, in_service(true), None);
+        let withdrawn = hub.engine.history_sentence(target()).unwrap();
+        assert!(withdrawn.contains("targets revoke shop-1"), "{withdrawn}");
+        if revoked {
+            hub.engine.keys_revoked(target(), "shop-1", &[agent(1).key]);
+        } else {
+            hub.engine.target_seen(hub.now, in_service(true), Some(named(1)));
+            hub.engine.target_seen(hub.now, in_service(true), Some(named(2)));
+        }
+        hub.persist();
+        assert_eq!(hub.engine.history_sentence(target()), None, "revoked: {revoked}");
+    }
 }

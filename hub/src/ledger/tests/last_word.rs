@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tideline_api::{Allow, Placement};
+use tideline_common::wire::v1::Decommission;
 
 use super::*;
 use crate::clean::{self, Content, Labels, Refusal};
@@ -155,7 +156,8 @@ impl Hub {
             Edit::Object(nth, Some(thing)) => self.index.apply(&space(), &config_maps(), thing.source(nth)),
             Edit::Target(nth, label) => {
                 let labels = Labels::from([("l".to_owned(), label.to_string())]);
-                let target = Target { id: target(nth.into()), labels, unschedulable: false, decommissioned: false };
+                let target =
+                    Target { id: target(nth.into()), labels, unschedulable: false, decommission: Decommission::No };
                 self.index.apply_target(nth.into(), target);
             }
         }

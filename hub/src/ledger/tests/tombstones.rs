@@ -82,6 +82,27 @@ fn what_leaves_a_target_that_keeps_all_is_to_be_let_go_of() {
     check_sound(&kept.ledger);
 }
 
+/// It was to be emptied, which its agent may have heard or not, and then to keep what is left.
+#[test]
+fn a_target_that_is_to_keep_what_it_was_told_to_delete_hears_so() {
+    let mut kept = Kept::with_targets(2);
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1]), assign_under("y", "v", ORPHAN, &[0])]);
+    kept.change(vec![gone("u")]);
+    let told_before = kept.version(0);
+    kept.change(vec![Change::LetGo(target(0))]);
+    for _ in 0..2 {
+        assert_eq!(told(&kept, 0, since), both("u", ORPHAN));
+        assert_eq!(told(&kept, 0, told_before), both("u", ORPHAN), "also to who heard the former word");
+        assert_eq!(told(&kept, 1, since), both("u", DELETE));
+        kept.restart();
+    }
+    check_sound(&kept.ledger);
+    let version = kept.version(0);
+    kept.change(vec![Change::LetGo(target(0))]);
+    assert_eq!(kept.version(0), version, "said again it changes nothing");
+}
+
 /// Changes that come while another batch is written are planned at once.
 #[test]
 fn what_was_said_in_one_batch_with_the_removal_counts() {
