@@ -100,7 +100,7 @@ use place::Place;
 pub use ran::RAN_MAX;
 use ran::Ran;
 pub use remove::RemovalPolicy;
-use remove::{Cause, Removal};
+use remove::{Cause, JournalAge, Removal};
 use report::Reports;
 use session::{Session, Token};
 use work::Work;
@@ -213,6 +213,8 @@ pub struct Core {
     copies: Copies,
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
+    /// Of what is said there.
+    journal_age: JournalAge,
     ran: Ran,
     /// Of which the hub told something that happened once, with a set that is not on disk yet. Nothing else is known of what
     /// it assigns anew, and that is not forgotten.
@@ -295,6 +297,7 @@ impl Core {
             ran: Ran::new(ran),
             told_ahead: BTreeSet::new(),
             removals: BTreeMap::new(),
+            journal_age: JournalAge::Unknown,
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
             denied: Denied::default(),

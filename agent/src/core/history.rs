@@ -51,6 +51,7 @@ impl Core {
     }
 
     pub(super) fn history_whole(&mut self, now: Monotonic) {
+        self.journal_is_current();
         if self.is_broken() {
             self.history = Continuity::Whole;
             self.disk.write(Write::History(Continuity::Whole));

@@ -110,6 +110,7 @@ pub(super) struct Evidence<'a> {
     pub(super) unshown: bool,
     pub(super) view: View,
     pub(super) inspection: Option<Inspection>,
+    pub(super) journal: JournalAge,
     /// What stands there is of another source, which is or was being removed too.
     pub(super) leaves_too: bool,
     /// Whether the cluster goes out of service.
@@ -123,6 +124,15 @@ pub(super) enum Ground<'a> {
     Unassigned(&'a Uid),
     /// It is in no set that is known, and nothing says that it was taken out.
     Unexplained,
+}
+
+/// How old what the journal says of removals may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JournalAge {
+    /// The hub has said in this run what the target is to hold.
+    Current,
+    /// Nobody has: the data directory may have been set back, and a removal in it may be of years ago.
+    Unknown,
 }
 
 /// What a live look found in a namespace, or of a CRD's kind.
@@ -227,7 +237,11 @@ pub(super) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
             if behind {
                 Verdict::Look
             } else if speaks_for_its_place(evidence) {
-                dispose(evidence, seen.uid.clone(), written)
+                match evidence.journal {
+                    JournalAge::Current => dispose(evidence, seen.uid.clone(), written),
+                    // Only the hub knows, and it is not heard.
+                    JournalAge::Unknown => Verdict::Hold(Reason::Unavailable),
+                }
             } else {
                 Verdict::Forget
             }
@@ -246,7 +260,7 @@ fn speaks_for_its_place(evidence: &Evidence<'_>) -> bool {
 }
 
 fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
-    let Evidence { record, policy, seen, view, .. } = *evidence;
+    let Evidence { record, policy, seen, unshown, view, .. } = *evidence;
     if policy.lets_go() {
         return overtaken(evidence, entry);
     }
@@ -256,7 +270,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     }
     match record {
         Some(record) if record.source == *source => Verdict::ReMark,
-        None if seen.is_some() || view != View::Current => Verdict::ReMark,
+        None if seen.is_some() || unshown || view != View::Current => Verdict::ReMark,
         Some(_) | None => Verdict::Forget,
     }
 }
@@ -264,7 +278,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 /// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
 /// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { me, key, record, assigned, seen, view, .. } = *evidence;
+    let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
     let ours = |seen: &Seen| {
         let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
@@ -279,7 +293,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         }
         // Perhaps it was let go of just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
-        (None, None) if view == View::Current => Verdict::Forget,
+        (None, None) if view == View::Current && !unshown => Verdict::Forget,
         (_, Some(_) | None) => Verdict::ReMark,
     }
 }

@@ -563,6 +563,7 @@ impl Core {
             unshown: false,
             view: self.kinds.view(key),
             inspection: None,
+            journal: self.journal_age,
             leaves_too: false,
             decommission: self.decommission,
         });

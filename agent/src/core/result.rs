@@ -197,7 +197,8 @@ impl Core {
         uid: &Uid,
         out: &mut Effects,
     ) -> bool {
-        if !self.may_remove() {
+        // While history is broken nothing is deleted, not even to be made again.
+        if !self.may_remove() || self.is_broken() {
             return false;
         }
         let Some(object) = self.objects.get(&entry.key) else { return false };
@@ -267,8 +268,15 @@ impl Core {
                 removal.failures = 1;
                 self.look(now, tombstone, out);
             }
-            // Gone, or orphaned, or replaced by something that is another's by now.
-            OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. } => {
+            OpResult::Gone | OpResult::Written { .. } => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                }
+                self.nothing_of_ours_stands(key);
+                self.removal_done(now, tombstone);
+            }
+            // Something is there instead that is another's by now.
+            OpResult::PreconditionFailed => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
                 }

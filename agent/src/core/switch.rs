@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
-use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Takeover, Tombstone, Uid, Version};
+use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Reason, Takeover, Tombstone, Uid, Version};
 
 use super::Core;
 use super::decommission::LET_GO;
@@ -143,6 +143,14 @@ impl Core {
         self.accepted = Some(accepted.set);
         self.newest = Some(accepted);
         let many = put.len() >= PACK_MIN;
+        // Their bodies came with this set, and nothing else tells of that.
+        let missed = |key: &&ObjectKey| {
+            let object = self.objects.get(key);
+            object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
+        };
+        for key in self.objects.unsettled().filter(missed).cloned().collect::<Vec<_>>() {
+            self.enqueue(&key);
+        }
         let mut waves = Vec::with_capacity(tombstones.len());
         for Tombstone { key, .. } in tombstones.keys() {
             waves.push(self.desired.get(key).cloned());
@@ -381,6 +389,20 @@ impl Core {
             self.recorded -= 1;
             self.kinds.unrefer(key);
             self.disk.write(Write::Forgotten { key: key.clone() });
+        }
+    }
+
+    /// A place was found empty, or what stood there was let go of. Whatever source it was of, the journal need not know it any
+    /// more, unless that has a removal of its own.
+    pub(super) fn nothing_of_ours_stands(&mut self, key: &ObjectKey) {
+        if self.desired.get(key).is_some() {
+            return;
+        }
+        let source = self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.source.clone()));
+        if let Some(source) = source
+            && !self.open_removals_of(key).any(|(tombstone, _)| tombstone.source == source)
+        {
+            self.clear_record(key);
         }
     }
 

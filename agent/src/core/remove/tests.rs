@@ -23,6 +23,7 @@ struct Case {
     unshown: bool,
     view: View,
     inspection: Option<Inspection>,
+    journal: JournalAge,
     leaves_too: bool,
     decommission: Decommission,
 }
@@ -59,6 +60,7 @@ impl Case {
             unshown: false,
             view: View::Current,
             inspection: None,
+            journal: JournalAge::Current,
             leaves_too: false,
             decommission: Decommission::No,
         }
@@ -78,6 +80,7 @@ impl Case {
             unshown: self.unshown,
             view: self.view,
             inspection: self.inspection,
+            journal: self.journal,
             leaves_too: self.leaves_too,
             decommission: self.decommission,
         })
@@ -317,6 +320,11 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
                 case.mark().source.uid = uid("s0");
                 case.record = None;
             }),
+            ("another source's, and the journal may be of long ago", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record = None;
+                case.journal = JournalAge::Unknown;
+            }),
             ("another source's, which follows from absence", |case| {
                 case.mark().source.uid = uid("s0");
                 case.record = None;
@@ -349,12 +357,13 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             }),
             ("the cluster is let go of", |case| case.decommission = Decommission::Keep),
         ],
-        &expect![[r"
+        &expect![[r#"
             journal and mark say orphan, it says delete    Delete u1
             journal and mark say delete, it says orphan    Orphan u1
             another source's, which has its own removal    Forget
             another source's, which nothing speaks for     Delete u1
             another source's, unknown to the journal       Delete u1
+            another source's, and the journal may be of long ago Hold(Unavailable)
             another source's, which follows from absence   Forget
             another target's                               Hold(Copy)
             nobody's                                       Forget
@@ -367,7 +376,7 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             it was being let go of, and is ours still      Delete u1
             it was being let go of, and has no mark        Orphan u1
             the cluster is let go of                       Orphan u1
-        "]],
+        "#]],
     );
 }
 
@@ -471,10 +480,22 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         unshown: false,
         view: View::Current,
         inspection: None,
+        journal: JournalAge::Current,
         leaves_too: false,
         decommission: Decommission::No,
     });
     assert_eq!(verdict, Verdict::Hold(Reason::HistoryLost));
+}
+
+/// A creation was not answered, and before anything showed what it left its place was taken out of the set and assigned again.
+#[test]
+fn the_removal_of_what_nothing_has_shown_yet_is_not_over_when_its_place_is_assigned_again() {
+    for policy in [RemovalPolicy::Tombstone(SAYS_ORPHAN), RemovalPolicy::Tombstone(SAYS_DELETE)] {
+        let of_another = entry(&Case::plain().former.key, 2, 1);
+        let case = Case { policy, entry: Some(of_another), record: None, seen: None, ..Case::plain() };
+        assert_eq!(case.judge(), Verdict::Forget, "{policy:?}");
+        assert_eq!(Case { unshown: true, ..case }.judge(), Verdict::ReMark, "{policy:?}");
+    }
 }
 
 #[test]

@@ -65,18 +65,21 @@ fn standing(uid: &str, source: u64) -> Observed {
     }
 }
 
+const SAID: PrunePolicy = PrunePolicy { prune: tideline_common::Prune::Delete, ..PrunePolicy::LEAST };
+
 /// It was placed, removed, placed again and removed again, and the list is from the first time.
 fn listed_as_before(recorded: bool) -> Removing {
+    listed_as_before_by(RemovalPolicy::Absence(Some(SAID)), recorded)
+}
+
+fn listed_as_before_by(policy: RemovalPolicy, recorded: bool) -> Removing {
     let entry = entry(&key("", "ConfigMap", "c"), 1, 1);
     let record = record_of(&entry, &Seen::from(&standing("u2", 1)), Origin::Created, true);
     let loaded = Loaded {
         enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
         accepted: Some(attested(Accepted { version: Version::default(), digest: DesiredSet::default().digest() })),
         applied: recorded.then(|| (entry.key.clone(), record)).into_iter().collect(),
-        removing: vec![(
-            Tombstone { key: entry.key.clone(), source: uid("s1") },
-            RemovalPolicy::Absence(Some(PrunePolicy::of(&ApplyPolicy::default()))),
-        )],
+        removing: vec![(Tombstone { key: entry.key.clone(), source: uid("s1") }, policy)],
         ..Loaded::default()
     };
     let config = Config {
@@ -124,4 +127,22 @@ fn what_is_another_s_by_now_is_left_alone() {
         assert!(removing.begun.is_empty());
         assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
     }
+}
+
+/// A data directory that was set back has removals of long ago. What stands there may have been assigned since.
+#[test]
+fn a_tombstone_of_the_journal_speaks_for_another_source_only_when_the_hub_was_heard() {
+    let mut removing = listed_as_before_by(RemovalPolicy::Tombstone(SAID), true);
+    assert_eq!(removing.ends(found(standing("u3", 2))), "Get");
+    assert!(removing.begun.is_empty(), "nobody has said what is to be there now");
+    let held = RemovalState::Held(Reason::Unavailable, String::new());
+    assert!(removing.core.removals.values().all(|removal| removal.state == held));
+    // The hub says that nothing is new: what the journal says is how it is.
+    removing.core.history_whole(Monotonic::START);
+    removing.step(Event::Pulse { answers: true });
+    assert_eq!(removing.ends(found(standing("u3", 2))), "Get");
+    assert_eq!(removing.ends(OpResult::Gone), "Delete u3");
+    let core = &removing.core;
+    assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
+    assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
 }

@@ -355,9 +355,13 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
     }
 }
 
-/// As an agent that is shut out keeps what it has: an application was under way by then, and says that a field cannot change.
+fn shut_out(server: &mut Server, verdict: HubVerdict) {
+    server.core.take_verdict(server.now, verdict, &mut Vec::new());
+}
+
+/// As an agent that is shut out keeps what it has, and one that was told that history is broken: an application was under way by then, and says that a field cannot change.
 #[test]
-fn what_cannot_be_changed_is_not_replaced_once_the_agent_was_shut_out() {
+fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
     let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
     let known = Known {
         record: Some((1, "u1")),
@@ -366,23 +370,22 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_was_shut_out() {
         removal: None,
         set_back: false,
     };
-    let verdicts = [
-        None,
-        Some(HubVerdict::UnknownTarget),
-        Some(HubVerdict::Frozen(FreezeReason::TargetGone("deleted".to_owned()))),
+    type Said = fn(&mut Server);
+    let said: [(bool, Said); 4] = [
+        (false, |_| ()),
+        (true, |server| shut_out(server, HubVerdict::UnknownTarget)),
+        (true, |server| shut_out(server, HubVerdict::Frozen(FreezeReason::TargetGone("deleted".to_owned())))),
+        (true, |server| server.core.history_broken(server.now)),
     ];
-    for verdict in verdicts {
+    for (keeps_still, said) in said {
         let mut server = Server::new(&known, [Says::Done; 7]);
         let (id, op) = server.waiting.pop().expect("it has another input");
         assert_eq!(name(&op), "Apply");
-        let shut_out = verdict.is_some();
-        if let Some(verdict) = verdict {
-            server.core.take_verdict(server.now, verdict, &mut Vec::new());
-        }
+        said(&mut server);
         let result = OpResult::Failed { reason: Reason::Immutable, message: "no".to_owned(), retry_after: None };
         server.step(Event::Executed { id, result });
         let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
-        assert_eq!(begun.is_empty(), shut_out, "{begun:?}");
+        assert_eq!(begun.is_empty(), keeps_still, "{begun:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a set has to mend, until one is whole.
 
 use super::*;
+use crate::core::{Op, Served};
 
 /// The question that is asked among these effects.
 fn question(effects: &[Effect]) -> (RequestId, DesiredRequest) {
@@ -57,6 +58,40 @@ fn a_body_that_is_found_missing_while_a_poll_is_open_is_fetched_when_that_ends()
     let effects = script.event("body", Event::Answered { id: fetching, result: Ok(Answer::Bodies(answer)) });
     let effects = persisted(&mut script, effects);
     assert_eq!(question(&effects).1.since, None);
+}
+
+/// The cluster is told of no body, and the entry is as it was: only the set says that it came.
+#[test]
+fn an_object_whose_body_was_missing_is_looked_at_when_that_was_fetched() {
+    let mut script = Script::new(held());
+    let entries: Vec<_> = held().entries;
+    script.event("start", Event::Started);
+    script.answer(1, session());
+    let missing = Arc::clone(&entries[0]);
+    script.core.inputs.lost(&missing.input);
+    script.core.session.distrust();
+    let kind = missing.key.kind.clone();
+    let served = Served::Yes { namespaced: true, status: false };
+    script.event("kind", Event::Kind { kind: kind.clone(), served });
+    script.event("list", Event::Listed { kind, objects: Vec::new() });
+    let reason = |script: &Script| script.core.objects.get(&missing.key).and_then(|object| object.outcome.reason);
+    assert_eq!(reason(&script), Some(Reason::BodyMissing));
+    script.answers(RequestId(2), DesiredAnswer::NothingNew);
+    let (asked, _) = script.asks_on();
+    let effects = script.answers(asked, DesiredAnswer::Page(whole(5, &entries)));
+    let fetching = effects.iter().find_map(|effect| match effect {
+        Effect::Send { id, request: Request::Bodies(_) } => Some(*id),
+        _ => None,
+    });
+    let (input, text) = (missing.input, "{}".to_owned());
+    let sha256 = Digest::of(text.as_bytes());
+    let body = tideline_common::wire::v1::Body { input, sha256, size: 2, offset: 0, text };
+    let answer = tideline_common::wire::v1::BodiesAnswer { bodies: vec![body], outdated: Vec::new() };
+    let id = fetching.expect("the body is asked for");
+    let effects = script.event("body", Event::Answered { id, result: Ok(Answer::Bodies(answer)) });
+    let effects = persisted(&mut script, effects);
+    let made = |effect: &Effect| matches!(effect, Effect::Execute { op: Op::Create { entry, .. }, .. } if entry.key == missing.key);
+    assert!(effects.iter().any(made), "{effects:?}");
 }
 
 /// Writes whatever is to be written, until a question is asked.
