@@ -94,3 +94,6 @@ impl Drop for Abandon<'_> {
         self.shared.step(|engine, now| engine.abandon(now, self.target, self.id));
     }
 }
+
+#[cfg(test)]
+mod tests;
