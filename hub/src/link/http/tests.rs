@@ -13,7 +13,7 @@ use tideline_common::{Attestation, Digest, Epoch, Revision, RevisionPoint, RunId
 use tower::ServiceExt;
 
 use super::*;
-use crate::limits::{REQUEST_BYTES_PER_KEY_BURST, UNTAKEN_IN_A_ROW_MAX};
+use crate::limits::{REQUEST_BYTES_PER_KEY_BURST, REQUESTS_PER_KEY_BURST, UNTAKEN_IN_A_ROW_MAX};
 use crate::listener::{Peers, Places};
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000001";
@@ -412,6 +412,28 @@ async fn content_that_is_of_no_use_counts_as_its_key_s() {
         // Whoever is on the way may have added what was not signed.
         assert_eq!(*hub.service.breaches.lock().unwrap(), accused, "{asks:?}");
     }
+}
+
+/// Whoever is told to wait may have requests on their way still; only who goes on regardless is shown as in breach.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_sends_twice_a_burst_is_in_breach_and_not_before() {
+    let hub = start(1);
+    let (peer, _) = Peers::new(Places::within(1_000)).unserved();
+    let mut numbers = told(&hub).await;
+    let mut send = async || {
+        let mut request = Sent::new(&agent(), TARGET, numbers.take()).request(Body::empty());
+        request.extensions_mut().insert(peer());
+        let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
+        router.oneshot(request).await.unwrap().status().as_u16()
+    };
+    let breaches = || hub.service.breaches.lock().unwrap().clone();
+    for expected in [200, 503] {
+        for _ in 0..REQUESTS_PER_KEY_BURST {
+            assert_eq!(send().await, expected);
+        }
+        assert_eq!(breaches(), [], "it is told to wait first");
+    }
+    assert_eq!((send().await, breaches()), (503, vec![Breach::Rate]));
 }
 
 /// It verifies for ever, and costs the hub two signatures each time; the agent that it was recorded of must not pay for it.
