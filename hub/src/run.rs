@@ -249,3 +249,6 @@ fn write_client_files(options: &Options, identity: &Identity, addresses: &Addres
     write(CA_FILE, bundle.unwrap_or(identity.authority.certificate_pem()))?;
     write(ADMIN_KUBECONFIG, &kubeconfig)
 }
+
+#[cfg(test)]
+mod tests;

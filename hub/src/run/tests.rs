@@ -1,0 +1,64 @@
+use std::io::{Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tideline_runtime::exit;
+use tideline_store::{Commit, CommitOutcome, Op};
+
+use super::*;
+
+/// Where SQLite keeps `user_version` in the header of a database: four bytes, big endian.
+const USER_VERSION_AT: u64 = 60;
+
+/// A run that ends as soon as it has begun.
+async fn run_once(dir: &Path) -> Result<(), Error> {
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let options = Options { health_listen: anywhere, ..Options::new(dir, anywhere) };
+    let shutdown = CancellationToken::new();
+    shutdown.cancel();
+    run(options, shutdown).await
+}
+
+fn raise_schema_of_store(dir: &Path) {
+    let mut file = fs::OpenOptions::new().write(true).open(dir.join("store.db")).unwrap();
+    file.seek(SeekFrom::Start(USER_VERSION_AT)).unwrap();
+    file.write_all(&99_u32.to_be_bytes()).unwrap();
+}
+
+async fn raise_schema_of_ledger(dir: &Path) {
+    let store = SqliteStore::open(dir).unwrap();
+    let key = format!("{}head", ledger::KEY_PREFIX);
+    let head = store.get(key.clone().into()).await.unwrap().unwrap();
+    let mut head: Value = serde_json::from_slice(&head.value).unwrap();
+    head["schema"] = json!(99);
+    let ops = vec![Op::Put(key.into(), head.to_string().into())];
+    let written = store.commit(Commit { compare: Vec::new(), ops }).await.unwrap();
+    assert!(matches!(written, CommitOutcome::Committed(_)), "{written:?}");
+    store.close().await;
+}
+
+/// The run fails, and says which part is of another version and which version reads it.
+async fn is_refused(dir: &Path, part: &str) {
+    let written_by = dir.join("written-by");
+    fs::write(&written_by, "99.1.0\n").unwrap();
+    let said = exit::chain(&run_once(dir).await.unwrap_err());
+    assert!(said.contains("run version 99.1.0, or a newer one") && said.contains(part), "{said}");
+    assert_eq!(fs::read_to_string(&written_by).unwrap(), "99.1.0\n", "who cannot read it has written nothing");
+}
+
+#[tokio::test]
+async fn a_hub_whose_store_is_newer_ends_and_names_the_version_that_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    run_once(dir.path()).await.unwrap();
+    raise_schema_of_store(dir.path());
+    is_refused(dir.path(), "store.db has schema version 99").await;
+}
+
+#[tokio::test]
+async fn a_hub_whose_ledger_is_newer_ends_and_names_the_version_that_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    run_once(dir.path()).await.unwrap();
+    raise_schema_of_ledger(dir.path()).await;
+    is_refused(dir.path(), "the ledger has schema version 99").await;
+}
