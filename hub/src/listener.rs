@@ -44,9 +44,9 @@ pub(crate) use descriptors::raise as raise_descriptors;
 pub(crate) use peer::{Peer, Peers};
 
 use crate::limits::{
-    ANSWER_UNREAD_MAX, CONNECTION_WINDOW_BYTES, CONNECTIONS_CLOSING_MAX, DRAIN, HANDSHAKE_MAX, HEADER_BYTES_MAX,
-    HTTP1_BUFFER_BYTES_MAX, IDLE_MAX, PING_EVERY, PING_MAX, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX,
-    TCP_PINGS_MAX, UNVERIFIED_MAX,
+    ANSWER_UNREAD_MAX, BODY_GRACE, CONNECTION_WINDOW_BYTES, CONNECTIONS_CLOSING_MAX, DRAIN, HANDSHAKE_MAX,
+    HEADER_BYTES_MAX, HTTP1_BUFFER_BYTES_MAX, IDLE_MAX, PING_EVERY, PING_MAX, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
+    STREAMS_MAX, TCP_PINGS_MAX, UNVERIFIED_MAX,
 };
 use answer::Answer;
 use peer::{Connected, Overdue, Patience};
@@ -76,6 +76,7 @@ impl Listener {
                 unverified: UNVERIFIED_MAX,
                 idle: IDLE_MAX,
                 unread: ANSWER_UNREAD_MAX,
+                body: BODY_GRACE,
             },
         }
     }
@@ -134,7 +135,7 @@ impl Listener {
             let peer = connected.begin();
             let (mut parts, body) = request.into_parts();
             parts.extensions.insert(peer.clone());
-            let body = axum::body::Body::new(body::Body::new(body, peer.clone()));
+            let body = axum::body::Body::new(body::Body::new(body, peer.clone(), self.patience.body));
             let answer = self.router.clone().oneshot(Request::from_parts(parts, body));
             let unread = Arc::clone(connected.unread());
             async move { answer.await.map(|answer| answer.map(|body| Answer::new(body, peer, unread))) }

@@ -12,7 +12,7 @@ use tokio_util::sync::PollSemaphore;
 
 use super::budget::Share;
 use super::peer::Peer;
-use crate::limits::{BODY_GRACE, BODY_ROOM_WAIT_MAX};
+use crate::limits::BODY_ROOM_WAIT_MAX;
 
 /// Why a body cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,8 @@ pub(crate) enum BodyError<E> {
 pub(super) struct Body<B> {
     inner: B,
     peer: Peer,
+    /// How long it may take, beside what its size allows.
+    grace: Duration,
     reading: Option<Reading>,
 }
 
@@ -53,8 +55,8 @@ struct Reading {
 const TICK: Duration = Duration::from_secs(1);
 
 impl<B> Body<B> {
-    pub(super) fn new(inner: B, peer: Peer) -> Self {
-        Self { inner, peer, reading: None }
+    pub(super) fn new(inner: B, peer: Peer, grace: Duration) -> Self {
+        Self { inner, peer, grace, reading: None }
     }
 }
 
@@ -66,10 +68,10 @@ impl Reading {
     }
 
     /// Ready when the body is too slow.
-    fn poll_slow(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_slow(&mut self, cx: &mut Context<'_>, grace: Duration) -> Poll<()> {
         loop {
             let now = Instant::now();
-            if now >= self.since + allowed(self.bytes, self.share.least_rate()) {
+            if now >= self.since + grace + allowed(self.bytes, self.share.least_rate()) {
                 return Poll::Ready(());
             }
             ready!(self.tick.as_mut().poll(cx));
@@ -105,10 +107,10 @@ impl Reading {
     }
 }
 
-/// How long a body may take that has so many bytes so far.
+/// How long so many bytes of a body may take.
 fn allowed(bytes: usize, bytes_per_second: usize) -> Duration {
     let seconds = bytes / bytes_per_second.max(1);
-    BODY_GRACE + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
 }
 
 impl<B> http_body::Body for Body<B>
@@ -119,7 +121,7 @@ where
     type Error = BodyError<B::Error>;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Self { inner, peer, reading } = self.get_mut();
+        let Self { inner, peer, grace, reading } = self.get_mut();
         if reading.is_none() && inner.is_end_stream() {
             return Poll::Ready(None);
         }
@@ -136,7 +138,7 @@ where
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(BodyError::Broken(error)))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    ready!(reading.poll_slow(cx));
+                    ready!(reading.poll_slow(cx, *grace));
                     return Poll::Ready(Some(Err(BodyError::Slow)));
                 }
             };

@@ -134,7 +134,7 @@ struct Activity {
     untaken: u32,
 }
 
-/// How long a connection may stay without use.
+/// How long a connection may stay without use, and what comes and goes over it without an end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) handshake: Duration,
@@ -142,6 +142,8 @@ pub(super) struct Patience {
     pub(super) idle: Duration,
     /// How long an answer may lie there of which nothing is read.
     pub(super) unread: Duration,
+    /// How long a body may take, beside what its size allows.
+    pub(super) body: Duration,
 }
 
 /// Why a connection ends that nobody but this listener ends.

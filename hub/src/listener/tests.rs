@@ -24,9 +24,15 @@ const SHORT: Patience = Patience {
     unverified: Duration::from_millis(800),
     idle: Duration::from_millis(1_200),
     unread: Duration::from_millis(600),
+    body: Duration::from_millis(400),
 };
-const LONG: Patience =
-    Patience { handshake: HANDSHAKE_MAX, unverified: UNVERIFIED_MAX, idle: IDLE_MAX, unread: ANSWER_UNREAD_MAX };
+const LONG: Patience = Patience {
+    handshake: HANDSHAKE_MAX,
+    unverified: UNVERIFIED_MAX,
+    idle: IDLE_MAX,
+    unread: ANSWER_UNREAD_MAX,
+    body: BODY_GRACE,
+};
 const FEW: Places = Places {
     unverified: 8,
     unverified_per_network: 8,
@@ -205,6 +211,17 @@ impl Served {
         };
         timeout(SOON, free).await.expect("its place is given back");
     }
+}
+
+/// Whoever has a key could take every place of it, and the room for bodies, with a byte each.
+#[tokio::test]
+async fn a_verified_body_that_does_not_come_on_ends_and_gives_its_place_back() {
+    let served = Served::new(SHORT, FEW).await;
+    let head = "POST /read HTTP/1.1\r\nhost: localhost\r\ncaller: a\r\ncontent-length: 8388608\r\n\r\nx";
+    let said = served.ends(head.as_bytes()).await;
+    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("verified. it comes too slowly."), "{said}");
+    served.gives_place_back("a").await;
+    assert_eq!(served.peers.census().body_bytes, 0);
 }
 
 #[tokio::test]

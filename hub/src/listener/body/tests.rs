@@ -12,7 +12,7 @@ use super::super::peer::Peers;
 use super::*;
 use crate::limits::{
     AGENT_BODY_BYTES_MAX, BODY_BYTES_PER_KEY_FREE, BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_SECOND_MIN,
-    BODY_BYTES_PER_SECOND_MIN_CROWDED,
+    BODY_BYTES_PER_SECOND_MIN_CROWDED, BODY_GRACE,
 };
 
 /// What a client sends, whenever it does.
@@ -46,6 +46,10 @@ fn agent(name: &str) -> Caller {
     Caller::Agent(name.to_owned())
 }
 
+fn body_of<B>(inner: B, peer: Peer) -> Body<B> {
+    Body::new(inner, peer, BODY_GRACE)
+}
+
 fn zeros(bytes: usize) -> Bytes {
     Bytes::from(vec![0; bytes])
 }
@@ -62,7 +66,7 @@ async fn at_rate(peers: &Peers, bytes: usize, seconds: usize) -> Result<usize, B
             }
         }
     };
-    let body = Body::new(Wire(receiver), peer(peers, agent("slow")));
+    let body = body_of(Wire(receiver), peer(peers, agent("slow")));
     let (read, ()) = tokio::join!(body.collect(), client);
     read.map(|read| read.to_bytes().len())
 }
@@ -71,9 +75,9 @@ async fn at_rate(peers: &Peers, bytes: usize, seconds: usize) -> Result<usize, B
 async fn nothing_is_read_of_a_request_that_was_not_verified() {
     let (sender, receiver) = mpsc::channel(1);
     sender.send(zeros(1)).await.expect("there is room");
-    let read = Body::new(Wire(receiver), nobody(&peers())).collect().await;
+    let read = body_of(Wire(receiver), nobody(&peers())).collect().await;
     assert!(matches!(read, Err(BodyError::Unverified)), "{read:?}");
-    let none = Body::new(Full::new(Bytes::new()), nobody(&peers())).collect().await;
+    let none = body_of(Full::new(Bytes::new()), nobody(&peers())).collect().await;
     assert!(none.expect("nothing is to be read").to_bytes().is_empty());
 }
 
@@ -91,7 +95,7 @@ async fn a_body_that_comes_too_slowly_ends_and_a_slow_one_arrives() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_at_all_ends() {
     let (_silent, receiver) = mpsc::channel(1);
-    let read = Body::new(Wire(receiver), peer(&peers(), agent("silent"))).collect().await;
+    let read = body_of(Wire(receiver), peer(&peers(), agent("silent"))).collect().await;
     assert!(matches!(read, Err(BodyError::Slow)), "{read:?}");
 }
 
@@ -119,7 +123,7 @@ async fn fill_by(peers: &Peers, mut bytes: usize, each: usize) -> Vec<(Body<Wire
         bytes -= part;
         let (sender, receiver) = mpsc::channel(1);
         sender.send(zeros(part)).await.expect("there is room");
-        let mut body = Body::new(Wire(receiver), peer(peers, agent(&bodies.len().to_string())));
+        let mut body = body_of(Wire(receiver), peer(peers, agent(&bodies.len().to_string())));
         body.frame().await.expect("it came").expect("there is room");
         bodies.push((body, sender));
     }
@@ -131,12 +135,12 @@ async fn what_there_is_no_room_for_waits_and_is_refused_in_the_end() {
     let peers = peers();
     let mut crowd = fill(&peers, AGENT_BODY_BYTES_MAX).await;
     assert_eq!(peers.census().body_bytes, AGENT_BODY_BYTES_MAX);
-    let refused = Body::new(Full::new(zeros(1)), peer(&peers, agent("late"))).collect().await;
+    let refused = body_of(Full::new(zeros(1)), peer(&peers, agent("late"))).collect().await;
     assert!(matches!(refused, Err(BodyError::Crowded)), "{refused:?}");
     // Administrators have room of their own.
     let administrator = peer(&peers, Caller::Administrator);
-    assert!(Body::new(Full::new(zeros(3 << 20)), administrator).collect().await.is_ok());
-    let waits = Body::new(Full::new(zeros(1)), peer(&peers, agent("late"))).collect();
+    assert!(body_of(Full::new(zeros(3 << 20)), administrator).collect().await.is_ok());
+    let waits = body_of(Full::new(zeros(1)), peer(&peers, agent("late"))).collect();
     let leaves = async {
         interval_at(Instant::now() + BODY_ROOM_WAIT_MAX / 2, BODY_ROOM_WAIT_MAX).tick().await;
         crowd.pop();
@@ -155,7 +159,7 @@ async fn however_much_a_few_keys_send_there_is_room_for_others_at_once() {
     for name in ["a", "b", "c", "d"] {
         for _ in 0..4 {
             let (sender, receiver) = mpsc::channel(64);
-            let mut body = Body::new(Wire(receiver), peer(&peers, agent(name)));
+            let mut body = body_of(Wire(receiver), peer(&peers, agent(name)));
             crowd.push(tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} }));
             tokio::spawn(async move {
                 while sender.send(zeros(64 << 10)).await.is_ok() {
@@ -168,7 +172,7 @@ async fn however_much_a_few_keys_send_there_is_room_for_others_at_once() {
     let used = peers.census().body_bytes;
     assert!(used > AGENT_BODY_BYTES_MAX / 4 && used <= AGENT_BODY_BYTES_MAX * 5 / 8, "{used}");
     let begun = Instant::now();
-    let read = Body::new(Full::new(zeros(REQUEST_BYTES_MAX)), peer(&peers, agent("other"))).collect().await;
+    let read = body_of(Full::new(zeros(REQUEST_BYTES_MAX)), peer(&peers, agent("other"))).collect().await;
     assert_eq!(read.expect("there is room").to_bytes().len(), REQUEST_BYTES_MAX);
     assert!(begun.elapsed() < TICK, "at once");
     crowd.iter().for_each(tokio::task::JoinHandle::abort);
@@ -178,11 +182,11 @@ async fn however_much_a_few_keys_send_there_is_room_for_others_at_once() {
 async fn one_key_takes_no_more_than_its_share_of_the_room() {
     let peers = peers();
     let first = fill_by(&peers, BODY_BYTES_PER_KEY_MAX, BODY_BYTES_PER_KEY_MAX).await;
-    let more = Body::new(Full::new(zeros(1)), peer(&peers, agent("0"))).collect().await;
+    let more = body_of(Full::new(zeros(1)), peer(&peers, agent("0"))).collect().await;
     assert!(matches!(more, Err(BodyError::Share)), "{more:?}");
-    assert!(Body::new(Full::new(zeros(1)), peer(&peers, agent("1"))).collect().await.is_ok());
+    assert!(body_of(Full::new(zeros(1)), peer(&peers, agent("1"))).collect().await.is_ok());
     drop(first);
-    assert!(Body::new(Full::new(zeros(1)), peer(&peers, agent("0"))).collect().await.is_ok());
+    assert!(body_of(Full::new(zeros(1)), peer(&peers, agent("0"))).collect().await.is_ok());
 }
 
 /// Whoever has a key sends no more with it for ending each request before it is whole.
