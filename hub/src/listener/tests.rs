@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::net::Ipv4Addr;
 
@@ -315,6 +315,49 @@ async fn an_answer_of_one_piece_that_nobody_reads_is_let_go_of() {
     };
     timeout(SOON, let_go).await.expect("it gives its place back");
     drop(unread);
+}
+
+/// One frame of HTTP/2 (RFC 9113, section 4.1): its type, its flags, its stream and what it carries.
+async fn frame(stream: &mut Tls) -> (u8, u8, u32, Vec<u8>) {
+    let mut head = [0; 9];
+    timeout(SOON, stream.read_exact(&mut head)).await.expect("a frame in time").expect("a frame");
+    let [first, second, third, kind, flags, id @ ..] = head;
+    let mut content = vec![0; u32::from_be_bytes([0, first, second, third]) as usize];
+    timeout(SOON, stream.read_exact(&mut content)).await.expect("all of it in time").expect("all of it");
+    (kind, flags, u32::from_be_bytes(id), content)
+}
+
+/// What a client may do is bounded by what it is told at the beginning: it keeps to that, or is disconnected.
+#[tokio::test]
+async fn a_client_of_http2_is_told_every_bound() {
+    const SETTINGS: u8 = 4;
+    const WINDOW_UPDATE: u8 = 8;
+    let served = Served::new(LONG, FEW).await;
+    let mut stream = served.connect_tls().await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("it is open");
+    let (mut settings, mut window) = (BTreeMap::new(), None);
+    while settings.is_empty() || window.is_none() {
+        match frame(&mut stream).await {
+            (SETTINGS, 0, 0, content) => settings.extend(content.chunks(6).map(|setting| {
+                let (name, value) = setting.split_at(2);
+                let value: [u8; 4] = value.try_into().expect("a setting has six bytes");
+                (u16::from_be_bytes([name[0], name[1]]), u32::from_be_bytes(value))
+            })),
+            // To what every connection begins with.
+            (WINDOW_UPDATE, _, 0, more) => {
+                window = Some(65_535 + u32::from_be_bytes(more.try_into().expect("it has four bytes")));
+            }
+            _acknowledgement => {}
+        }
+    }
+    for (name, setting, bound) in [
+        ("SETTINGS_MAX_CONCURRENT_STREAMS", 3, STREAMS_MAX),
+        ("SETTINGS_INITIAL_WINDOW_SIZE", 4, STREAM_WINDOW_BYTES),
+        ("SETTINGS_MAX_HEADER_LIST_SIZE", 6, HEADER_BYTES_MAX),
+    ] {
+        assert_eq!(settings.get(&setting), Some(&bound), "{name}");
+    }
+    assert_eq!(window, Some(CONNECTION_WINDOW_BYTES));
 }
 
 #[tokio::test]
