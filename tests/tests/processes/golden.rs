@@ -1,6 +1,6 @@
-//! A data directory of a hub as it was written once, which every later version serves as it was.
+//! Data directories of a hub as they were written once, which every later version serves as they were.
 //!
-//! `TIDELINE_RECORD=1` has it written anew first.
+//! `TIDELINE_RECORD=1` has that of the present layout written anew first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -42,6 +42,10 @@ const LEFT: &str = "left";
 const REVOKED: &str = "revoked";
 const DELETED: &str = "deleted";
 
+/// What is recorded now. It rises with each release that changes a layout, so that what an earlier one wrote stays.
+const RECORDING: &str = "v1";
+
+/// Where the recordings are, a directory each.
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/hub")
 }
@@ -162,31 +166,32 @@ async fn record() -> Result<()> {
     sources.delete("web-gone", &DeleteParams::default()).await?;
     removals(&hub, 1).await?;
     hub.stop().await?;
-    let _none = fs::remove_dir_all(golden());
-    fs::create_dir_all(golden())?;
+    let recording = golden().join(RECORDING);
+    let _none = fs::remove_dir_all(&recording);
+    fs::create_dir_all(&recording)?;
     for file in FILES {
-        keep(&hub.dir().join(file), file)?;
+        keep(&hub.dir().join(file), &recording, file)?;
     }
-    keep(&agent.data_dir().join("identity.json"), AGENT)
+    keep(&agent.data_dir().join("identity.json"), &recording, AGENT)
 }
 
-fn keep(file: &Path, name: &str) -> Result<()> {
+fn keep(file: &Path, recording: &Path, name: &str) -> Result<()> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&fs::read(file)?)?;
-    Ok(fs::write(golden().join(format!("{name}.gz")), encoder.finish()?)?)
+    Ok(fs::write(recording.join(format!("{name}.gz")), encoder.finish()?)?)
 }
 
-fn kept(name: &str, to: &Path) -> Result<()> {
+fn kept(recording: &Path, name: &str, to: &Path) -> Result<()> {
     let mut plain = Vec::new();
-    GzDecoder::new(&*fs::read(golden().join(format!("{name}.gz")))?).read_to_end(&mut plain)?;
+    GzDecoder::new(&*fs::read(recording.join(format!("{name}.gz")))?).read_to_end(&mut plain)?;
     Ok(fs::write(to, plain)?)
 }
 
 /// Opens a session as the agent that was recorded, and waits until it is told that both Jobs have run.
-async fn knows_what_ran(hub: &Hub, scratch: &Scratch) -> Result<()> {
+async fn knows_what_ran(hub: &Hub, recording: &Path, scratch: &Scratch) -> Result<()> {
     relabel(hub, LEFT, "web").await?;
     let identity = scratch.join("agent.json");
-    kept(AGENT, &identity)?;
+    kept(recording, AGENT, &identity)?;
     let mut agent = Thief::with(&identity, tls(&hub.kubeconfig(), hub.address()).await?).await?;
     let session = agent.opens().await?;
     eventually_ok(SOON, "the Jobs that ran", async || {
@@ -213,10 +218,20 @@ async fn removals(hub: &Hub, count: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_golden_data_directory_of_a_hub_is_served_as_it_was() -> Result<()> {
+async fn every_golden_data_directory_of_a_hub_is_served_as_it_was() -> Result<()> {
     if std::env::var_os("TIDELINE_RECORD").is_some() {
         record().await?;
     }
+    let recordings = fs::read_dir(golden())?.map(|recording| Ok(recording?.path()));
+    let recordings: Vec<_> = recordings.collect::<std::io::Result<_>>()?;
+    ensure!(recordings.contains(&golden().join(RECORDING)), "{recordings:?}");
+    for recording in recordings {
+        is_served(&recording).await.with_context(|| recording.display().to_string())?;
+    }
+    Ok(())
+}
+
+async fn is_served(recording: &Path) -> Result<()> {
     let mut hub = Hub::start().await?;
     hub.stop().await?;
     for file in fs::read_dir(hub.dir())? {
@@ -224,7 +239,7 @@ async fn a_golden_data_directory_of_a_hub_is_served_as_it_was() -> Result<()> {
         if file.is_dir() { fs::remove_dir_all(file)? } else { fs::remove_file(file)? }
     }
     for file in FILES {
-        kept(file, &hub.dir().join(file))?;
+        kept(recording, file, &hub.dir().join(file))?;
     }
     hub.resume().await?;
     let target = dynamic(&hub.client("root").await?, "tideline.dev", "SyncTarget").get("store").await?;
@@ -248,6 +263,6 @@ async fn a_golden_data_directory_of_a_hub_is_served_as_it_was() -> Result<()> {
     .context("what was assigned")?;
     removals(&hub, 1).await?;
     states(&hub.client("root").await?).await?;
-    knows_what_ran(&hub, &Scratch::new("golden-agent")?).await?;
+    knows_what_ran(&hub, recording, &Scratch::new("golden-agent")?).await?;
     hub.stop().await
 }

@@ -1,11 +1,12 @@
-//! A data directory of an agent as it was written once, journal and identity, which every later version reads.
+//! Data directories of an agent as they were written once, journal and identity, which every later version reads.
 //!
-//! `TIDELINE_RECORD=1` has it written anew first.
+//! `TIDELINE_RECORD=1` has that of the present layout written anew first.
 
 use std::fs;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -15,6 +16,10 @@ use tideline_common::{EnrolmentToken, HubId, SessionName};
 use super::*;
 use crate::identity::{Found, HomeIn, TargetName};
 
+/// What is recorded now. It rises with each release that changes a layout, so that what an earlier one wrote stays.
+const RECORDING: &str = "v1";
+
+/// Where the recordings are, a directory each.
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/data")
 }
@@ -95,18 +100,29 @@ async fn record() -> Result<(), anyhow::Error> {
         journal.write(vec![applied(1), applied(2), removing(7), passed]).await?;
         journal.write(vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)]).await?;
     }
-    let _none = fs::remove_dir_all(golden());
+    let recording = golden().join(RECORDING);
+    let _none = fs::remove_dir_all(&recording);
     let packed = |file: &Path| PathBuf::from(format!("{}.gz", file.display()));
-    copy((directory.path(), &golden()), packed, pack)
+    copy((directory.path(), &recording), packed, pack)
 }
 
 #[tokio::test]
-async fn a_golden_data_directory_is_read() -> Result<(), anyhow::Error> {
+async fn every_golden_data_directory_is_read() -> Result<(), anyhow::Error> {
     if std::env::var_os("TIDELINE_RECORD").is_some() {
         record().await?;
     }
+    let recordings = fs::read_dir(golden())?.map(|recording| Ok(recording?.path()));
+    let recordings: Vec<_> = recordings.collect::<std::io::Result<_>>()?;
+    assert!(recordings.contains(&golden().join(RECORDING)), "{recordings:?}");
+    for recording in recordings {
+        is_read(&recording).await.with_context(|| recording.display().to_string())?;
+    }
+    Ok(())
+}
+
+async fn is_read(recording: &Path) -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
-    copy((&golden(), directory.path()), |file| file.with_extension(""), unpack)?;
+    copy((recording, directory.path()), |file| file.with_extension(""), unpack)?;
     let found = Found::look(directory.path(), None, None, HomeIn::Directory).await?.keep()?;
     assert_eq!(found.enrolled().map(|enrolled| enrolled.target), Some(target()));
     assert_eq!((found.newest_session_and_floor().0, found.pin().hub), (SESSION, token().hub));
