@@ -10,8 +10,10 @@ use anyhow::Context as _;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use tideline_common::wire::v1::{Continuity, Decommission};
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Continuity, Decommission, ObjectReport, Progress, Terminal};
 use tideline_common::{EnrolmentToken, HubId, SessionName};
+use tokio::sync::watch;
 
 use super::*;
 use crate::identity::{Found, HomeIn, TargetName};
@@ -80,14 +82,59 @@ fn target() -> TargetId {
     TargetId::from_uuid(Uuid::from_u128(5))
 }
 
+/// What the agent was before, by the same key.
+fn former() -> TargetId {
+    TargetId::from_uuid(Uuid::from_u128(4))
+}
+
 const SESSION: SessionName = SessionName::new(3, 9);
+const CLUSTER: &str = "kube-system-1";
+
+/// The newest set that was accepted as this target.
+fn floor(target: TargetId, revision: u64) -> Attested {
+    let version = Version { epoch: Epoch(1), revision: Revision(revision) };
+    let shown = Shown { version, point: RevisionPoint::NOWHERE };
+    let set = Accepted { version, digest: Digest::of(&revision.to_be_bytes()) };
+    Attested { set, attestation: Attestation::unsigned(target, shown) }
+}
+
+fn mode() -> AgentMode {
+    AgentMode::Frozen(FreezeReason::Revoked("its key".to_owned()))
+}
+
+/// That a Job ran, which no look at the cluster tells any more.
+fn unsent() -> ObjectReport {
+    ObjectReport {
+        key: entry(2).key.clone(),
+        source_uid: entry(2).source.uid.clone(),
+        progress: Progress::Applied,
+        reason: None,
+        message: "it ran".to_owned(),
+        input: Some(entry(2).input),
+        health: Health::Ready,
+        observed_generation: Some(1),
+        terminal: Some(Terminal::Finished),
+        status: None,
+    }
+}
+
+/// The identity of an agent that was another target before, and whose key was revoked.
+async fn record_identity(directory: &Path) -> Result<(), anyhow::Error> {
+    let keeper = Arc::new(Found::look(directory, Some(&token()), None, HomeIn::Directory).await?.keep()?);
+    for (target, revision) in [(former(), 6), (target(), 7)] {
+        keeper.enrol(TargetName { target, name: "store-1".to_owned() }, None).await?;
+        // It writes the newest set before it ends, which it does when nobody tells of a set any more.
+        let (_, newest) = watch::channel(Some(floor(target, revision)));
+        Arc::clone(&keeper).follow(newest).await;
+    }
+    keeper.keep_session(SESSION, Some(CLUSTER.parse()?)).await?;
+    Ok(keeper.revoked(&keeper.key().public()).await?)
+}
 
 /// What today's code makes of a small site.
 async fn record() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
-    let keeper = Found::look(directory.path(), Some(&token()), None, HomeIn::Directory).await?.keep()?;
-    keeper.enrol(TargetName { target: target(), name: "store-1".to_owned() }, None).await?;
-    keeper.keep_session(SESSION, None).await?;
+    record_identity(directory.path()).await?;
     let path = directory.path().join("journal");
     {
         let (journal, _) = Journal::open(&path)?;
@@ -99,6 +146,8 @@ async fn record() -> Result<(), anyhow::Error> {
         let passed = Write::Passed { number: 1, tombstone: tombstone(7) };
         journal.write(vec![applied(1), applied(2), removing(7), passed]).await?;
         journal.write(vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)]).await?;
+        let ran = Write::Ran { number: 3, tombstone: tombstone(8) };
+        journal.write(vec![ran, Write::Unsent(Box::new(unsent())), Write::Mode(mode())]).await?;
     }
     let recording = golden().join(RECORDING);
     let _none = fs::remove_dir_all(&recording);
@@ -125,7 +174,12 @@ async fn is_read(recording: &Path) -> Result<(), anyhow::Error> {
     copy((recording, directory.path()), |file| file.with_extension(""), unpack)?;
     let found = Found::look(directory.path(), None, None, HomeIn::Directory).await?.keep()?;
     assert_eq!(found.enrolled().map(|enrolled| enrolled.target), Some(target()));
-    assert_eq!((found.newest_session_and_floor().0, found.pin().hub), (SESSION, token().hub));
+    assert_eq!(found.newest_session_and_floor(), (SESSION, Some(floor(target(), 7))));
+    assert_eq!(found.pin().hub, token().hub);
+    assert_eq!(found.formers().iter().collect::<Vec<_>>(), [former()]);
+    assert_eq!(found.inherited(), Some(floor(former(), 6)));
+    assert_eq!(found.cluster(), Some(CLUSTER.parse()?));
+    assert_ne!(found.enrolling_key().await?.seed(), found.key().seed(), "it has a key for its next token");
     assert_eq!(found.addresses().first().map(ToString::to_string).as_deref(), Some("https://hub.example"));
 
     let path = directory.path().join("journal");
@@ -150,5 +204,7 @@ async fn is_read(recording: &Path) -> Result<(), anyhow::Error> {
     assert_eq!(applied, [1, 2].map(|n| (entry(n).key.clone(), Origin::Created)));
     assert_eq!(loaded.removing, [(tombstone(7), POLICY)]);
     assert_eq!((loaded.history, loaded.decommission), (Continuity::Broken, Decommission::Keep));
+    assert_eq!((loaded.ran, loaded.unsent), (vec![(3, tombstone(8))], vec![unsent()]));
+    assert_eq!(loaded.mode, mode());
     Ok(())
 }
