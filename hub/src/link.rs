@@ -3,6 +3,7 @@
 pub mod core;
 pub mod exchange;
 pub mod http;
+pub mod refusals;
 mod sets;
 
 pub use sets::Desk;

@@ -1,5 +1,7 @@
 //! What a hub counts, read from its state when it is scraped.
 
+use std::sync::Arc;
+
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -9,16 +11,18 @@ use prometheus_client::registry::Registry;
 use tideline_common::rollup::Freshness;
 use tideline_runtime::health;
 
+use crate::link::refusals::{Refusals, RefusedAs};
 use crate::listener::{Closed, Peers};
 use crate::shared::Shared;
 
 /// The hub's registry.
-pub(crate) fn registry(shared: &Shared, peers: &Peers) -> Registry {
+pub(crate) fn registry(shared: &Shared, peers: &Peers, refusals: &Arc<Refusals>) -> Registry {
     let mut registry = Registry::default();
     health::register_process(&mut registry, "hub", env!("CARGO_PKG_VERSION"));
     let own = registry.sub_registry_with_prefix("tideline_hub");
     own.register_collector(Box::new(State(shared.clone())));
     own.register_collector(Box::new(Connections(peers.clone())));
+    own.register_collector(Box::new(Refused(Arc::clone(refusals))));
     registry
 }
 
@@ -126,5 +130,58 @@ impl Collector for Connections {
         let gauge = ConstGauge::new(signed(census.body_bytes));
         let help = "Bytes of requests that are being received";
         gauge.encode(encoder.encode_descriptor("receiving_bytes", help, None, MetricType::Gauge)?)
+    }
+}
+
+#[derive(Debug)]
+struct Refused(Arc<Refusals>);
+
+const fn refused_as(refused: RefusedAs) -> &'static str {
+    match refused {
+        RefusedAs::Unverified => "unverified",
+        RefusedAs::Replayed => "replayed",
+        RefusedAs::Flood => "flood",
+        RefusedAs::Busy => "busy",
+        RefusedAs::TooLarge => "too_large",
+        RefusedAs::Malformed => "malformed",
+        RefusedAs::TokenRefused => "token_refused",
+        RefusedAs::ShutOut => "shut_out",
+        RefusedAs::SessionOver => "session_over",
+    }
+}
+
+impl Collector for Refused {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts = self.0.counts();
+        let mut family = encoder.encode_descriptor(
+            "link_requests_refused",
+            "Requests of agents, and in the name of agents, that the hub refused: of nobody known; with a number that is not \
+             free, which each agent has once for each run of the hub; of a key that sends much too fast; to come back later; \
+             and for what they say",
+            None,
+            MetricType::Counter,
+        )?;
+        for refused in RefusedAs::ALL {
+            let count = counts.get(&refused).copied().unwrap_or_default();
+            ConstCounter::new(count).encode(family.encode_family(&ReasonLabel { reason: refused_as(refused) })?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_for_a_refusal_is_shown_before_the_first() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Refused(Arc::default())));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let shown: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let reasons = RefusedAs::ALL.map(refused_as);
+        let expected = reasons.map(|reason| format!("link_requests_refused_total{{reason=\"{reason}\"}} 0"));
+        assert_eq!(shown, expected);
     }
 }

@@ -30,6 +30,7 @@ use crate::fuse::Fuse;
 use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
+use crate::link::refusals::Refusals;
 use crate::listener::{Caller, Listener, Peer, Peers, Places};
 use crate::options::Options;
 use crate::service::LinkService;
@@ -142,7 +143,8 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     let run = Shutdown::with_token(shutdown);
     let health = Health::new();
     let peers = Peers::new(places);
-    let metrics = metrics::registry(&shared, &peers);
+    let refusals = Arc::<Refusals>::default();
+    let metrics = metrics::registry(&shared, &peers, &refusals);
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
     let heartbeat = health.heartbeat("engine", BEAT_MAX);
     run.spawn("heartbeat", shared::beat(shared.clone(), heartbeat, BEAT_EVERY, run.token().clone()));
@@ -165,7 +167,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
         run: RunId::from_uuid(Uuid::new_v4()),
         addresses: addresses.announcement(),
     });
-    let router = link_http::router(service, signer).merge(spaces);
+    let router = link_http::router(service, signer, refusals).merge(spaces);
     let serving = Listener::new(tls, router, peers, places).serve(listener, run.token().clone());
     run.spawn("listener", serving);
     info!(url = %addresses.first(), data_dir = %dir.display(), "the hub serves");

@@ -1,4 +1,5 @@
-//! The link over HTTP: verifies requests before it reads them, takes each once, signs every answer. Decides nothing.
+//! The link over HTTP: verifies requests before it reads them, takes each once, signs every answer, counts those that it
+//! refuses. Decides nothing.
 //!
 //! ```text
 //!  head ─▶ headers? ─▶ key known? ─▶ signature? ─▶ number free? ─▶ content ─▶ digest? ─▶ still its key? ─▶ service
@@ -33,6 +34,7 @@ use tokio::time::timeout;
 use super::core;
 use super::exchange::{self, Answered, Claimant, Sender, Stamp, TakenNumbers, busy, refusal};
 pub use super::exchange::{Signer, Unverified};
+use super::refusals::{Refusals, RefusedAs};
 use crate::listener::{Caller, Crowded, Peer};
 use crate::summary::Breach;
 
@@ -91,20 +93,21 @@ struct Link<S> {
     service: Arc<S>,
     signer: Arc<Signer>,
     taken: Arc<Mutex<TakenNumbers>>,
+    refusals: Arc<Refusals>,
     random: SystemRandom,
 }
 
 impl<S> Clone for Link<S> {
     fn clone(&self) -> Self {
-        let Self { service, signer, taken, random } = self;
+        let Self { service, signer, taken, refusals, random } = self;
         let (service, signer, taken) = (Arc::clone(service), Arc::clone(signer), Arc::clone(taken));
-        Self { service, signer, taken, random: random.clone() }
+        Self { service, signer, taken, refusals: Arc::clone(refusals), random: random.clone() }
     }
 }
 
 /// Serves `/link/v1/`.
-pub fn router<S: Service>(service: Arc<S>, signer: Arc<Signer>) -> Router {
-    let link = Link { service, signer, taken: Arc::default(), random: SystemRandom::new() };
+pub fn router<S: Service>(service: Arc<S>, signer: Arc<Signer>, refusals: Arc<Refusals>) -> Router {
+    let link = Link { service, signer, taken: Arc::default(), refusals, random: SystemRandom::new() };
     Router::new().route("/link/v1/{*rest}", any(answer::<S>)).with_state(link)
 }
 
@@ -122,6 +125,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     let peer = parts.extensions.remove();
     let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers, peer };
     let Some(signed) = head.signed() else {
+        link.refusals.count(RefusedAs::Unverified);
         // There is nothing that an answer could be bound to.
         return unsigned(&Unverified::Unauthenticated(
             "this is the link of agents, who sign what they send".to_owned(),
@@ -131,7 +135,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         Ok(verified) => verified,
         Err(unverified) => {
             head.untaken();
-            return link.refuse(signed, None, &unverified.into());
+            return link.refuse(signed, None, &Refusal::from(unverified).into());
         }
     };
     // Before anything is read: what was recorded verifies for ever, and is not to cost more than this.
@@ -139,6 +143,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         Ok(next) => next,
         Err(next) => {
             head.untaken();
+            link.refusals.count(RefusedAs::Replayed);
             let refused = link.signer.number_refused();
             return link.sign(signed, Some(next), status(&refused.refusal), &refused);
         }
@@ -146,7 +151,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
     if let Sender::Replaced(_) = sender {
         // Whatever it wants.
         head.untaken();
-        return link.refuse(signed, Some(next), &replaced());
+        return link.refuse(signed, Some(next), &replaced().into());
     }
     let read = head.read(body, &sender).await.map_err(|unread| link.judge(&sender, unread));
     let done = match read {
@@ -154,15 +159,27 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         Ok(content) => match exchange::check_content(signed, &content) {
             Ok(()) => {
                 head.has_signed(content.len());
-                link.carry_out(&head, signed, (sender, &key), &content).await
+                link.carry_out(&head, signed, (sender, &key), &content).await.map_err(Refused::from)
             }
-            Err(refused) => Err(refused),
+            Err(refusal) => Err(refusal.into()),
         },
     };
     match done {
         Ok(Done::Enrolled(answer)) => link.sign(signed, Some(next), StatusCode::OK, &answer),
         Ok(Done::Replied(reply)) => link.sign(signed, Some(next), StatusCode::OK, &reply),
         Err(refused) => link.refuse(signed, Some(next), &refused),
+    }
+}
+
+/// What is said to a request that is refused, and what it counts as.
+struct Refused {
+    counts_as: RefusedAs,
+    refusal: Refusal,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { counts_as: refusal.refusal.into(), refusal }
     }
 }
 
@@ -204,24 +221,24 @@ impl<S: Service> Link<S> {
     }
 
     /// What is said to whom nothing was read of, and of them.
-    fn judge(&self, sender: &Sender, unread: Unread) -> Refusal {
-        let (breach, refusal) = match unread {
+    fn judge(&self, sender: &Sender, unread: Unread) -> Refused {
+        let refused = match unread {
             Unread::Crowded(crowded @ (Crowded::FloodOfKey | Crowded::SignedBytesOfKey)) => {
-                (Some(Breach::Rate), busy(crowded.to_string()))
+                if let Sender::Target(target) = sender {
+                    self.service.breached(*target, Breach::Rate);
+                }
+                return Refused { counts_as: RefusedAs::Flood, refusal: busy(crowded.to_string()) };
             }
-            Unread::Crowded(crowded) => (None, busy(crowded.to_string())),
+            Unread::Crowded(crowded) => busy(crowded.to_string()),
             Unread::TooLarge => {
                 // Nobody knows whether it is what was signed: whoever is on the way may have added to it. So it accuses nobody;
                 // but it counts.
                 let message = format!("a request may have {REQUEST_BYTES_MAX} bytes");
-                (None, refusal(RefusalKind::TooLarge, message))
+                refusal(RefusalKind::TooLarge, message)
             }
-            Unread::Broken(why) => (None, busy(why)),
+            Unread::Broken(why) => busy(why),
         };
-        if let (Some(breach), Sender::Target(target)) = (breach, sender) {
-            self.service.breached(*target, breach);
-        }
-        refusal
+        refused.into()
     }
 
     async fn carry_out(
@@ -258,7 +275,9 @@ impl<S: Service> Link<S> {
         }
     }
 
-    fn refuse(&self, to: Signed<'_>, next: Option<u64>, refusal: &Refusal) -> Response {
+    fn refuse(&self, to: Signed<'_>, next: Option<u64>, refused: &Refused) -> Response {
+        let Refused { counts_as, refusal } = refused;
+        self.refusals.count(*counts_as);
         let mut response = self.sign(to, next, status(refusal), refusal);
         if let Some(seconds) = refusal.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

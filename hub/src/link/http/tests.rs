@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use axum::body::Bytes;
@@ -84,6 +85,7 @@ fn hub() -> SigningKey {
 /// One run of the hub.
 struct Hub {
     service: Arc<Known>,
+    refusals: Arc<Refusals>,
     router: Router,
 }
 
@@ -92,7 +94,8 @@ fn start(run: u128) -> Hub {
     let addresses = HubAddresses { urls: vec!["https://hub".to_owned()], ..HubAddresses::default() };
     let signer = Signer { hub: OTHER_TARGET.parse().unwrap(), key: hub(), run, addresses };
     let service = Arc::new(Known::default());
-    Hub { router: router(Arc::clone(&service), Arc::new(signer)), service }
+    let refusals = Arc::<Refusals>::default();
+    Hub { router: router(Arc::clone(&service), Arc::new(signer), Arc::clone(&refusals)), service, refusals }
 }
 
 /// A request as it goes over the wire, to be sent as often as one likes.
@@ -434,6 +437,9 @@ async fn a_key_that_sends_twice_a_burst_is_in_breach_and_not_before() {
         assert_eq!(breaches(), [], "it is told to wait first");
     }
     assert_eq!((send().await, breaches()), (503, vec![Breach::Rate]));
+    let burst = u64::from(REQUESTS_PER_KEY_BURST);
+    let refused = [(RefusedAs::Replayed, 1), (RefusedAs::Flood, 1), (RefusedAs::Busy, burst)];
+    assert_eq!(hub.refusals.counts(), refused.into());
 }
 
 /// It verifies for ever, and costs the hub two signatures each time; the agent that it was recorded of must not pay for it.
@@ -460,6 +466,42 @@ async fn a_connection_over_which_one_request_comes_for_ever_ends() {
         assert!(matches!(send(sent).await, 404 | 409));
     }
     assert!(ends.is_cancelled());
+}
+
+#[tokio::test]
+async fn what_is_refused_is_counted_by_what_it_was_refused_for() {
+    static LARGE: [u8; REQUEST_BYTES_MAX + 1] = [b' '; REQUEST_BYTES_MAX + 1];
+    const REPORTS: (&str, &str, &str) = ("PUT", REPORTED_PATH, "");
+    let session: &'static [u8] = serde_json::to_vec(&SessionRequest::default()).unwrap().leak();
+    let hub = start(1);
+    let mut expected = BTreeMap::new();
+    let mut counted = |hub: &Hub, refused| {
+        *expected.entry(refused).or_insert(0) += 1;
+        assert_eq!(hub.refusals.counts(), expected, "{refused:?}");
+    };
+    let bare = Request::builder().uri("/link/v1/desired").body(Body::empty()).unwrap();
+    assert_eq!(hub.router.clone().oneshot(bare).await.unwrap().status(), 401);
+    counted(&hub, RefusedAs::Unverified);
+    for (key, key_id) in [(&SigningKey::from_seed([5; 32]), TARGET), (&agent(), OTHER_TARGET)] {
+        hub.send(&Sent::new(key, key_id, "-".to_owned())).await;
+        counted(&hub, RefusedAs::Unverified);
+    }
+    let mut numbers = told(&hub).await;
+    counted(&hub, RefusedAs::Replayed);
+    let taken = Sent::new(&agent(), TARGET, numbers.take());
+    assert_eq!(hub.send(&taken).await.status, 200, "and is not counted");
+    hub.send(&taken).await;
+    counted(&hub, RefusedAs::Replayed);
+    for (asks, signed, content, refused) in [
+        (REPORTS, &b"{}"[..], &LARGE[..], RefusedAs::TooLarge),
+        (REPORTS, b"{}", b"{ }", RefusedAs::Malformed),
+        (("GET", "/link/v1/nothing", ""), b"", b"", RefusedAs::Malformed),
+        (("POST", SESSION_PATH, ""), session, session, RefusedAs::ShutOut),
+    ] {
+        let sent = Sent::of(&agent(), TARGET, numbers.take(), asks, signed);
+        hub.send_with(&sent, Body::from(content)).await;
+        counted(&hub, refused);
+    }
 }
 
 #[tokio::test]
