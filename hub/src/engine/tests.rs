@@ -2,8 +2,12 @@
 
 use serde_json::json;
 use tideline_api::{Allow, Placement};
+use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
 use tideline_common::signature::SigningKey;
-use tideline_common::wire::v1::{BodiesRequest, Handover, Instance, SessionRequest, Terminal, TerminalFact};
+use tideline_common::wire::v1::{
+    ApprovedHeld, BodiesRequest, Continuity, DesiredPage, DesiredRequest, Handover, Instance, SessionRequest, Terminal,
+    TerminalFact,
+};
 use tideline_common::{
     Capabilities, GroupKind, InstanceId, PrunePolicy, Revision, SessionId, SessionName, SessionNumber, SpaceName,
 };
@@ -279,6 +283,35 @@ fn a_revoked_key_ends_what_waits_and_is_refused_until_another_is_there() {
     hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
     assert_eq!(told(&mut hub), None);
     assert_eq!(hub.engine.key_of(target()), Some(agent(2).key));
+}
+
+/// Nothing is due at that moment: it is the revocation that ends the poll, and not the end of its wait.
+#[test]
+fn a_poll_that_is_open_ends_with_the_revocation_of_its_key() {
+    let mut hub = Hub::with_agent();
+    let polls = |since: Option<&DesiredPage>| {
+        link::Request::Desired(DesiredRequest {
+            session: SessionName::new(1, 0),
+            since: since.map(|page| page.at),
+            digest: since.map(|page| page.digest),
+            after: None,
+            wait_seconds: POLL_WAIT_SECONDS_MAX,
+            approved: ApprovedHeld::default(),
+            decommission: Decommission::No,
+            shown: None,
+            history: Continuity::Whole,
+        })
+    };
+    let (_, mut first) = hub.engine.request(hub.now, target(), polls(None));
+    let page = match first.try_recv().unwrap().unwrap() {
+        Reply::Core(link::Answer::Desired(DesiredAnswer::Page(page))) => page,
+        other => panic!("{other:?}"),
+    };
+    let (_, mut open) = hub.engine.request(hub.now, target(), polls(Some(&page)));
+    assert!(open.try_recv().is_err(), "there is nothing new");
+    hub.engine.keys_revoked(target(), "shop", &[agent(1).key]);
+    hub.engine.target_seen(hub.now, in_service(true), None);
+    assert_eq!(open.try_recv().unwrap().unwrap_err().refusal, RefusalKind::Revoked);
 }
 
 /// As after `kubectl apply` of an old manifest: dropped, unreadable, or the key of an agent before it.

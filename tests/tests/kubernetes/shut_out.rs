@@ -171,7 +171,7 @@ async fn a_revoked_agent_is_refused_at_once_and_goes_on_with_a_new_token_and_its
     let before = uids(&site).await?;
     let target = target_uid(&site).await?;
     let key = agents::list(&site.root).await?[0].key.clone();
-    // The poll that is open ends with it: no deadline of a minute passes.
+    // That a poll which is open ends with it is tested at the engine; here a poll's whole wait would fit.
     agents::revoke(&site.root, "east").await?;
     eventually_ok(SOON, "the agent to hear of it", async || {
         let says = site.agent.readiness().await?;

@@ -12,7 +12,7 @@ use crate::summary::tests::all_is_well;
 
 impl Hub {
     /// Three objects at a target whose agent has a session.
-    fn with_agent() -> Self {
+    pub(super) fn with_agent() -> Self {
         let mut hub = Self::with(3);
         hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
         let facts = ClusterFacts { agent_version: "v".repeat(1 << 20), ..ClusterFacts::default() };
