@@ -31,10 +31,13 @@ struct Exchange {
 
 const POLL: &str = "session=7.0000000000000001&since=1.70&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&wait=45";
 
-const EXCHANGES: [Exchange; 8] = [
+const FORMERS: &str = "formers=3e7c2c1e-0000-4000-8000-000000000002.3e7c2c1e-0000-4000-8000-000000000003";
+
+const EXCHANGES: [Exchange; 9] = [
     exchange("enrol", ("POST", ENROL_PATH, ""), Some("enrol-request"), (200, "enrol-answer")),
     exchange("refused-number", ("GET", DESIRED_PATH, POLL), None, (409, "number-refused")),
     exchange("session", ("POST", SESSION_PATH, ""), Some("session-request"), (200, "session-answer")),
+    exchange("handover", ("POST", SESSION_PATH, FORMERS), Some("session-request"), (200, "session-handover")),
     exchange("page", ("GET", DESIRED_PATH, POLL), None, (200, "desired-page")),
     exchange("nothing-new", ("GET", DESIRED_PATH, POLL), None, (200, "desired-nothing-new")),
     exchange("bodies", ("POST", BODIES_PATH, ""), Some("bodies-request"), (200, "bodies-answer")),
@@ -158,7 +161,12 @@ fn read(text: &str) {
     }
     match path {
         ENROL_PATH => drop(asked.decode::<EnrolRequest>()),
-        SESSION_PATH => drop(asked.decode::<SessionRequest>()),
+        SESSION_PATH => {
+            drop(asked.decode::<SessionRequest>());
+            let formers = codec::parse_session_query(query);
+            let request = SessionRequest { formers, ..SessionRequest::default() };
+            assert_eq!(codec::session_query(&request), query, "each of them is read");
+        }
         DESIRED_PATH => drop(codec::parse_desired_query(query).expect("the query is read")),
         BODIES_PATH => drop(asked.decode::<BodiesRequest>()),
         REPORTED_PATH => drop(asked.decode::<ReportedRequest>()),

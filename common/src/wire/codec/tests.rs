@@ -6,11 +6,17 @@ use flate2::write::DeflateEncoder;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Error, decode, desired_query, encode, parse_desired_query, unpack_request};
+use super::{
+    Error, FORMERS_MAX, decode, desired_query, encode, parse_desired_query, parse_session_query, session_query,
+    unpack_request,
+};
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
-use crate::wire::v1::{ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE};
+use crate::wire::v1::{
+    ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE, SessionRequest,
+};
 use crate::{
-    Digest, Epoch, GroupKind, ObjectKey, Revision, RevisionId, RevisionPoint, SegmentId, SessionName, Shown, Version,
+    Digest, Epoch, GroupKind, ObjectKey, Revision, RevisionId, RevisionPoint, SegmentId, SessionName, Shown, TargetId,
+    Version,
 };
 use uuid::Uuid;
 
@@ -149,6 +155,20 @@ fn queries_that_cannot_be_read_say_why() {
         &expect![[r#"refused: the query's after cannot be read: missing field `name` at line 1 column 2: "e30""#]],
     );
     check_query(&"a".repeat(5000), &expect!["refused: the query is longer than 4096 bytes"]);
+}
+
+#[test]
+fn a_session_s_query_names_what_the_agent_was_before_and_nothing_else() {
+    let formers = [0xa, 0xb].map(|number| TargetId::from_uuid(Uuid::from_u128(number)));
+    let request = SessionRequest { formers: formers.to_vec(), ..SessionRequest::default() };
+    let query = session_query(&request);
+    expect!["formers=00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b"].assert_eq(&query);
+    assert_eq!(parse_session_query(&query), formers);
+    assert_eq!(parse_session_query(&format!("later=1&{query}.no-target")), formers);
+    assert_eq!(session_query(&SessionRequest::default()), "");
+    assert_eq!(parse_session_query(""), []);
+    let many = SessionRequest { formers: vec![formers[0]; FORMERS_MAX + 1], ..SessionRequest::default() };
+    assert_eq!(parse_session_query(&session_query(&many)).len(), FORMERS_MAX);
 }
 
 /// As high as any is.
