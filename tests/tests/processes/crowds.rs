@@ -1,6 +1,7 @@
 //! Crowds of strangers at the hub's port: whatever they do, agents and administrators are served, and memory is bounded.
 
 use std::env;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +27,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::harness::{Hub, SOON, Site};
+use crate::harness::{Descriptors, Hub, SOON, Site};
 
 /// Files that a process needs besides its connections.
 const OWN_DESCRIPTORS: u64 = 100;
@@ -133,13 +134,29 @@ async fn metric(hub: &Hub, name: &str) -> Result<u64> {
 #[tokio::test]
 async fn silent_connections_at_the_usual_limit_of_files_keep_nobody_out() -> Result<()> {
     let binaries = require_binaries!();
-    let mut site = Site::start_within(&binaries, Some(1_024)).await?;
+    let mut site = Site::start_within(&binaries, Descriptors::AtMost(1_024)).await?;
     site.hub.place_config_maps().await?;
     let crowd = crowd(site.hub.address(), 3_000).await?;
     everybody_is_served(&mut site, "web").await?;
     ensure!(metric(&site.hub, r#"connections{state="unverified"}"#).await? <= 208, "no more than have a place");
     ensure!(metric(&site.hub, r#"connections_gave_way_total{reason="unverified"}"#).await? > 1_000, "they gave way");
     drop(crowd);
+    Ok(())
+}
+
+/// Places for connections follow the limit: where it was not raised, all but two of the crowd would give way.
+#[tokio::test]
+async fn a_hub_that_begins_with_few_files_raises_its_limit_and_has_room() -> Result<()> {
+    const FEW: u32 = 200;
+    let binaries = require_binaries!();
+    let hub = Hub::start_within(&binaries, Descriptors::AtFirst(FEW)).await?;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", hub.process.id()))?;
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).context("the limit of files")?;
+    let mut files = files.split_whitespace();
+    let (soft, hard) = (files.next().context("the soft limit")?, files.next().context("the hard limit")?);
+    ensure!(soft != FEW.to_string() && hard != FEW.to_string(), "it was not raised: {limits}");
+    let _crowd = crowd(hub.address(), 100).await?;
+    ensure!(metric(&hub, r#"connections_gave_way_total{reason="unverified"}"#).await? == 0, "they have places");
     Ok(())
 }
 

@@ -73,6 +73,16 @@ pub(crate) struct Target {
     pub(crate) kubernetes: String,
 }
 
+/// How many files a process may have open.
+#[derive(Clone, Copy)]
+pub(crate) enum Descriptors {
+    /// As many as the tests themselves.
+    AsHere,
+    AtMost(u32),
+    /// At its start; it may raise that itself as far as the tests may.
+    AtFirst(u32),
+}
+
 /// A hub whose ports stay its own over restarts.
 pub(crate) struct Hub {
     pub(crate) process: Process,
@@ -82,7 +92,7 @@ pub(crate) struct Hub {
     /// What its next run is told besides, such as its public URLs.
     pub(crate) arguments: Vec<String>,
     pub(crate) listen: SocketAddr,
-    descriptors: Option<u32>,
+    descriptors: Descriptors,
     /// The name of its data directory, in its next run.
     pub(crate) data: String,
     /// Last, so that the log is there when the process shows it.
@@ -92,11 +102,11 @@ pub(crate) struct Hub {
 impl Hub {
     /// Starts a hub with an empty data directory and waits until it serves.
     pub(crate) async fn start(binaries: &Binaries) -> Result<Self> {
-        Self::start_within(binaries, None).await
+        Self::start_within(binaries, Descriptors::AsHere).await
     }
 
-    /// As [`Hub::start`], as a process that may have no more files open than this.
-    pub(crate) async fn start_within(binaries: &Binaries, descriptors: Option<u32>) -> Result<Self> {
+    /// As [`Hub::start`], as a process that may have so many files open.
+    pub(crate) async fn start_within(binaries: &Binaries, descriptors: Descriptors) -> Result<Self> {
         let dir = Scratch::new("hub")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let (health, data) = (free_port()?, "data".to_owned());
@@ -111,16 +121,18 @@ impl Hub {
         binaries: &Binaries,
         (dir, data): (&Scratch, &str),
         (listen, health): (SocketAddr, u16),
-        (arguments, descriptors): (&[String], Option<u32>),
+        (arguments, descriptors): (&[String], Descriptors),
     ) -> Result<Process> {
         const SERVE: [&str; 5] = ["serve", "--settle", "1s", "--log-format", "text"];
+        let limited = |limit: String| {
+            let mut command = command("/bin/sh".into(), &["-c", &format!("ulimit {limit}; exec \"$@\""), "sh"]);
+            command.arg(binaries.hub()).args(SERVE);
+            command
+        };
         let mut command = match descriptors {
-            None => command(binaries.hub(), &SERVE),
-            Some(most) => {
-                let mut command = command("/bin/sh".into(), &["-c", &format!("ulimit -n {most}; exec \"$@\""), "sh"]);
-                command.arg(binaries.hub()).args(SERVE);
-                command
-            }
+            Descriptors::AsHere => command(binaries.hub(), &SERVE),
+            Descriptors::AtMost(most) => limited(format!("-n {most}")),
+            Descriptors::AtFirst(few) => limited(format!("-S -n {few}")),
         };
         command.arg("--data-dir").arg(dir.join(data)).args(["--listen", &listen.to_string()]);
         command.args(["--health-listen", &format!("127.0.0.1:{health}")]).args(arguments);
@@ -291,11 +303,11 @@ pub(crate) struct Site {
 impl Site {
     /// Starts all of it, and waits until the agent is ready.
     pub(crate) async fn start(binaries: &Binaries) -> Result<Self> {
-        Self::start_within(binaries, None).await
+        Self::start_within(binaries, Descriptors::AsHere).await
     }
 
-    /// As [`Site::start`], with a hub that may have no more files open than this.
-    pub(crate) async fn start_within(binaries: &Binaries, descriptors: Option<u32>) -> Result<Self> {
+    /// As [`Site::start`], with a hub that may have so many files open.
+    pub(crate) async fn start_within(binaries: &Binaries, descriptors: Descriptors) -> Result<Self> {
         let dir = Scratch::new("cluster")?;
         let cluster = EmbeddedCluster::start(dir.path(), "cluster").await?;
         let hub = Hub::start_within(binaries, descriptors).await?;
