@@ -1,6 +1,7 @@
 //! `agents`: every agent that the hub knows, those of deleted SyncTargets too, read as Kubernetes objects of the root space; and
 //! what is done about them, from wherever an administrator's kubeconfig is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::engine::{Engine, RememberedTarget};
 use crate::enrol::{
-    ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, with_revoked,
+    ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, adopts, with_revoked,
 };
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
@@ -162,8 +163,9 @@ pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error
     deleted.map(drop).map_err(|error| request("delete the SyncTarget", error))
 }
 
-/// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID. A SyncTarget that was
-/// made again from what was saved of the deleted one has its key already. One that it has adopted before is given as
+/// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID, or of the one that
+/// took it over since and was deleted, too. A SyncTarget that was made again from what was saved of the deleted one has its
+/// key already. One that it has adopted before is given as
 /// [`AgentState::Adopted`]: there is nothing to do.
 pub async fn adoptable(root: &Client, name: &str, from: Option<TargetId>) -> Result<Agent, Error> {
     let target = find(root, name).await?;
@@ -192,20 +194,30 @@ fn adopted<'a>(
     })
 }
 
+/// As what this agent went on in the end: where it was handed over, its session and who holds it are there.
+fn last<'a>(agents: &'a [Agent], agent: &'a Agent) -> &'a Agent {
+    let mut at = agent;
+    // Handed on once from each at most.
+    for _ in agents {
+        match at.adopted_by.and_then(|heir| agents.iter().find(|agent| agent.target == heir)) {
+            Some(heir) => at = heir,
+            None => break,
+        }
+    }
+    at
+}
+
 /// Of all agents, the one that the SyncTarget of this name, with this key and UID, may adopt.
-fn choose<'a>(
+pub(crate) fn choose<'a>(
     agents: &'a [Agent],
     name: &str,
     (key, heir): (Option<&String>, Option<TargetId>),
     from: Option<TargetId>,
 ) -> Result<&'a Agent, Error> {
-    let mut found: Vec<_> = agents
-        .iter()
-        .filter(|agent| {
-            let asked = from.map_or(agent.name == name, |from| agent.target == from);
-            asked && agent.state == AgentState::Deleted && agent.key.is_some()
-        })
-        .collect();
+    let asked = agents.iter().filter(|agent| from.map_or(agent.name == name, |from| agent.target == from));
+    let last: BTreeMap<_, _> = asked.map(|agent| last(agents, agent)).map(|agent| (agent.target, agent)).collect();
+    let mut found: Vec<_> =
+        last.into_values().filter(|agent| agent.state == AgentState::Deleted && agent.key.is_some()).collect();
     if let Some(key) = key {
         found.retain(|agent| agent.key.as_ref() == Some(key));
         if found.is_empty() {
@@ -237,9 +249,10 @@ pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error
         if target.annotations().get(AGENT_KEY_ANNOTATION).is_some_and(|key| Some(key) != agent.key.as_ref()) {
             return Err(Error::HasAgent(name.to_owned()));
         }
-        let adopts = agent.target.to_string();
+        let heir = target.uid().and_then(|uid| uid.parse().ok());
+        let adopts = heir.map(|heir| adopts(agent.target, heir));
         let key = (AGENT_KEY_ANNOTATION, agent.key.clone());
-        Ok([key, (CLUSTER_ANNOTATION, agent.cluster.clone()), (ADOPTS_ANNOTATION, Some(adopts))].into())
+        Ok([key, (CLUSTER_ANNOTATION, agent.cluster.clone()), (ADOPTS_ANNOTATION, adopts)].into())
     });
     annotated.await.map(drop)
 }
@@ -249,7 +262,7 @@ fn request(operation: &'static str, error: kube::Error) -> Error {
 }
 
 impl Agent {
-    fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, shared: &Shared) -> Self {
+    pub(crate) fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, now: Monotonic) -> Self {
         let RememberedTarget { name, key, withdrawn, former: _, cluster, revoked: _, deleted, heir, ran: _ } =
             remembered;
         let state = match (heir, deleted) {
@@ -259,7 +272,7 @@ impl Agent {
             (None, None) if *withdrawn => AgentState::Withdrawn,
             (None, None) => AgentState::Enrolled,
         };
-        let ago = engine.targets.last_asked(target).map(|at| shared.now().since(at));
+        let ago = engine.targets.last_asked(target).map(|at| now.since(at));
         let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
         Self {
             name: name.clone(),
@@ -313,14 +326,14 @@ impl VirtualResource for Resource {
     }
 
     fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
-        let shared = &self.shared;
-        shared
-            .read(|engine| engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, shared).object()).collect())
+        let now = self.shared.now();
+        self.shared
+            .read(|engine| engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, now).object()).collect())
     }
 
     fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
-        let target = name.parse().ok()?;
-        self.shared.read(|engine| Some(Agent::of(engine, target, engine.remembered(target)?, &self.shared).object()))
+        let (target, now) = (name.parse().ok()?, self.shared.now());
+        self.shared.read(|engine| Some(Agent::of(engine, target, engine.remembered(target)?, now).object()))
     }
 
     fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {

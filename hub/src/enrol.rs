@@ -40,7 +40,8 @@ pub const REVOKED_KEYS_ANNOTATION: &str = "tideline.dev/revoked-keys";
 /// On a SyncTarget: the UID of the namespace kube-system of the cluster that its agent enrolled from.
 pub const CLUSTER_ANNOTATION: &str = "tideline.dev/cluster";
 
-/// On a SyncTarget that took over the agent of a deleted one: the UID of that.
+/// On a SyncTarget that took over the agent of a deleted one: the UID of that, and its own, so that no SyncTarget that is made
+/// from its manifest takes over anything.
 pub const ADOPTS_ANNOTATION: &str = "tideline.dev/adopts";
 
 /// How often an enrolment is looked at anew when others write at the same moment. An agent that has the token is
@@ -95,6 +96,18 @@ pub(crate) fn with_revoked(target: &SyncTarget, keys: impl IntoIterator<Item = S
     let beyond = all.len().saturating_sub(REVOKED_MAX);
     all.drain(..beyond);
     all.join(" ")
+}
+
+/// What [`ADOPTS_ANNOTATION`] says where `heir` takes over the agent of `former`.
+pub(crate) fn adopts(former: TargetId, heir: TargetId) -> String {
+    format!("{former} {heir}")
+}
+
+/// Whose agent `heir` takes over by the word of that annotation; none if it was written for another SyncTarget.
+pub(crate) fn read_adopts(word: &str, heir: TargetId) -> Option<TargetId> {
+    let (former, own) = word.split_once(' ')?;
+    let own: TargetId = own.parse().ok()?;
+    former.parse().ok().filter(|_| own == heir)
 }
 
 /// Enrols an agent that proved the token. `former` are the keys that agents of a SyncTarget had.

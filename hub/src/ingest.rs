@@ -21,7 +21,7 @@ use crate::approve;
 use crate::clean::{self, Labels};
 use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
-use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION};
+use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, read_adopts};
 use crate::history;
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
 use crate::release::RELEASED_ANNOTATION;
@@ -176,7 +176,7 @@ impl Ingest {
                 Some((id, word.clone()))
             }),
             released: annotations.get(RELEASED_ANNOTATION).cloned(),
-            adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|uid| uid.parse().ok()),
+            adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|word| read_adopts(word, id)),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommission };

@@ -116,7 +116,7 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
     shared.step(|engine, now| engine.target_seen(now, target.clone(), None));
     deletes(&shared, &json!({})).unwrap_err();
-    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
+    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), shared.now()));
     assert_eq!(agent.state, AgentState::Withdrawn, "a key that is lost is not revoked");
     shared.step(|engine, now| {
         engine.keys_revoked(id, "t", &[SigningKey::from_seed([1; 32]).public()]);
@@ -124,7 +124,7 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     });
     deletes(&shared, &json!({})).unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
-    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
+    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), shared.now()));
     assert_eq!((agent.state, agent.deleted_by.as_deref()), (AgentState::Deleted, Some("admin")));
     assert_eq!(agent.key, None, "a revoked key is not to be adopted");
 }
@@ -178,7 +178,7 @@ fn a_dry_run_says_nothing_of_who_deleted_what() {
     tries_to_delete(&shared, &json!({FORCE_ANNOTATION: TARGET}), true).unwrap();
     let id: TargetId = TARGET.parse().unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
-    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), &shared));
+    let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), shared.now()));
     assert_eq!((agent.state, agent.deleted_by), (AgentState::Deleted, None));
 }
 
@@ -224,6 +224,24 @@ fn what_may_be_adopted_is_the_agent_of_a_deleted_sync_target_and_of_no_other() {
     says(chosen(&[an_agent(3, "other", AgentState::Enrolled, "k1")], None, None), "belongs to SyncTarget other");
     says(chosen(&[an_agent(3, "other", AgentState::Withdrawn, "k1")], None, None), "belongs to SyncTarget other");
     says(chosen(&[an_agent(3, "other", AgentState::Revoked, "k1")], None, None), "revoked at SyncTarget other");
+}
+
+/// The SyncTarget that took the agent over had another name, and was deleted, too.
+#[test]
+fn the_agent_of_a_sync_target_is_adopted_from_where_it_went_on() {
+    let heir = TargetId::from_uuid(uuid::Uuid::from_u128(9));
+    let [first, second] = [(1, "store", 2), (2, "other", 3)].map(|(nth, name, by)| Agent {
+        adopted_by: Some(TargetId::from_uuid(uuid::Uuid::from_u128(by))),
+        ..an_agent(nth, name, AgentState::Adopted, "k1")
+    });
+    let third = an_agent(3, "other", AgentState::Deleted, "k1");
+    let agents = [first.clone(), second, third.clone()];
+    for from in [None, Some(first.target), Some(third.target)] {
+        assert_eq!(choose(&agents, "store", (None, Some(heir)), from).unwrap().target, third.target);
+    }
+    let third = Agent { state: AgentState::Enrolled, ..third };
+    let agents = [agents[0].clone(), agents[1].clone(), third];
+    assert!(matches!(choose(&agents, "store", (None, Some(heir)), None), Err(Error::NoFormer(_))));
 }
 
 #[test]
@@ -301,7 +319,11 @@ async fn what_an_agent_says_keeps_no_command_from_its_sync_target() {
     let key = "a2V5".to_owned();
     let agent = Agent { key: Some(key.clone()), ..an_agent(1, "t", AgentState::Deleted, "k1") };
     adopt(&always, "t", &agent).await.unwrap();
-    assert_eq!(api.get("t").await.unwrap().annotations().get(AGENT_KEY_ANNOTATION), Some(&key));
+    let target = api.get("t").await.unwrap();
+    assert_eq!(target.annotations().get(AGENT_KEY_ANNOTATION), Some(&key));
+    let (heir, word) = (target.uid().unwrap().parse().unwrap(), &target.annotations()[ADOPTS_ANNOTATION]);
+    assert_eq!(crate::enrol::read_adopts(word, heir), Some(agent.target));
+    assert_eq!(crate::enrol::read_adopts(word, agent.target), None, "in a copy of the manifest");
     revoke_of(&always, "t", &[]).await.unwrap();
     let target = api.get("t").await.unwrap();
     assert_eq!(target.annotations().get(REVOKED_KEYS_ANNOTATION), Some(&key));

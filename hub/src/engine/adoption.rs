@@ -20,6 +20,11 @@ impl Engine {
             warn!(sync_target = record.name, %former, "cannot adopt: no target is remembered by the UID in the annotation tideline.dev/adopts; see `tideline-hub targets list`");
             return;
         };
+        // The agent is that one's by now. So is who holds it, which is not to be what it was here.
+        if let Some(other) = remembered.heir.filter(|it| *it != heir) {
+            warn!(sync_target = record.name, %former, uid = %other, "cannot adopt: the former agent was handed to another SyncTarget since, with this UID; once that is deleted, adopt its agent; see `tideline-hub targets list`");
+            return;
+        }
         // The hub may have ended between what says that it was handed over and who holds it.
         if remembered.heir == Some(heir) && self.targets.holder(heir) != HolderRecord::default() {
             return self.inherit(former, heir);

@@ -549,21 +549,37 @@ fn a_hub_from_before_an_adoption_finds_its_agent_by_what_it_was() {
     assert_eq!(handed(&mut hub, heir(), target(), &[target()]), Ok(target()), "it is what it was again");
 }
 
-/// A manifest was copied to another name, with the annotations of the SyncTarget that has adopted the agent.
+/// It is the last SyncTarget that had the agent whose agent is handed on.
 #[test]
-fn a_copy_of_the_sync_target_that_adopted_an_agent_takes_nothing_from_it() {
+fn an_agent_that_was_adopted_once_is_adopted_again_from_where_it_was_last() {
     let mut hub = recreated();
     adopts(&mut hub, 1);
-    let copy: TargetId = "88888888-0000-4000-8000-000000000000".parse().unwrap();
-    let record = TargetRecord { adopts: Some(target()), name: "copy".to_owned(), ..agent(1) };
-    hub.engine.target_seen(hub.now, Target { id: copy, ..in_service(true) }, Some(record.clone()));
+    assert_eq!(handed(&mut hub, heir(), heir(), &[target()]), Err("session 2".to_owned()));
+    let bodies = BodiesRequest { session: SessionName::new(2, 0), wanted: Vec::new() };
+    let (_, _answer) = hub.engine.request(hub.now, heir(), link::Request::Bodies(bodies));
     hub.persist();
-    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()), "an agent that has not heard of it yet");
-    // Once that is gone, it may.
+    let last: TargetId = "88888888-0000-4000-8000-000000000000".parse().unwrap();
+    let says = |hub: &mut Hub, former: TargetId| {
+        let record = TargetRecord { adopts: Some(former), ..agent(1) };
+        hub.engine.target_seen(hub.now, Target { id: last, ..in_service(true) }, Some(record));
+        hub.persist();
+    };
+    says(&mut hub, heir());
+    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(heir()), "it is there");
     hub.engine.target_gone(hub.now, heir(), Deletion::default());
-    hub.engine.target_seen(hub.now, Target { id: copy, ..in_service(true) }, Some(record));
-    hub.persist();
-    assert_eq!(handed(&mut hub, target(), target(), &[]), Ok(copy));
+    says(&mut hub, target());
+    for (asked_as, formers) in [(target(), &[][..]), (heir(), &[target()])] {
+        let told = handed(&mut hub, asked_as, asked_as, formers);
+        assert_eq!(told, Err("TargetGone".to_owned()), "it was not there last");
+    }
+    assert_eq!(hub.engine.targets.holder(last), HolderRecord::default());
+    let place = hub.engine.targets.holder(heir());
+    assert_eq!(place.session().number, SessionNumber(2));
+    says(&mut hub, heir());
+    assert_eq!(hub.engine.targets.holder(last), place);
+    for (asked_as, formers) in [(target(), &[][..]), (heir(), &[target()])] {
+        assert_eq!(handed(&mut hub, asked_as, asked_as, formers), Ok(last));
+    }
 }
 
 /// That it was handed over is on disk, and who holds it is not.
