@@ -145,3 +145,52 @@ fn another_instance_that_is_heard_no_more_is_spoken_of_for_a_day() {
     );
     assert_eq!(others(&script), [""; 0]);
 }
+
+fn goodbye(script: &mut Script, session: u64) -> String {
+    let report = ReportedRequest { session: SessionName::new(session, 1), goodbye: true, ..all_is_well() };
+    script.request(Request::Reported(Box::new(report)))
+}
+
+#[test]
+fn a_goodbye_frees_the_place_for_whoever_asks_first() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let asks = stranger(&script);
+    goodbye(&mut script, 5);
+    check(
+        &script.asks(asks),
+        &expect![[r#"
+        facts
+        store 4"#]],
+    );
+    assert_eq!(others(&script), [""; 0]);
+}
+
+/// One that was stopped and is started again comes back to its place, though another waits for it.
+#[test]
+fn a_goodbye_keeps_the_place_for_a_restart_where_two_are_known_to_live() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let asks = stranger(&script);
+    script.asks(asks.clone());
+    assert_eq!(others(&script), ["host-77"]);
+    goodbye(&mut script, 5);
+    check(&script.asks(asks.clone()), &expect!["5: refused Fenced by 5"]);
+    check(
+        &script.open(None),
+        &expect![[r#"
+        facts
+        store 5
+        6: session 6 epoch 1"#]],
+    );
+    check(
+        &script.desired(6, None, 0),
+        &expect![[r#"
+        store 6
+        7: snapshot at 1.0 of 0: "#]],
+    );
+    check(&script.asks(SessionRequest { last: SessionNumber(6), ..asks }), &expect!["8: refused Fenced by 6"]);
+    assert_eq!(others(&script), ["host-77"]);
+}
