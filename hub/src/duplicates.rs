@@ -103,3 +103,6 @@ fn choose(target: &str, found: &SyncTarget, instance: InstanceId) -> Result<Acce
     let accepted = others.remove(at);
     Ok(Accepted { target: target.to_owned(), instance: accepted, others })
 }
+
+#[cfg(test)]
+mod tests;
