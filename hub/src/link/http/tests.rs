@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use axum::body::Bytes;
 use futures::stream;
 use http_body_util::BodyExt;
+use serde_json::json;
 use tideline_common::replay::{RunNumber, RunNumbers};
 use tideline_common::signature::{Headers, Parameters, SigningKey};
 use tideline_common::wire::v1::{
     Accepted, Attested, DESIRED_PATH, DesiredAnswer, ENROL_PATH, HubAddresses, NumberRefused, REPORTED_PATH,
-    ReportedAnswer, SESSION_PATH, SessionRequest,
+    ReportedAnswer, SESSION_PATH, SessionAnswer, SessionRequest,
 };
 use tideline_common::{Attestation, Digest, Epoch, Revision, RevisionPoint, RunId, Shown, Version};
 use tower::ServiceExt;
@@ -28,6 +29,10 @@ struct Known {
     /// The target has another key by now.
     replaced: AtomicBool,
     breaches: Mutex<Vec<Breach>>,
+    /// What a session is answered with; or else that the target is gone.
+    session: Mutex<Option<SessionAnswer>>,
+    /// From where a session was asked for last.
+    origin: Mutex<Option<core::Origin>>,
 }
 
 impl Service for Known {
@@ -64,7 +69,12 @@ impl Service for Known {
         match request {
             core::Request::Desired(_) => Ok(Reply::Core(core::Answer::Desired(DesiredAnswer::NothingNew))),
             core::Request::Reported(_) => Ok(Reply::Core(core::Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }))),
-            core::Request::Session(..) | core::Request::Bodies(_) => Err(refusal(RefusalKind::TargetGone, "gone")),
+            core::Request::Session(_, origin) => {
+                *self.origin.lock().unwrap() = Some(origin);
+                let answer = self.session.lock().unwrap().clone().map(core::Answer::Session);
+                answer.map(Reply::Core).ok_or_else(|| refusal(RefusalKind::TargetGone, "gone"))
+            }
+            core::Request::Bodies(_) => Err(refusal(RefusalKind::TargetGone, "gone")),
         }
     }
 }
@@ -82,6 +92,11 @@ fn hub() -> SigningKey {
     SigningKey::from_seed([9; 32])
 }
 
+fn addresses() -> HubAddresses {
+    let encoded = json!({"urls": ["https://hub"], "authorities": ["AQID"]});
+    serde_json::from_value(encoded).unwrap()
+}
+
 /// One run of the hub.
 struct Hub {
     service: Arc<Known>,
@@ -91,8 +106,7 @@ struct Hub {
 
 fn start(run: u128) -> Hub {
     let run = RunId::from_uuid(uuid::Uuid::from_u128(run));
-    let addresses = HubAddresses { urls: vec!["https://hub".to_owned()], ..HubAddresses::default() };
-    let signer = Signer { hub: OTHER_TARGET.parse().unwrap(), key: hub(), run, addresses };
+    let signer = Signer { hub: OTHER_TARGET.parse().unwrap(), key: hub(), run, addresses: addresses() };
     let service = Arc::new(Known::default());
     let refusals = Arc::<Refusals>::default();
     Hub { router: router(Arc::clone(&service), Arc::new(signer), Arc::clone(&refusals)), service, refusals }
@@ -229,6 +243,53 @@ async fn what_was_said_to_one_run_is_not_taken_by_another() {
     for hub in [&before, &after, &before] {
         assert_eq!(hub.send(&Sent::new(&agent(), TARGET, numbers.take())).await.status, 200);
     }
+}
+
+const OPENS: (&str, &str, &str) = ("POST", SESSION_PATH, "");
+
+fn opens() -> &'static [u8] {
+    serde_json::to_vec(&SessionRequest::default()).unwrap().leak()
+}
+
+fn opened() -> SessionAnswer {
+    serde_json::from_value(
+        json!({"session": "1.0000000000000001", "epoch": 1, "poll": {"waitSeconds": 45, "staleAfterSeconds": 120}}),
+    )
+    .unwrap()
+}
+
+/// An agent that is handed over goes on at this hub, too.
+#[tokio::test]
+async fn every_answer_about_a_session_says_where_the_hub_is_reached_and_who_certifies_it() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let handed = json!({"key": "AQID", "former": TARGET, "target": OTHER_TARGET, "name": "store"});
+    let handed = SessionAnswer { handover: serde_json::from_value(handed).unwrap(), ..opened() };
+    for answer in [opened(), handed] {
+        *hub.service.session.lock().unwrap() = Some(answer.clone());
+        let got = hub.send(&Sent::of(&agent(), TARGET, numbers.take(), OPENS, opens())).await;
+        let said: SessionAnswer = serde_json::from_slice(&got.content).unwrap();
+        assert_eq!(said, SessionAnswer { addresses: addresses(), ..answer });
+    }
+}
+
+/// It is what a person reads of two agents with one identity.
+#[tokio::test]
+async fn a_session_is_asked_for_from_the_address_of_the_peer() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let (peer, _) = Peers::new(Places::within(1_000)).unserved();
+    let asked_from = async |number: String, peer: Option<Peer>| {
+        let mut request = Sent::of(&agent(), TARGET, number, OPENS, opens()).request(Body::from(opens()));
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
+        router.oneshot(request).await.unwrap();
+        hub.service.origin.lock().unwrap().take().unwrap().address
+    };
+    assert_eq!(asked_from(numbers.take(), Some(peer())).await.as_deref(), Some("127.0.0.1"));
+    assert_eq!(asked_from(numbers.take(), None).await, None, "it came over none of the listener's connections");
 }
 
 #[tokio::test]
