@@ -1,7 +1,9 @@
 //! One identity out of its two copies. Pure.
 
+use std::collections::BTreeSet;
+
 use tideline_common::wire::v1::Attested;
-use tideline_common::{SessionName, TargetId};
+use tideline_common::{Formers, SessionName, TargetId};
 
 use super::contents::Contents;
 
@@ -76,6 +78,9 @@ pub(super) fn merge(
     if let (Some(of_secret), Some(of_file)) = (&secret.enrolled, &file.enrolled)
         && of_secret.target != of_file.target
     {
+        if are_branches(&secret, &file) {
+            return Ok(Some(joined(secret, file, home)));
+        }
         return Err(TwoTargets { secret: of_secret.target, file: of_file.target });
     }
     if secret.seed != file.seed {
@@ -101,13 +106,40 @@ pub(super) fn merge(
     Ok(Some(Merged { contents: Contents { addresses, next_seed, cluster, session, floor, ..truth }, data }))
 }
 
+/// Whether one agent was handed over from one target in two ways: one of its copies was not to be had when it went the other.
+/// The key is the same, for who is handed over keeps it: where it is not, one of the two would be lost.
+fn are_branches(secret: &Contents, file: &Contents) -> bool {
+    let known = |contents: &Contents| contents.formers.iter().copied().chain(target(contents)).collect::<BTreeSet<_>>();
+    let same_cluster = secret.cluster.is_none() || file.cluster.is_none() || secret.cluster == file.cluster;
+    secret.pin == file.pin && secret.seed == file.seed && same_cluster && !known(secret).is_disjoint(&known(file))
+}
+
+/// Which of two branches the hub went on with, the copies do not say; but it answers to either, for a request names all that
+/// the agent was. So the later session decides, and marks of both are its own. What is in the data directory may be of either.
+fn joined(secret: Contents, file: Contents, home: HomeIn) -> Merged {
+    let session = session_of(home, &secret, &file);
+    let generation = secret.generation.max(file.generation) + 1;
+    let (taken, other) = if file.session.number > secret.session.number { (file, secret) } else { (secret, file) };
+    let also = taken.formers.iter().filter(|former| !other.formers.contains(former));
+    let mut formers: Formers = other.formers.iter().chain(also).copied().collect();
+    formers = target(&other).map_or(formers, |target| formers.with(target));
+    formers = target(&taken).map_or(formers, |target| formers.without(target));
+    let formers = formers.iter().collect();
+    // An epoch is of one target.
+    let inherited = taken.inherited.or(other.floor).or(other.inherited);
+    Merged { contents: Contents { generation, formers, inherited, session, ..taken }, data: Data::Outdated }
+}
+
+fn target(contents: &Contents) -> Option<TargetId> {
+    contents.enrolled.as_ref().map(|enrolled| enrolled.target)
+}
+
 /// What the Secret is to hold where `there` is in it by now: of each field that only ever rises, the newer one. A data
 /// directory that is behind, and which was used while the Secret could not be read, lowers nothing there.
 pub(super) fn onto(there: &Contents, ours: Contents) -> Contents {
     if there.pin != ours.pin {
         return ours;
     }
-    let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
     let comparable = target(there) == target(&ours) && there.formers == ours.formers;
     let floor = if comparable { newest(there.floor, ours.floor) } else { ours.floor };
     let cluster = ours.cluster.or_else(|| there.cluster.clone());

@@ -383,6 +383,52 @@ fn of_two_copies_of_one_lineage_the_newer_is_taken() {
     assert!(merge(Some(stranger), Some(adopted), HomeIn::Directory).is_err(), "of no lineage of ours");
 }
 
+/// The Secret could not be read when the agent was handed over directly to what it had become last, or to what came before.
+#[test]
+fn an_agent_that_was_handed_over_in_two_ways_goes_on_as_one_of_them_and_names_the_other() {
+    let first = Contents { generation: 1, ..contents(1, Some(5), 3, Some(7)) };
+    let after = |targets: &[u128], session: u64| {
+        let mut contents = first.clone();
+        for nth in targets {
+            contents.become_target(target(*nth), None);
+        }
+        Contents { session: SessionName::new(session, 9), ..contents }
+    };
+    let merged = |secret: &Contents, file: &Contents, home| {
+        let merged = merge(Some(secret.clone()), Some(file.clone()), home).unwrap().unwrap();
+        assert_eq!(merged.data, Data::Outdated, "it may be of either");
+        let again = merge(Some(secret.clone()), Some(merged.contents.clone()), home).unwrap().unwrap();
+        assert_eq!(again.contents, merged.contents, "the file is written first");
+        merged.contents
+    };
+    let of = |nth: u128| target(nth).target;
+    for (secret, file, goes_on, formers) in [
+        (after(&[6], 4), after(&[7], 5), 7, [5, 6].map(of).to_vec()),
+        (after(&[6], 5), after(&[7], 4), 6, [5, 7].map(of).to_vec()),
+        (after(&[6], 4), after(&[7], 4), 6, [5, 7].map(of).to_vec()),
+        (after(&[6], 4), after(&[7, 8], 6), 8, [5, 7, 6].map(of).to_vec()),
+        (after(&[6, 7], 5), after(&[8], 6), 8, [5, 6, 7].map(of).to_vec()),
+    ] {
+        for home in [HomeIn::Directory, HomeIn::Secret] {
+            let one = merged(&secret, &file, home);
+            assert_eq!((one.enrolled, one.formers), (Some(target(goes_on)), formers.clone()));
+            assert!(one.generation > secret.generation.max(file.generation), "the other copy is known to be older");
+            let session = if home == HomeIn::Directory { file.session } else { secret.session.max(file.session) };
+            assert_eq!((one.session, one.floor, one.inherited), (session, None, first.floor));
+        }
+    }
+    let (secret, file) = (after(&[6], 4), after(&[7], 5));
+    let cluster = |contents: &Contents, uid: &str| Contents { cluster: Some(uid.parse().unwrap()), ..contents.clone() };
+    for (secret, file, why) in [
+        (Contents { seed: Digest::from_bytes([9; 32]), ..secret.clone() }, file.clone(), "one key would be lost"),
+        (cluster(&secret, "a"), cluster(&file, "b"), "they are of two clusters"),
+        (Contents { formers: vec![of(9)], ..secret.clone() }, file.clone(), "they have no target in common"),
+        (Contents { pin: HubPin::of(&token(2)).unwrap(), ..secret }, file, "they are of two hubs"),
+    ] {
+        assert!(merge(Some(secret), Some(file), HomeIn::Directory).is_err(), "{why}");
+    }
+}
+
 /// Neither is enrolled; the file was given a token of another hub since.
 #[test]
 fn addresses_stay_with_the_hub_that_they_lead_to() {
