@@ -102,7 +102,13 @@ impl Link {
         for _ in 0..SENDINGS_MAX {
             let said = self.send_once(&outgoing, limit).await?;
             self.numbers().answered(said.run);
-            if let Some(answer) = said.conclude(&self.speaker().key.public()) {
+            let Speaker { key, target } = self.speaker();
+            let formers = match request {
+                Request::Session(session) => &session.formers[..],
+                Request::Enrol(_) | Request::Desired(_) | Request::Bodies(_) | Request::Reported(_) => &[],
+            };
+            let is_or_was: Vec<_> = formers.iter().copied().chain(target).collect();
+            if let Some(answer) = said.conclude(&key.public(), &is_or_was) {
                 return answer;
             }
         }

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use tideline_common::Digest;
 use tideline_common::replay::RunNumber;
 use tideline_common::signature::{self, Headers, Parameters, Signed, SigningKey, VerifyingKey};
 use tideline_common::wire::codec;
@@ -10,6 +9,7 @@ use tideline_common::wire::v1::{
     BODIES_PATH, BodiesAnswer, Body, DESIRED_PATH, ENROL_PATH, HubAddresses, NumberRefused, REPORTED_PATH, Refusal,
     RefusalKind, SESSION_PATH, SessionAnswer,
 };
+use tideline_common::{Digest, TargetId};
 use tideline_runtime::retry::parse_retry_after;
 
 use crate::core::{Answer, LinkFailure, Request};
@@ -104,18 +104,27 @@ pub struct Said {
 }
 
 impl Said {
-    /// What the agent with this key makes of it. None: the request is to be sent again, with another number.
-    pub fn conclude(self, key: &VerifyingKey) -> Option<Result<Answer, LinkFailure>> {
+    /// What the agent with this key makes of it, which is one of these targets and was the others. None: the request is to be
+    /// sent again, with another number.
+    pub fn conclude(self, key: &VerifyingKey, is_or_was: &[TargetId]) -> Option<Result<Answer, LinkFailure>> {
         match self.answer {
             // A hub that was started since, another replica, or a middlebox that sends requests twice.
             Err(LinkFailure::Refused(Refusal { refusal: RefusalKind::BadRequestNumber, .. })) => None,
             Ok(Answer::Session(SessionAnswer { handover: Some(handover), .. })) if handover.key != key.as_bytes() => {
-                let message = "the hub hands over an agent with another key than this one's".to_owned();
-                Some(Err(LinkFailure::Unreachable { message, retry_after: None }))
+                Some(Err(not_handed_over("with another key than this one's")))
+            }
+            Ok(Answer::Session(SessionAnswer { handover: Some(handover), .. }))
+                if !is_or_was.contains(&handover.former) =>
+            {
+                Some(Err(not_handed_over(&format!("of target {}, which this one never was", handover.former))))
             }
             answer => Some(answer),
         }
     }
+}
+
+fn not_handed_over(whose: &str) -> LinkFailure {
+    LinkFailure::Unreachable { message: format!("the hub hands over an agent {whose}"), retry_after: None }
 }
 
 /// Believes an answer that the hub signed for this very sending of this request; says of anything else what it looks like.

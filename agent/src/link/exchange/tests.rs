@@ -5,9 +5,10 @@ use tideline_common::replay::RunNumber;
 use tideline_common::signature::{Parameters, Response, SigningKey, content_digest, sign_response};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{
-    ApprovedHeld, BodiesAnswer, Body, Continuity, Decommission, DesiredAnswer, DesiredRequest, Refusal, RefusalKind,
+    ApprovedHeld, BodiesAnswer, Body, Continuity, Decommission, DesiredAnswer, DesiredRequest, Handover, HubAddresses,
+    NumberRefused, PollSettings, Refusal, RefusalKind, SessionAnswer,
 };
-use tideline_common::{Digest, RunId, SessionName};
+use tideline_common::{Authority, Digest, Epoch, RunId, SessionName, TargetId};
 
 use super::{Kind, Outgoing, Returned, Said, Sending, read_answer};
 use crate::core::{Answer, LinkFailure, Request};
@@ -34,7 +35,7 @@ fn poll() -> DesiredRequest {
 fn sent(nonce: &str) -> (Outgoing, Sending) {
     let outgoing = Outgoing::new(&Request::Desired(poll())).expect("small");
     let parameters = Parameters { key_id: "target", created: 0, nonce };
-    let sending = outgoing.sign(&SigningKey::from_seed([3; 32]), "-".to_owned(), parameters);
+    let sending = outgoing.sign(&agent(), "-".to_owned(), parameters);
     (outgoing, sending)
 }
 
@@ -63,13 +64,17 @@ fn signed<T: serde::Serialize>(key: &SigningKey, status: u16, message: &T, nonce
     }
 }
 
-/// What the sender of [`sent`] under "nonce" makes of it.
-fn read(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
+/// What the hub says by it to the sender of [`sent`] under "nonce".
+fn said(kind: Kind, returned: &Returned) -> Result<Said, LinkFailure> {
     let (outgoing, sending) = sent("nonce");
     let outgoing = Outgoing { kind, ..outgoing };
-    let Said { run: said, answer, addresses: _ } = read_answer(&hub().public(), &outgoing, &sending, returned)?;
-    assert_eq!(said, run());
-    answer
+    let said = read_answer(&hub().public(), &outgoing, &sending, returned)?;
+    assert_eq!(said.run, run());
+    Ok(said)
+}
+
+fn read(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {
+    said(kind, returned)?.answer
 }
 
 fn check_not_the_hub(returned: &Returned, expected: &Expect) {
@@ -175,6 +180,72 @@ fn another_key_request_status_run_or_content_is_no_answer() {
             "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the content is not what content-digest says; something between hub and agent changes answers, or this is another hub"
         ],
     );
+}
+
+fn agent() -> SigningKey {
+    SigningKey::from_seed([3; 32])
+}
+
+fn target(nth: u8) -> TargetId {
+    format!("00000000-0000-4000-8000-{nth:012}").parse().expect("a UUID")
+}
+
+fn opened() -> SessionAnswer {
+    let urls = vec!["https://hub.example".to_owned()];
+    let authorities = Authority::from_der([1, 2, 3]).into_iter().collect();
+    SessionAnswer {
+        session: SessionName::new(4, 1),
+        outdated: false,
+        epoch: Epoch(1),
+        poll: PollSettings { wait_seconds: 45, stale_after_seconds: 120 },
+        addresses: HubAddresses { urls, authorities },
+        history: Continuity::Whole,
+        cluster: None,
+        handover: None,
+    }
+}
+
+fn handed_over(key: &SigningKey, former: TargetId) -> SessionAnswer {
+    let key = key.public().as_bytes().to_vec();
+    SessionAnswer { handover: Some(Handover { key, former, target: target(9), name: "store".to_owned() }), ..opened() }
+}
+
+#[test]
+fn an_agent_is_handed_over_by_its_own_key_from_what_it_is_or_was() {
+    let is_or_was = [target(1), target(2)];
+    let made_of = |answer: &SessionAnswer| {
+        let said = said(Kind::Session, &signed(&hub(), 200, answer, "nonce")).expect("it is the hub's");
+        match said.conclude(&agent().public(), &is_or_was).expect("it is an answer") {
+            Ok(Answer::Session(answer)) => Ok(answer.handover.map(|handover| handover.target)),
+            Ok(other) => panic!("{other:?}"),
+            Err(LinkFailure::Unreachable { message, .. }) => Err(message),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(made_of(&opened()), Ok(None));
+    for former in is_or_was {
+        assert_eq!(made_of(&handed_over(&agent(), former)), Ok(Some(target(9))));
+    }
+    let another_key = made_of(&handed_over(&hub(), target(1))).expect_err("it is another agent's");
+    assert!(another_key.contains("with another key"), "{another_key}");
+    for stranger in [target(3), target(9)] {
+        let error = made_of(&handed_over(&agent(), stranger)).expect_err("it never was that");
+        assert!(error.contains(&format!("of target {stranger}")), "{error}");
+    }
+}
+
+#[test]
+fn every_answer_about_a_session_says_where_the_hub_is_reached() {
+    let taken = |kind, returned: &Returned| said(kind, returned).expect("it is the hub's").addresses;
+    for answer in [opened(), handed_over(&agent(), target(1))] {
+        assert_eq!(taken(Kind::Session, &signed(&hub(), 200, &answer, "nonce")), Some(answer.addresses));
+    }
+    let refusal = |refusal| Refusal { refusal, message: String::new(), retry_after_seconds: None, fenced_by: None };
+    let refused = NumberRefused { refusal: refusal(RefusalKind::BadRequestNumber), addresses: opened().addresses };
+    assert_eq!(taken(Kind::Session, &signed(&hub(), 409, &refused, "nonce")), Some(refused.addresses));
+    let fenced = refusal(RefusalKind::Fenced);
+    assert_eq!(taken(Kind::Session, &signed(&hub(), 409, &fenced, "nonce")), None);
+    assert_eq!(taken(Kind::Desired, &signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce")), None);
 }
 
 #[test]
