@@ -95,6 +95,9 @@ pub struct Agent {
     /// In standard base64; of a revoked one there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Keys that its SyncTarget had before and that nobody revoked, in standard base64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_keys: Vec<String>,
     /// The UID of the namespace kube-system of its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -123,7 +126,8 @@ pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
     Ok(agents)
 }
 
-/// Revokes the key of an agent: the one that its SyncTarget has, and the one that the hub remembers where that was lost.
+/// Revokes the keys of a SyncTarget's agents: the one that it has, and all that the hub remembers of it, for a key that was lost or
+/// replaced is served again where somebody puts it back.
 pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
     revoke_of(root, name, &list(root).await?).await
 }
@@ -133,8 +137,7 @@ async fn revoke_of(root: &Client, name: &str, agents: &[Agent]) -> Result<(), Er
     let annotated = annotate(root, name, "revoke the key", |target| {
         let uid = target.uid().unwrap_or_default();
         let remembered = agents.iter().find(|agent| agent.target.to_string() == uid);
-        let mut keys: Vec<_> = remembered.and_then(|agent| agent.key.clone()).into_iter().collect();
-        keys.extend(target.annotations().get(AGENT_KEY_ANNOTATION).cloned());
+        let keys = unrevoked(remembered, target.annotations().get(AGENT_KEY_ANNOTATION));
         if keys.is_empty() {
             return Err(Error::NoAgent(name.to_owned()));
         }
@@ -142,6 +145,12 @@ async fn revoke_of(root: &Client, name: &str, agents: &[Agent]) -> Result<(), Er
         Ok([(AGENT_KEY_ANNOTATION, None), (ADOPTS_ANNOTATION, None), (REVOKED_KEYS_ANNOTATION, Some(revoked))].into())
     });
     annotated.await.map(drop)
+}
+
+/// The keys that are to be revoked with this agent, where its SyncTarget has that one.
+pub(crate) fn unrevoked(agent: Option<&Agent>, key: Option<&String>) -> Vec<String> {
+    let remembered = agent.into_iter().flat_map(|agent| agent.former_keys.iter().chain(&agent.key));
+    remembered.chain(key).cloned().collect()
 }
 
 /// Deletes a SyncTarget, though its agent is at work if that is `forced`.
@@ -165,8 +174,7 @@ pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error
 
 /// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID, or of the one that
 /// took it over since and was deleted, too. A SyncTarget that was made again from what was saved of the deleted one has its
-/// key already. One that it has adopted before is given as
-/// [`AgentState::Adopted`]: there is nothing to do.
+/// key already. One that it has adopted before is given as [`AgentState::Adopted`]: there is nothing to do.
 pub async fn adoptable(root: &Client, name: &str, from: Option<TargetId>) -> Result<Agent, Error> {
     let target = find(root, name).await?;
     let key = target.annotations().get(AGENT_KEY_ANNOTATION);
@@ -263,8 +271,7 @@ fn request(operation: &'static str, error: kube::Error) -> Error {
 
 impl Agent {
     pub(crate) fn of(engine: &Engine, target: TargetId, remembered: &RememberedTarget, now: Monotonic) -> Self {
-        let RememberedTarget { name, key, withdrawn, former: _, cluster, revoked: _, deleted, heir, ran: _ } =
-            remembered;
+        let RememberedTarget { name, key, withdrawn, former, cluster, revoked: _, deleted, heir, ran: _ } = remembered;
         let state = match (heir, deleted) {
             (Some(_), _) => AgentState::Adopted,
             (None, Some(_)) => AgentState::Deleted,
@@ -280,6 +287,7 @@ impl Agent {
             state,
             fingerprint: remembered.known_key().map(|key| key.fingerprint()).unwrap_or_default(),
             key: key.clone().filter(|_| !remembered.is_revoked()),
+            former_keys: former.clone(),
             cluster: cluster.as_ref().map(ToString::to_string),
             last_contact: ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok()).map(whole_seconds),
             deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),

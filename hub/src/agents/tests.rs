@@ -189,6 +189,7 @@ fn an_agent(nth: u128, name: &str, state: AgentState, key: &str) -> Agent {
         state,
         fingerprint: format!("of {key}"),
         key: (state != AgentState::Revoked).then(|| key.to_owned()),
+        former_keys: Vec::new(),
         cluster: None,
         last_contact: None,
         deleted_at: None,
@@ -331,6 +332,20 @@ async fn what_an_agent_says_keeps_no_command_from_its_sync_target() {
     assert!(target.status.is_some_and(|status| status.agent_version.is_some()), "nothing that others wrote is lost");
     remove(&always, "t", true).await.unwrap();
     assert!(api.get_opt("t").await.unwrap().is_none());
+}
+
+/// A key that was replaced by hand is served again where an old manifest is applied.
+#[tokio::test]
+async fn revoking_leaves_no_key_that_a_sync_target_ever_had() {
+    let (root, api) = root_with(Some("present")).await;
+    let uid = api.get("t").await.unwrap().uid().unwrap().parse().unwrap();
+    let former_keys = vec!["first".to_owned(), "second".to_owned()];
+    let agent = Agent { target: uid, former_keys, ..an_agent(1, "t", AgentState::Enrolled, "remembered") };
+    revoke_of(&root.client, "t", &[agent]).await.unwrap();
+    let target = api.get("t").await.unwrap();
+    let revoked = target.annotations().get(REVOKED_KEYS_ANNOTATION).map(String::as_str);
+    assert_eq!(revoked, Some("first second remembered present"));
+    assert_eq!(target.annotations().get(AGENT_KEY_ANNOTATION), None);
 }
 
 #[tokio::test]

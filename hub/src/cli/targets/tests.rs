@@ -10,6 +10,7 @@ fn who_an_agent_is_and_what_became_of_its_target_is_shown() {
         state: AgentState::Deleted,
         fingerprint: "0123456789abcdef0123456789abcdef".to_owned(),
         key: Some("a2V5".to_owned()),
+        former_keys: Vec::new(),
         cluster: Some("c1".to_owned()),
         last_contact: Some("2026-11-23T03:00:00Z".parse().unwrap()),
         deleted_at: Some("2026-11-22T03:00:00Z".parse().unwrap()),

@@ -132,10 +132,15 @@ impl Site {
         match act {
             Act::Key(target, key) => self.edit(target, |shown| shown.key = key),
             Act::Revoke(target) => {
-                let remembered = self.hub.engine.unrevoked_keys(id(target));
-                let known = (0..KEYS).filter(|key| remembered.contains(&text(*key)));
-                let keys: BTreeSet<u8> = known.chain(self.shown.get(&target).and_then(|shown| shown.key)).collect();
+                let (engine, now) = (&self.hub.engine, self.hub.now);
+                let agent = engine.remembered(id(target)).map(|it| Agent::of(engine, id(target), it, now));
+                let key = self.shown.get(&target).and_then(|shown| shown.key).map(text);
+                let keys = agents::unrevoked(agent.as_ref(), key.as_ref());
+                let keys = (0..KEYS).filter(|key| keys.contains(&text(*key))).collect();
                 self.revoke(target, &keys, None);
+                self.edit(target, |shown| shown.adopts = None);
+                let left = self.hub.engine.unrevoked_keys(id(target));
+                assert!(left.is_empty() || self.gone.contains(&target), "SyncTarget {target} has {left:?}");
             }
             Act::Enrol(target, key) => {
                 let free = self.shown.iter().filter(|(_, shown)| shown.key.is_none()).map(|(target, _)| *target);
