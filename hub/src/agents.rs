@@ -393,19 +393,21 @@ fn at_work(engine: &Engine, target: TargetId, now: Monotonic) -> Option<&'static
     const AT_WORK: Option<&str> = Some("its agent is at work");
     let not_heard = (now.since(Monotonic::START) < AT_WORK_FOR)
         .then_some("its agent was not heard yet since the hub was started, may be at work");
+    let lately = engine.targets.last_asked(target).is_some_and(|at| now.since(at) < AT_WORK_FOR);
     if let Some(outline) = engine.targets.get(target) {
         if engine.is_decommissioned(target, outline.record.decommission) {
             return None;
         }
         return match engine.freshness(target) {
             Freshness::Fresh => AT_WORK,
+            // Whatever changed its key, perhaps the hand that deletes it now, it was there a moment ago.
+            Freshness::Unheard if lately => AT_WORK,
             Freshness::Unheard => not_heard,
             Freshness::Stale => None,
         };
     }
     let remembered = engine.remembered(target).filter(|it| it.deleted.is_none() && !it.is_revoked())?;
     // Its key was lost a moment ago, perhaps by the hand that deletes it now; or the inventory was not read yet.
-    let lately = engine.targets.last_asked(target).is_some_and(|at| now.since(at) < AT_WORK_FOR);
     if remembered.withdrawn && lately { AT_WORK } else { not_heard }
 }
 

@@ -36,24 +36,26 @@ fn persist(shared: &Shared) {
     }
 }
 
-/// One target whose agent has said that all is well.
-fn at_work() -> Shared {
-    let fuse = Fuse::new(20);
-    let shared = Shared::new(Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new()));
-    let id = TARGET.parse().unwrap();
-    let key = SigningKey::from_seed([1; 32]).public();
-    let record = TargetRecord {
+fn record() -> TargetRecord {
+    TargetRecord {
         name: "t".to_owned(),
-        key,
+        key: SigningKey::from_seed([1; 32]).public(),
         cluster: None,
         decommission: Decommission::No,
         accepted: None,
         released: None,
         adopts: None,
-    };
+    }
+}
+
+/// One target whose agent has said that all is well.
+fn at_work() -> Shared {
+    let fuse = Fuse::new(20);
+    let shared = Shared::new(Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new()));
+    let id = TARGET.parse().unwrap();
     let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
     shared.step(|engine, now| {
-        engine.target_seen(now, target, Some(record));
+        engine.target_seen(now, target, Some(record()));
         engine.targets_listed(now);
     });
     persist(&shared);
@@ -170,6 +172,26 @@ fn who_was_not_heard_since_the_hub_was_started_may_be_at_work() {
     started.remember(known);
     assert!(super::at_work(&started, id, start + Duration::from_mins(1)).is_some());
     assert_eq!(super::at_work(&started, id, start + Duration::from_mins(3)), None);
+}
+
+/// The hub has run for long, and the annotation with the key is taken away and put back, or changed.
+#[test]
+fn whose_key_was_changed_by_a_slip_is_at_work_as_long_as_it_was_heard_a_moment_ago() {
+    let id: TargetId = TARGET.parse().unwrap();
+    let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
+    for shown in [&[None, Some(1)][..], &[Some(2)], &[Some(2), Some(1)], &[None]] {
+        let shared = at_work();
+        let heard = Monotonic::START + Duration::from_hours(1);
+        shared.step(|engine, _| {
+            drop(engine.request(heard, id, Request::Session(Box::default(), Origin::default())));
+            for seed in shown {
+                let key = seed.map(|seed| SigningKey::from_seed([seed; 32]).public());
+                engine.target_seen(heard, target.clone(), key.map(|key| TargetRecord { key, ..record() }));
+            }
+        });
+        let after = |mins| shared.read(|engine| super::at_work(engine, id, heard + Duration::from_mins(mins)));
+        assert_eq!([after(1), after(3)], [Some("its agent is at work"), None], "{shown:?}");
+    }
 }
 
 #[test]
