@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
@@ -101,7 +101,7 @@ pub struct Agent {
     /// The UID of the namespace kube-system of its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// When it asked last, in this run of the hub.
+    /// When it asked last: in this run of the hub, or else in the one in which its SyncTarget was deleted, before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_contact: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -280,7 +280,8 @@ impl Agent {
             (None, None) => AgentState::Enrolled,
         };
         let ago = engine.targets.last_asked(target).map(|at| now.since(at));
-        let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
+        let asked = ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok());
+        let heard = deleted.as_ref().and_then(|deletion| deletion.heard);
         Self {
             name: name.clone(),
             target,
@@ -289,7 +290,7 @@ impl Agent {
             key: key.clone().filter(|_| !remembered.is_revoked()),
             former_keys: former.clone(),
             cluster: cluster.as_ref().map(ToString::to_string),
-            last_contact: ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok()).map(whole_seconds),
+            last_contact: asked.or(heard).map(whole_seconds),
             deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),
             deleted_by: deleted.as_ref().and_then(|deletion| deletion.by.clone()),
             adopted_by: *heir,

@@ -217,7 +217,7 @@ impl Ingest {
         self.shared.ingest(|engine, now| match role(of) {
             Role::Targets => {
                 if let Ok(target) = uid.text().parse::<TargetId>() {
-                    engine.target_gone(now, target, Deletion { at: Some(Timestamp::now()), by: None });
+                    engine.target_gone(now, target, Deletion { at: Some(Timestamp::now()), ..Deletion::default() });
                 }
             }
             Role::Locations => engine.index.delete_location(&key.name),

@@ -174,6 +174,32 @@ fn who_was_not_heard_since_the_hub_was_started_may_be_at_work() {
     assert_eq!(super::at_work(&started, id, start + Duration::from_mins(3)), None);
 }
 
+/// It is what a person compares before the agent is handed over.
+#[test]
+fn when_the_agent_of_a_deleted_sync_target_was_heard_last_outlives_the_hub_s_process() {
+    let shared = at_work();
+    let id: TargetId = TARGET.parse().unwrap();
+    let (heard, at): (_, Timestamp) =
+        (Monotonic::START + Duration::from_hours(1), "2026-11-23T04:00:00Z".parse().unwrap());
+    shared.step(|engine, _| {
+        drop(engine.request(heard, id, Request::Session(Box::default(), Origin::default())));
+        let deletion = crate::engine::Deletion { at: Some(at), ..crate::engine::Deletion::default() };
+        engine.target_gone(heard + Duration::from_mins(5), id, deletion);
+    });
+    let known = shared.read(|engine| engine.remembered(id).unwrap().clone());
+    let known = serde_json::from_value(serde_json::to_value(known).unwrap()).unwrap();
+    let mut next = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), Ledger::default(), BTreeMap::new());
+    next.remember([(id, known)].into());
+    let last = |engine: &Engine, now| Agent::of(engine, id, engine.remembered(id).unwrap(), now).last_contact;
+    assert_eq!(last(&next, Monotonic::START), Some("2026-11-23T03:55:00Z".parse().unwrap()));
+    // It asks again, frozen.
+    drop(next.request(Monotonic::START, id, Request::Session(Box::default(), Origin::default())));
+    assert!(
+        last(&next, Monotonic::START)
+            .is_some_and(|last| last != at && Timestamp::now().duration_since(last).as_secs() < 3600)
+    );
+}
+
 /// The hub has run for long, and the annotation with the key is taken away and put back, or changed.
 #[test]
 fn whose_key_was_changed_by_a_slip_is_at_work_as_long_as_it_was_heard_a_moment_ago() {

@@ -175,13 +175,15 @@ impl Engine {
             self.index.delete_target(index);
         }
         let by = self.deleting.remove(&target).or(deletion.by);
+        let heard = self.targets.last_asked(target).map(|at| now.since(at));
+        let heard = deletion.at.zip(heard).and_then(|(at, ago)| at.checked_sub(ago).ok());
         // A cluster that was emptied is through with what ran there; one that keeps all is not.
         let how = self.targets.get(target).map(|outline| outline.record.decommission);
         let emptied = |how| how == Decommission::Remove && self.is_decommissioned(target, how);
         let remains = !how.is_some_and(emptied);
         let view = self.ledger.target(target).filter(|_| remains);
         let ran = view.map(|view| view.facts()).unwrap_or_default();
-        self.memory.deleted(target, Deletion { by, ..deletion }, ran);
+        self.memory.deleted(target, Deletion { by, heard, ..deletion }, ran);
         self.close(now, target);
         self.targets.gone(target);
         self.summary.forget(target);

@@ -67,6 +67,9 @@ pub struct Deletion {
     pub at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// When its agent was heard last before that, if it was in the same run of the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Timestamp>,
 }
 
 impl RememberedTarget {

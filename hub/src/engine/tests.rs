@@ -361,7 +361,7 @@ fn a_deleted_target_is_remembered_by_the_key_that_it_had() {
     assert_eq!(hub.engine.key_of(target()), Some(agent(1).key));
     let work = hub.engine.work(committer::fresh(hub.now));
     let deleted = work.remembered[&target()].deleted.clone();
-    assert_eq!(deleted, Some(Deletion { at: None, by: Some("admin".to_owned()) }));
+    assert_eq!(deleted, Some(Deletion { by: Some("admin".to_owned()), ..Deletion::default() }));
     // The next run lists an inventory without it.
     let fuse = Fuse::new(UNASSIGN_LIMIT);
     let mut next = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), BTreeMap::new());

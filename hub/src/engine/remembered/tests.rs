@@ -102,7 +102,7 @@ fn a_deletion_says_by_whom_and_when_as_far_as_that_is_known() {
     assert_eq!(deleted(Deletion::default()), "TargetGone: the SyncTarget store-1 was deleted");
     let at = Some("2026-11-23T03:00:00.5Z".parse().unwrap());
     assert_eq!(
-        deleted(Deletion { at, by: Some("admin".to_owned()) }),
+        deleted(Deletion { at, by: Some("admin".to_owned()), heard: None }),
         "TargetGone: the SyncTarget store-1 was deleted by admin at 2026-11-23T03:00:01Z"
     );
 }
@@ -114,6 +114,6 @@ fn only_what_changed_is_saved() {
     memory.shows(target(), "store-1", Some(&key(1)), None);
     assert!(memory.is_saved(), "a heartbeat of the SyncTarget writes nothing");
     memory.deleted(target(), Deletion::default(), Vec::new());
-    memory.deleted(target(), Deletion { at: None, by: Some("nobody".to_owned()) }, Vec::new());
+    memory.deleted(target(), Deletion { by: Some("nobody".to_owned()), ..Deletion::default() }, Vec::new());
     assert_eq!(memory.take_unsaved()[&target()].deleted, Some(Deletion::default()));
 }
