@@ -135,6 +135,41 @@ fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() 
     assert_eq!(gathered(1, &[Arc::new(entry(&a, 1, 2))]), (0, 1, BTreeMap::new()), "it is changed");
 }
 
+/// Any page says it for the whole set.
+#[test]
+fn where_a_page_says_that_absence_is_unexplained_nothing_follows_from_it_in_the_same_epoch() {
+    let [a, b] = ["a", "b"].map(|name| key("", "ConfigMap", name));
+    let held_set: DesiredSet = [&a, &b].map(|key| Arc::new(entry(key, 1, 1))).into_iter().collect();
+    let version = |revision| Version { epoch: Epoch(1), revision: Revision(revision) };
+    let accepted = Accepted { version: version(4), digest: held_set.digest() };
+    let known = policies();
+    let held = Held {
+        accepted: Some(accepted),
+        floor: Some(accepted),
+        decommission: Decommission::No,
+        desired: &held_set,
+        policies: &known,
+    };
+    // The first is gone, and the second is another source's by now.
+    let set = [Arc::new(entry(&b, 2, 1))];
+    let removals = |first: bool, second: bool| {
+        let mut gather = Gather::everything(Absence::Removal);
+        let page = DesiredPage { absence_unexplained: first, next: Some(b.clone()), ..snapshot(version(5), &set) };
+        assert!(matches!(gather.page(page, &held), Step::Ask));
+        let page = DesiredPage { absence_unexplained: second, entries: Vec::new(), ..snapshot(version(5), &set) };
+        let Step::Ask = gather.page(page, &held) else { panic!("what changed since the first page is asked for") };
+        match gather.nothing_new(&held) {
+            Step::Complete(change) => {
+                assert_eq!((change.remove.len(), change.put.len()), (1, 1), "the set is taken as it is");
+                change.tombstones.len()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(removals(false, false), 2);
+    assert_eq!([removals(true, true), removals(true, false), removals(false, true)], [0, 0, 0]);
+}
+
 #[test]
 fn what_is_older_or_of_another_history_is_refused() {
     let known = policies();
