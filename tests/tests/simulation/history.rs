@@ -44,8 +44,8 @@ pub(crate) struct History {
     pub(crate) pruned_as_created: BTreeSet<(ObjectKey, Uid)>,
     /// Commits that were made, in every line of history.
     commits: CommitNumber,
-    /// What people meant last for each place, and the commit that says it.
-    newest: BTreeMap<ObjectKey, (Intent, CommitNumber)>,
+    /// What people meant for each place, by the commit that says it.
+    intents: BTreeMap<ObjectKey, BTreeMap<CommitNumber, Intent>>,
     /// The commits that a revision comes after.
     lines: BTreeMap<RevisionId, BTreeSet<CommitNumber>>,
     /// The commits that the agent knows of, or the hub that it took its last set from.
@@ -104,7 +104,7 @@ impl History {
                     None if let_go.contains(&key) => Intent::LetsGo,
                     None => Intent::Empties,
                 };
-                self.newest.insert(key, (intent, self.commits));
+                self.intents.entry(key).or_default().insert(self.commits, intent);
             }
         }
         for target in [target, parse(OTHER_TARGET)] {
@@ -139,15 +139,14 @@ impl History {
         self.answered.entry((word.version, word.point.id)).or_insert_with(|| heard.clone());
     }
 
-    /// Nothing is deleted that the newest intent keeps, or lets go of, which any agent knows that this hub has heard; but a person may
-    /// have looked at it since, and approved that it goes.
+    /// Nothing is deleted that the newest intent which any agent knows of that this hub has heard keeps, or lets go of; but a
+    /// person may have looked at it since, and approved that it goes. What nobody knows of was lost, or is news to them.
     pub(crate) fn check_deletion(&self, key: &ObjectKey, source: &Uid) {
-        let Some((intent, commit)) = self.newest.get(key).filter(|(intent, _)| *intent != Intent::Empties) else {
-            return;
-        };
+        let mut known = self.intents.get(key).into_iter().flatten().rev();
+        let Some((commit, intent)) = known.find(|(commit, _)| self.known.contains(commit)) else { return };
         let approved = self.approved.get(&(key.clone(), source.clone())).is_some_and(|at| at >= commit);
         assert!(
-            approved || !self.known.contains(commit),
+            approved || *intent == Intent::Empties,
             "{key} of {source} is deleted, and the newest intent that an agent knows of is {intent:?}"
         );
     }
@@ -155,10 +154,10 @@ impl History {
     /// No approval is told of a place at which a hub that has these commits assigned anything since it was given.
     pub(crate) fn check_approved(&self, removals: &[Tombstone], line: &BTreeSet<CommitNumber>) {
         for removal in removals {
-            let Some((_, changed)) = self.newest.get(&removal.key) else { continue };
             let since = self.approved[&(removal.key.clone(), removal.source.clone())];
+            let mut later = self.intents.get(&removal.key).into_iter().flat_map(|all| all.range(since + 1..));
             assert!(
-                *changed <= since || !line.contains(changed),
+                !later.any(|(commit, _)| line.contains(commit)),
                 "that {} of {} is deleted was approved before something else was assigned there, and is told",
                 removal.key,
                 removal.source

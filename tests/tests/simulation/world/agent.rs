@@ -149,15 +149,20 @@ impl World {
         let result = if self.random.chance(self.faults.disk) {
             Err("full".to_owned())
         } else {
-            self.agent.journal.write(&writes);
-            for write in &writes {
-                if let Write::Accept { accepted, .. } = write {
-                    self.hub.history.learnt(accepted.attestation);
-                }
-            }
+            self.write_journal(&writes);
             Ok(())
         };
         self.agent_steps(Event::Persisted { id, result });
+    }
+
+    /// What an agent has accepted it knows of, whether it lives to hear that it is written or not.
+    pub(super) fn write_journal(&mut self, writes: &[Write]) {
+        self.agent.journal.write(writes);
+        for write in writes {
+            if let Write::Accept { accepted, .. } = write {
+                self.hub.history.learnt(accepted.attestation);
+            }
+        }
     }
 
     pub(super) fn session_kept(&mut self) {

@@ -388,8 +388,8 @@ impl World {
                 break;
             }
             match fate {
-                Fate::Done(Leaves::Torn(cut)) if number == last => self.agent.journal.write(&writes[..cut]),
-                Fate::Done(_) | Fate::Lost | Fate::Chance => self.agent.journal.write(&writes),
+                Fate::Done(Leaves::Torn(cut)) if number == last => self.write_journal(&writes[..cut]),
+                Fate::Done(_) | Fate::Lost | Fate::Chance => self.write_journal(&writes),
             }
         }
         if let Some(session) = self.agent.keeping.take()
