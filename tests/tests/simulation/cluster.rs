@@ -225,15 +225,16 @@ impl Cluster {
         self.objects.iter().any(|(key, local)| is_namespace(&key.kind) && &*key.name == name && !local.deleting)
     }
 
-    fn contents(&self, key: &ObjectKey) -> Vec<ObjectKey> {
-        let holds = |inner: &ObjectKey| {
-            if is_namespace(&key.kind) { inner.namespace == key.name } else { inner.kind == widget() }
-        };
-        self.objects.keys().filter(|inner| holds(inner)).cloned().collect()
+    /// What is in a namespace, or of the kind that is defined.
+    pub(crate) fn contents(&self, key: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
+        self.objects.keys().filter(|inner| {
+            (is_namespace(&key.kind) && inner.namespace == key.name)
+                || (is_definition(&key.kind) && inner.kind == widget())
+        })
     }
 
     fn inspect(&self, key: &ObjectKey) -> OpResult {
-        let contents = self.contents(key);
+        let contents: Vec<_> = self.contents(key).collect();
         let ours = contents.iter().filter(|key| self.ownership(key) == Some(Ownership::Ours)).count() as u64;
         OpResult::Emptiness { foreign: contents.len() as u64 - ours, example: None, ours }
     }
@@ -273,9 +274,8 @@ impl Cluster {
             }
             Chore::Finalize(key) => {
                 if self.objects.get(key).is_some_and(|local| local.deleting) {
-                    if is_namespace(&key.kind) || is_definition(&key.kind) {
-                        self.contents(key).iter().for_each(|inner| self.remove(inner));
-                    }
+                    let contents: Vec<_> = self.contents(key).cloned().collect();
+                    contents.iter().for_each(|inner| self.remove(inner));
                     self.remove(key);
                 }
             }

@@ -2,11 +2,12 @@
 
 use tideline_agent::core::{Config, Core, Effect, Event, Loaded, Op, OpId, OpResult, Write};
 use tideline_common::wire::v1::{ClusterFacts, Continuity, Decommission, EnrolRequest, Instance};
-use tideline_common::{InstanceId, Monotonic, Reason};
+use tideline_common::{InstanceId, Monotonic, ObjectKey, Reason, Uid};
 
 use super::mishaps::Fate;
 use super::{Happening, Standing, World};
 use crate::SHUT;
+use crate::cluster::Local;
 use crate::faults::{COMMIT, OPERATION, THROTTLED_FOR};
 use crate::ids::{CLUSTER, HUB, parse};
 use crate::plans::{End, When, place_of};
@@ -241,12 +242,20 @@ impl World {
             let broken = self.agent.journal.history == Continuity::Broken;
             assert!(!broken, "{key} is removed though the agent was told that the history is broken");
         }
-        if let Op::Delete { key, uid, .. } = op
-            && let Some(owner) = self.cluster.objects.get(key).filter(|local| local.uid == *uid)
-            && let Some(owner) = &owner.owner
-        {
-            self.hub.history.check_deletion(key, owner);
+        for (key, local) in self.goes_with(op) {
+            if let Some(owner) = &local.owner {
+                self.hub.history.check_deletion(key, owner);
+            }
         }
+    }
+
+    /// What an operation deletes: an object, and what is in it or of its kind, unless that goes already.
+    fn goes_with(&self, op: &Op) -> Vec<(&ObjectKey, &Local)> {
+        let Op::Delete { key, uid, .. } = op else { return Vec::new() };
+        let object = self.cluster.objects.get_key_value(key).filter(|(_, local)| local.uid == *uid);
+        let Some(object) = object else { return Vec::new() };
+        let contents = self.cluster.contents(key).filter(|_| !object.1.deleting);
+        std::iter::once(object).chain(contents.map(|inner| (inner, &self.cluster.objects[inner]))).collect()
     }
 
     /// Who is frozen changes nothing, and whom the hub does not know removes nothing.
@@ -259,10 +268,17 @@ impl World {
         }
     }
 
+    /// What is deleted, and what goes with it, is ours to delete. What others put there since it was looked at is not known.
     pub(super) fn check_deletion(&self, op: &Op) {
-        let Op::Delete { key, uid, .. } = op else { return };
-        let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
-        let owner = local.owner.as_ref().unwrap_or_else(|| panic!("{key} is deleted and is not ours"));
+        for (nth, (key, local)) in self.goes_with(op).into_iter().enumerate() {
+            match &local.owner {
+                Some(owner) => self.check_goes(key, local, owner),
+                None => assert!(nth > 0, "{key} is deleted and is not ours"),
+            }
+        }
+    }
+
+    fn check_goes(&self, key: &ObjectKey, local: &Local, owner: &Uid) {
         let place = (key.clone(), owner.clone());
         let history = &self.hub.history;
         let created = local.created || history.pruned_as_created.contains(&place);
