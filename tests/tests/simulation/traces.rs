@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use tideline_common::wire::v1::Continuity;
-use tideline_common::{ApplyPolicy, ObjectKey, Prune, Reason, SpaceName, Uid};
+use tideline_common::{ApplyPolicy, ObjectKey, Origin, Prune, Reason, SpaceName, Uid};
 
 use crate::ids::key;
 use crate::workload::Targets;
@@ -71,6 +71,9 @@ use Step::{
 /// Of whose traces a person has nothing to accept.
 const NOTHING_LOST: &str = "nothing was lost";
 
+/// After it nothing at rest but the mark says that the rule was kept.
+const LET_GO_OF: &str = "let go of, and assigned again";
+
 /// By what would be missing.
 const TRACES: &[(&str, &[Step])] = &[
     (
@@ -119,7 +122,7 @@ const TRACES: &[(&str, &[Step])] = &[
     ("an approval is of a place", &[LoseStore, Enrol, Contact, Accept, Contact, Create, Policy, Approve, Unassign]),
     ("a tombstone speaks for its place", &[Recreate, Policy, Unassign]),
     ("the latest tombstone counts", &[Policy, Recreate, Contact, Unassign]),
-    ("let go of, and assigned again", &[Policy, Unassign, Assign]),
+    (LET_GO_OF, &[Policy, Unassign, Assign]),
     ("a Job that neither knows of waits", &[JobEnds, Save, Contact, LoseJournal, StartCopy]),
     ("that a Job ran outlives its assignment", &[JobEnds, Contact, UnassignJob, Contact, AssignJob, LoseJournal]),
     ("so does what it did when the hub did not hear it", &[JobEnds, UnassignJob, Contact, AssignJob, LoseJournal]),
@@ -192,6 +195,10 @@ fn go(world: &mut World, name: &str, steps: &[Step], works: Works) {
     world.check_converged();
     let uid = world.cluster.objects.get(&going.object).map(|local| local.uid.clone());
     assert!(going.stays.is_none() || going.stays == uid, "it is deleted, or made again");
+    if name == LET_GO_OF {
+        let mark = world.cluster.objects[&going.object].mark.as_ref().map(|mark| mark.origin);
+        assert_eq!(mark, Some(Origin::Adopted), "what was to be let go of counts as created");
+    }
     world.let_run();
     world.sleep(SETTLING);
     world.check_converged();
