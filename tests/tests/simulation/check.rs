@@ -1,5 +1,6 @@
 //! What must hold at rest.
 
+use tideline_agent::core::AgentMode;
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress, Terminal};
 use tideline_common::{
@@ -73,6 +74,8 @@ impl World {
         let accepted = self.journal().accepted.map(|accepted| (accepted.set.version, accepted.set.digest));
         assert_eq!(accepted, Some((view.version(), view.digest())), "the agent keeps another set than the hub's");
         assert_eq!(self.journal().history, Continuity::Whole, "the agent keeps still, and nothing is broken");
+        assert!(self.is_active(), "the agent does not work, and nothing keeps it from that");
+        assert_eq!(self.journal().standing, AgentMode::Active, "a restart would stop it");
         assert!(self.restored || self.hub.accepts == 0, "a person had to accept what was never lost");
         assert!(self.restored || !self.hub.is_broken(), "the history is broken, and nothing was lost");
         assert_eq!(self.hub.freshness(), Some(Freshness::Fresh));

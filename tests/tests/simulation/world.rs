@@ -421,6 +421,11 @@ impl World {
         (self.cluster.versions, self.agent.writes, self.hub.writes)
     }
 
+    /// Whether the agent works: it is neither frozen nor unknown to the hub.
+    pub(crate) fn is_active(&self) -> bool {
+        self.agent.standing == Standing::Good
+    }
+
     pub(crate) fn journal(&self) -> &Journal {
         &self.agent.journal
     }
