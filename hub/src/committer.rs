@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::engine::{Engine, Work};
 use crate::fuse::Fuse;
-use crate::ledger::{self, Fresh, Ledger, Write, chunked};
+use crate::ledger::{self, Fresh, Ledger, Retention, Write, chunked};
 use crate::link::core::Config;
 use crate::shared::Shared;
 
@@ -49,7 +49,7 @@ pub enum Error {
 
 /// Reads what earlier runs persisted, and begins a segment of the ledger's history for this one.
 pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fuse: Fuse) -> Result<Engine, Error> {
-    let mut ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?)?;
+    let mut ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?, Retention::default())?;
     let batch = ledger.begin_run(fresh(Monotonic::from_millis(0)));
     write_chunks(store, batch.chunks()).await?;
     ledger.commit(batch).expect("nothing else was committed since it was loaded");

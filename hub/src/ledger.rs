@@ -51,6 +51,7 @@ mod missing_capabilities;
 mod page;
 mod plan;
 mod record;
+mod retention;
 mod slot;
 mod tombstones;
 
@@ -72,6 +73,7 @@ pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
 pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
 pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA, restored};
+pub use retention::Retention;
 
 use broken::{Broken, Voids};
 use claim::{Claim, ClaimId};
@@ -114,6 +116,7 @@ pub struct Ledger {
     departed: BTreeSet<(Revision, ObjectKey, Uid)>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     missing_capabilities: MissingCapabilities,
+    retention: Retention,
     log: Log,
     history: History,
     broken: Broken,

@@ -137,7 +137,7 @@ impl Ledger {
         self.each(&told, |_| ());
         affected |= told;
         for (key, targets) in news {
-            self.log.push(LogEntry { revision, key, left: None, targets });
+            self.log.push(LogEntry { revision, key, left: None, targets }, self.retention);
         }
         for &(id, index) in &forgotten {
             self.history.forget(index);
@@ -304,7 +304,7 @@ impl Ledger {
 
     fn log_change(&mut self, change: LogEntry) {
         if !change.targets.is_empty() {
-            self.log.push(change);
+            self.log.push(change, self.retention);
         }
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tideline_common::{Monotonic, Revision, RevisionId, RevisionPoint, SegmentId, Shown};
 
-use super::TargetIndex;
+use super::{Retention, TargetIndex};
 
 /// Newest revisions of which the ids are kept: with a commit every second, those of a day. Some 4 MB in memory.
 pub const REVISION_IDS_MAX: u64 = 100_000;
@@ -125,6 +125,7 @@ impl History {
         fresh: Fresh,
         present: Revision,
         occasion: Occasion,
+        retention: Retention,
         used: impl Fn() -> BTreeSet<Revision>,
     ) -> Advance {
         let mut advance = Advance::default();
@@ -157,14 +158,20 @@ impl History {
             present
         };
         if occasion != Occasion::Other {
-            advance.dropped = self.outdated(at, begins, used);
+            advance.dropped = self.outdated(at, retention, begins, used);
         }
         advance
     }
 
     /// Ids that need not be kept at `revision`: those that it and the ones before it push out, or all that are as old.
-    fn outdated(&self, revision: Revision, all: bool, used: impl Fn() -> BTreeSet<Revision>) -> Vec<Revision> {
-        let Some(oldest) = revision.0.checked_sub(REVISION_IDS_MAX) else { return Vec::new() };
+    fn outdated(
+        &self,
+        revision: Revision,
+        retention: Retention,
+        all: bool,
+        used: impl Fn() -> BTreeSet<Revision>,
+    ) -> Vec<Revision> {
+        let Some(oldest) = revision.0.checked_sub(retention.revision_ids) else { return Vec::new() };
         let from = match revision.0 % IDS_DROPPED_EVERY {
             _ if all => 0,
             // What an earlier run has left behind was looked through when this one began.

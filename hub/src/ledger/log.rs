@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::{ObjectKey, PrunePolicy, Revision, Uid};
 
-use super::TargetIndex;
+use super::{Retention, TargetIndex};
 
 /// Changes that deltas are made from. Two whole sets, so that a target that reads a snapshot of the largest set page by
 /// page still gets a delta afterwards while another such set is placed.
@@ -43,10 +43,10 @@ pub(super) struct Log {
 
 impl Log {
     /// `entry` must not be older than the last.
-    pub(super) fn push(&mut self, entry: LogEntry) {
+    pub(super) fn push(&mut self, entry: LogEntry, retention: Retention) {
         self.bytes += weight(&entry);
         self.entries.push_back(entry);
-        while self.entries.len() > LOG_ENTRIES_MAX || self.bytes > LOG_BYTES_MAX {
+        while self.entries.len() > retention.log_entries || self.bytes > LOG_BYTES_MAX {
             let Some(dropped) = self.entries.pop_front() else { break };
             self.bytes -= weight(&dropped);
             self.floor = dropped.revision;
@@ -79,12 +79,6 @@ impl Log {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Forgets all, as of a revision.
-    #[cfg(test)]
-    pub(super) fn truncate(&mut self, at: Revision) {
-        *self = Self { floor: at, ..Self::default() };
     }
 }
 

@@ -557,7 +557,8 @@ impl<'a> Draft<'a> {
         let revision = if made { self.next } else { self.ledger.revision };
         let occasion = if made { Occasion::Commit(revision) } else { self.occasion };
         let used = || self.ledger.targets.values().map(|target| target.revision).collect();
-        let history = self.ledger.history.advance(self.fresh, self.ledger.revision, occasion, used);
+        let Ledger { history, revision: present, retention, .. } = self.ledger;
+        let history = history.advance(self.fresh, *present, occasion, *retention, used);
         let mut batch = Batch {
             follows: self.ledger.sequence,
             revision,

@@ -43,6 +43,7 @@ use super::claim::{Body, Claim, ClaimId, Form};
 use super::commit::TargetState;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
 use super::log::{Left, LogEntry};
+use super::retention::Retention;
 use super::slot::{Difference, all_held, settle};
 use super::tombstones::Tombstones;
 use super::{BodyUse, Happened, Ledger, TargetIndex};
@@ -391,7 +392,7 @@ struct Loading {
 
 impl Ledger {
     /// Puts a ledger together from its records, in any order. No records are an empty ledger.
-    pub fn load<K, V>(records: impl IntoIterator<Item = (K, V)>) -> Result<Self, Error>
+    pub fn load<K, V>(records: impl IntoIterator<Item = (K, V)>, retention: Retention) -> Result<Self, Error>
     where
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
@@ -410,7 +411,7 @@ impl Ledger {
             let key = String::from_utf8_lossy(key.as_ref());
             loading.take(&key, value.as_ref())?;
         }
-        loading.finish()
+        loading.finish(retention)
     }
 }
 
@@ -510,7 +511,7 @@ impl Loading {
         Ok(())
     }
 
-    fn finish(self) -> Result<Ledger, Error> {
+    fn finish(self, retention: Retention) -> Result<Ledger, Error> {
         let Self {
             head,
             targets,
@@ -529,7 +530,7 @@ impl Loading {
         history.restored();
         broken.restore(restored);
         let Some(head) = head else {
-            return if any { Err(Error::Headless) } else { Ok(Ledger::default()) };
+            return if any { Err(Error::Headless) } else { Ok(Ledger { retention, ..Ledger::default() }) };
         };
         // What was announced but not confirmed may be written in part: it is taken as it is, under its own number.
         let revision = head.revision.max(head.announced);
@@ -537,6 +538,7 @@ impl Loading {
             revision,
             admissions: head.admissions,
             next_target: head.next_target,
+            retention,
             choices,
             history,
             broken,
@@ -583,7 +585,7 @@ impl Loading {
         ledger.restore_happened(happened);
         changes.sort_by_key(|change| change.revision);
         for change in changes {
-            ledger.log.push(change);
+            ledger.log.push(change, retention);
         }
         Ok(ledger)
     }

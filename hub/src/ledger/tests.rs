@@ -12,7 +12,9 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::happened::{DEPARTED_MAX, Happened, outlives_assignment};
-use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, HistoryChange, Ledger, PageData, Write};
+use super::{
+    CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, HistoryChange, Ledger, PageData, Retention, Write,
+};
 use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 
 mod agent;
@@ -43,7 +45,7 @@ impl Records {
     }
 
     fn load(&self) -> Ledger {
-        Ledger::load(&self.0).unwrap()
+        Ledger::load(&self.0, Retention::default()).unwrap()
     }
 }
 

@@ -160,8 +160,8 @@ impl World {
     /// What is not assigned is gone, or it is said why not.
     fn check_leftovers(&self) {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
-        // Where history was lost; otherwise something says why it is there.
-        let lost = self.lost_journal || self.restored;
+        // Where history was lost, or forgotten; otherwise something says why it is there.
+        let lost = self.lost_journal || self.restored || self.hub.has_forgotten();
         let held = |key: &ObjectKey, unexplained: bool| {
             self.report(key).is_some_and(|report| {
                 report.progress == Progress::DeletionHeld
@@ -235,7 +235,8 @@ impl World {
         assert!(!hub || self.hub.is_idle());
         if let Some(found) = self.patrol() {
             let mended = found.missing + found.drifted + found.orphaned + found.unseen + found.unknown;
-            let excused = self.scenario.loses_journal || self.restored || self.reports_drift();
+            let excused =
+                self.scenario.loses_journal || self.restored || self.hub.has_forgotten() || self.reports_drift();
             assert!(mended == 0 || excused, "at rest a patrol finds {found:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! The hub's process around the ledger and the link's core: what its edges do, in virtual time, on a disk that a crash
 //! leaves as it is.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::signature::SigningKey;
@@ -13,7 +14,9 @@ use tideline_common::{
     SessionId, Shown, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
-use tideline_hub::ledger::{self, Batch, Committed, Fresh, HistoryChange, Ledger, Restored, TargetContinuity};
+use tideline_hub::ledger::{
+    self, Batch, Committed, Fresh, HistoryChange, Ledger, Lineage, Restored, Retention, TargetContinuity,
+};
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::link::exchange::{Signer, TakenNumbers};
@@ -86,6 +89,8 @@ pub(crate) enum Demand {
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(crate) struct Hub {
+    retention: Retention,
+    pub(crate) forgetting: Forgetting,
     /// Sources that one change may unassign from targets.
     allowance: u64,
     /// Of a process that ended nothing arrives at the next one.
@@ -126,8 +131,28 @@ pub(crate) struct Hub {
     ending: bool,
 }
 
+/// What came of it that the hub remembers little.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Forgetting {
+    /// Sets that are read whole within their epoch, for the log does not reach back.
+    pub(crate) snapshots: Cell<u64>,
+    /// Agents that show a revision of which the id is not kept.
+    pub(crate) same_segment: Cell<u64>,
+}
+
+impl Forgetting {
+    pub(crate) fn add(&self, other: &Self) {
+        count(&self.snapshots, other.snapshots.get());
+        count(&self.same_segment, other.same_segment.get());
+    }
+}
+
+fn count(counter: &Cell<u64>, more: u64) {
+    counter.set(counter.get() + more);
+}
+
 /// The ledger with pages that are as small as a simulated set.
-struct Small<'a>(Desk<'a>);
+struct Small<'a>(Desk<'a>, &'a Forgetting);
 
 impl Sets for Small<'_> {
     fn info(&self, target: TargetId) -> Option<SetInfo> {
@@ -141,10 +166,14 @@ impl Sets for Small<'_> {
         after: Option<&ObjectKey>,
         limit: usize,
     ) -> Option<SetPage> {
-        self.0.page(target, since, after, limit.min(PAGE))
+        let page = self.0.page(target, since, after, limit.min(PAGE));
+        count(&self.1.snapshots, u64::from(since.is_some() && page.is_none()));
+        page
     }
 
     fn continuity(&self, target: TargetId, shown: Option<Shown>) -> TargetContinuity {
+        let forgotten = shown.is_some_and(|shown| self.0.ledger.lineage(shown) == Lineage::SameSegment);
+        count(&self.1.same_segment, u64::from(forgotten));
         self.0.continuity(target, shown)
     }
 
@@ -198,8 +227,10 @@ fn config(run: u64) -> link::Config {
 }
 
 impl Hub {
-    pub(crate) fn new(allowance: u64) -> Self {
+    pub(crate) fn new(allowance: u64, retention: Retention) -> Self {
         let mut hub = Self {
+            retention,
+            forgetting: Forgetting::default(),
             allowance,
             run: 0,
             up: false,
@@ -279,7 +310,7 @@ impl Hub {
 
     /// The disk is an older one.
     pub(crate) fn set_back(&mut self) {
-        let ledger = Ledger::load(&self.disk.records).expect("it was whole when it was copied");
+        let ledger = Ledger::load(&self.disk.records, self.retention).expect("it was whole when it was copied");
         self.history.jump(&ledger, self.disk.target());
     }
 
@@ -296,7 +327,8 @@ impl Hub {
         self.told = Told::default();
         self.taken = TakenNumbers::default();
         self.signer = signer(self.run);
-        self.ledger = Ledger::load(&self.disk.records).expect("whatever a crash leaves can be loaded");
+        let ledger = Ledger::load(&self.disk.records, self.retention);
+        self.ledger = ledger.expect("whatever a crash leaves can be loaded");
         if !std::mem::take(&mut self.rolled_back) {
             let fresh = self.fresh(now);
             let batch = self.ledger.begin_run(fresh);
@@ -493,7 +525,7 @@ impl Hub {
         }
         let mut effects = link::Effects::new();
         let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
-        self.link.step(now, &Small(desk), event, &mut effects);
+        self.link.step(now, &Small(desk, &self.forgetting), event, &mut effects);
         // A report that comes twice is not acknowledged by its second copy before the first is persisted.
         let mut confirms =
             !self.answers.is_empty() || self.writing.as_ref().is_some_and(|writing| !writing.answers.is_empty());
@@ -593,8 +625,8 @@ impl Hub {
         request: &DesiredRequest,
     ) -> Option<(Monotonic, Result<link::Answer, Refusal>)> {
         let records = &self.probe.as_ref()?.commits[commit];
-        let ledger = Ledger::load(records).expect("it was whole when it was written");
-        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals });
+        let ledger = Ledger::load(records, self.retention).expect("it was whole when it was written");
+        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals }, &self.forgetting);
         let target = self.target();
         let holder = Box::new(self.link.holder(target).cloned().unwrap_or_default());
         let mut replica = link::Core::new(config(self.run));
@@ -624,6 +656,11 @@ impl Hub {
             }
         }
         None
+    }
+
+    /// Whether it was asked about a revision of which it does not know the id any more.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        self.forgetting.same_segment.get() > 0
     }
 
     /// Who holds the target.

@@ -34,6 +34,7 @@ use tideline_agent::core::FuseLimits;
 use tideline_common::rollup::Freshness;
 
 use faults::PATROL;
+use hub::Forgetting;
 use world::{Scenario, World};
 
 /// No fuse: what it holds is left to people, of whom there are none here.
@@ -52,6 +53,7 @@ const PLAIN: Scenario = Scenario {
     patrol: PATROL,
     versions: false,
     meddles: false,
+    forgets: true,
 };
 
 /// Longer than every retry, of any of them, and than it takes until a patrol has been everywhere.
@@ -62,13 +64,14 @@ const LONG_REST: Duration = Duration::from_hours(5);
 
 #[test]
 fn every_assigned_object_exists_or_its_absence_is_explained_and_at_rest_nothing_writes() {
-    each_seed(SEEDS, scenario, |world| {
+    let forgetting = each_seed(SEEDS, scenario, |world| {
         world.rage(22);
         world.heal();
         world.sleep(SETTLING);
         world.check_converged();
         world.check_at_rest(true);
     });
+    check_forgetting(&forgetting);
 }
 
 #[test]
@@ -93,7 +96,7 @@ fn without_the_hub_the_accepted_set_is_kept_across_restarts() {
 #[test]
 fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
     // With its journal too the agent would not know what there is of kinds that nobody places any more.
-    each_seed(
+    let forgetting = each_seed(
         SEEDS,
         |seed| Scenario { restores: 1 + seed % 4, loses_journal: false, ..PLAIN },
         |world| {
@@ -105,6 +108,7 @@ fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
             world.check_at_rest(true);
         },
     );
+    check_forgetting(&forgetting);
 }
 
 #[test]
@@ -258,21 +262,23 @@ fn scenario(seed: u64) -> Scenario {
 /// Of each test that draws what happens.
 const SEEDS: u64 = 1000;
 
-/// Runs every seed, and tells of all that failed: one fault often shows in many ways.
-fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut World)) {
+/// Runs every seed, and tells of all that failed: one fault often shows in many ways. Returns what all of them have seen.
+fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut World)) -> Forgetting {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("it is a number"));
     let seeds = match number("TIDELINE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("TIDELINE_SEEDS").unwrap_or(usually),
     };
-    let mut failed = BTreeMap::new();
+    let (mut failed, forgetting) = (BTreeMap::new(), Forgetting::default());
     for seed in seeds {
-        let attempt = catch_unwind(AssertUnwindSafe(|| run(&mut World::new(seed, scenario(seed), false))));
+        let mut world = World::new(seed, scenario(seed), false);
+        let attempt = catch_unwind(AssertUnwindSafe(|| run(&mut world)));
+        forgetting.add(&world.hub.forgetting);
         if let Err(panic) = attempt {
             failed.insert(seed, panic_text(&*panic));
         }
     }
-    let Some((&first, _)) = failed.first_key_value() else { return };
+    let Some((&first, _)) = failed.first_key_value() else { return forgetting };
     let mut world = World::new(first, scenario(first), true);
     let _same = catch_unwind(AssertUnwindSafe(|| run(&mut world)));
     for line in world.trace.iter().flatten() {
@@ -281,6 +287,14 @@ fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut
     eprintln!("this was TIDELINE_SEED={first}");
     let list: Vec<_> = failed.iter().map(|(seed, text)| format!("seed {seed}: {text}")).collect();
     panic!("{} seeds failed:\n  {}", failed.len(), list.join("\n  "));
+}
+
+/// Where the hub remembers little, it happens that agents read their sets anew, and that nothing follows from absence.
+fn check_forgetting(forgetting: &Forgetting) {
+    if std::env::var_os("TIDELINE_SEED").is_none() {
+        let (snapshots, same_segment) = (forgetting.snapshots.get(), forgetting.same_segment.get());
+        assert!(snapshots > 0 && same_segment > 0, "it does not happen over all seeds: {forgetting:?}");
+    }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -111,8 +111,11 @@ fn check_place(kind: &impl std::fmt::Debug, place: Place, happens: bool) {
 fn world(workload: &Workload, plan: Option<Disturbance>, traced: bool) -> World {
     let fuse = if workload.fused { FuseLimits::default() } else { UNFUSED };
     let patrol = Duration::from_mins(workload.patrol_minutes);
-    let mut world =
-        World::new(0, Scenario { config_maps: 0, fuse, patrol, rest: REST, loses_journal: false, ..PLAIN }, traced);
+    let mut world = World::new(
+        0,
+        Scenario { config_maps: 0, fuse, patrol, rest: REST, loses_journal: false, forgets: false, ..PLAIN },
+        traced,
+    );
     world.set_probes(Probe::new(plan), HubProbe::new(plan));
     world
 }

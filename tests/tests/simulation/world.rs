@@ -11,6 +11,7 @@ use tideline_agent::core::{
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
 use tideline_common::{AssociatedKind, Epoch, GroupKind, Monotonic, ObjectKey, SessionName, TargetId, Uid};
+use tideline_hub::ledger::Retention;
 use tideline_hub::link::core as link;
 
 use crate::cluster::{Chore, Cluster};
@@ -68,6 +69,8 @@ pub(crate) struct Scenario {
     pub(crate) versions: bool,
     /// Somebody on the wire meddles with every third message, not just with some.
     pub(crate) meddles: bool,
+    /// The hub remembers little of what it was, in most seeds.
+    pub(crate) forgets: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -306,7 +309,7 @@ impl World {
             agent: Agent::new(0, Journal::default()),
             other: None,
             runs: 0,
-            hub: Hub::new(scenario.unassigns),
+            hub: Hub::new(scenario.unassigns, retention(scenario, seed)),
             cluster: Cluster::default(),
             workload: Workload::new(scenario.config_maps),
             requests: BTreeMap::new(),
@@ -516,6 +519,17 @@ impl World {
             | Happening::HubTimer { .. } => {}
         }
     }
+}
+
+/// How much the hub remembers: about as much as happens while an agent is away, or all.
+fn retention(scenario: Scenario, seed: u64) -> Retention {
+    // Of its own, so that all else happens as it does with a hub that remembers all.
+    let mut random = Random::new(!seed);
+    if !scenario.forgets || random.chance(250) {
+        return Retention::default();
+    }
+    let log_entries = usize::try_from(random.within((1, 21))).expect("it is little");
+    Retention { log_entries, revision_ids: random.within((1, 21)) }
 }
 
 /// Events that are kept to be shown when an invariant does not hold: `TIDELINE_TRACE`, or sixty.

@@ -225,7 +225,7 @@ fn whatever_is_shown_is_looked_for_in_all_segments() {
 #[test]
 fn what_need_not_be_kept_is_looked_for_once_in_a_thousand_revisions() {
     let mut history = History::default();
-    let first = history.advance(fresh(), Revision(0), Occasion::Start, BTreeSet::new);
+    let first = history.advance(fresh(), Revision(0), Occasion::Start, Retention::default(), BTreeSet::new);
     history.take(first);
     for revision in 1..=3_000 {
         history.restore_id(Revision(revision), fresh().revision);
@@ -236,7 +236,8 @@ fn what_need_not_be_kept_is_looked_for_once_in_a_thousand_revisions() {
         BTreeSet::from([Revision(700)])
     };
     for revision in REVISION_IDS_MAX + 1..=REVISION_IDS_MAX + 2_500 {
-        let advance = history.advance(fresh(), Revision(revision - 1), Occasion::Commit(Revision(revision)), used);
+        let occasion = Occasion::Commit(Revision(revision));
+        let advance = history.advance(fresh(), Revision(revision - 1), occasion, Retention::default(), used);
         dropped.extend(advance.dropped.iter().copied());
         history.take(advance);
     }

@@ -129,10 +129,10 @@ fn a_body_of_the_largest_size_is_stored_in_parts() {
 
 #[test]
 fn nothing_is_an_empty_ledger_but_records_without_a_head_are_none() {
-    assert_eq!(Ledger::load(Vec::<(Vec<u8>, Vec<u8>)>::new()).unwrap().revision(), Revision(0));
+    assert_eq!(Ledger::load(Vec::<(Vec<u8>, Vec<u8>)>::new(), Retention::default()).unwrap().revision(), Revision(0));
     let mut kept = Kept::with_targets(1);
     kept.records.0.remove(&b"ledger/head"[..]);
-    assert!(matches!(Ledger::load(&kept.records.0), Err(Error::Headless)));
+    assert!(matches!(Ledger::load(&kept.records.0, Retention::default()), Err(Error::Headless)));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_schema_that_is_not_known_is_refused() {
     *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":5", "\"schema\":6").into_bytes();
     // It comes first, and this build cannot read it.
     kept.records.0.insert(b"ledger/a-kind-to-come/1".to_vec(), b"anything".to_vec());
-    let error = Ledger::load(&kept.records.0).unwrap_err();
+    let error = Ledger::load(&kept.records.0, Retention::default()).unwrap_err();
     expect_test::expect![
         "the ledger has schema version 6, this build knows 5; run the version that wrote it, or a newer one"
     ]
@@ -158,7 +158,11 @@ fn damaged_records_are_named_and_never_panic() {
         for cut in [0, 1, 5, value.len() / 2, value.len() - 1].into_iter().filter(|cut| *cut < value.len()) {
             let mut records = kept.records.clone();
             records.0.insert(key.clone(), value[..cut].to_vec());
-            assert!(Ledger::load(&records.0).is_err(), "{:?} cut to {cut}", String::from_utf8_lossy(&key));
+            assert!(
+                Ledger::load(&records.0, Retention::default()).is_err(),
+                "{:?} cut to {cut}",
+                String::from_utf8_lossy(&key)
+            );
         }
     }
 }
