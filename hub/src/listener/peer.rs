@@ -308,7 +308,7 @@ impl Peer {
     /// The body of this request, as the listener reads it.
     #[cfg(test)]
     pub(crate) fn receiving(&self, body: axum::body::Body) -> axum::body::Body {
-        axum::body::Body::new(super::body::Body::new(body, self.clone()))
+        axum::body::Body::new(super::body::Body::new(body, self.clone(), crate::limits::BODY_GRACE))
     }
 
     /// Who it is from, once that was verified, and the room for bodies of such.

@@ -275,7 +275,9 @@ impl Cluster {
             Chore::Finalize(key) => {
                 if self.objects.get(key).is_some_and(|local| local.deleting) {
                     let contents: Vec<_> = self.contents(key).cloned().collect();
-                    contents.iter().for_each(|inner| self.remove(inner));
+                    for inner in &contents {
+                        self.remove(inner);
+                    }
                     self.remove(key);
                 }
             }

@@ -355,6 +355,9 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
     }
 }
 
+/// What the hub says.
+type Said = fn(&mut Server);
+
 fn shut_out(server: &mut Server, verdict: HubVerdict) {
     server.core.take_verdict(server.now, verdict, &mut Vec::new());
 }
@@ -370,7 +373,6 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
         removal: None,
         set_back: false,
     };
-    type Said = fn(&mut Server);
     let said: [(bool, Said); 4] = [
         (false, |_| ()),
         (true, |server| shut_out(server, HubVerdict::UnknownTarget)),

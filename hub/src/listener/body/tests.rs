@@ -198,7 +198,7 @@ async fn what_came_of_a_body_that_breaks_off_counts_as_its_key_s() {
         let peer = connected.begin();
         assert!(peer.verified(agent("a")).is_ok(), "{sent}");
         let (sender, receiver) = mpsc::channel(1);
-        let mut body = Body::new(Wire(receiver), peer);
+        let mut body = Body::new(Wire(receiver), peer, BODY_GRACE);
         sender.send(zeros(REQUEST_BYTES_MAX)).await.expect("it is read");
         assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
     }

@@ -103,7 +103,10 @@ impl World {
                 let Said { run, .. } = said;
                 let again = *sendings <= RUNS_MAX;
                 self.agent.numbers.answered(run);
-                match said.conclude(&AGENT_KEY.public()) {
+                let journal = &self.agent.journal;
+                let is = journal.identity.as_ref().map(|identity| identity.target);
+                let is_or_was: Vec<_> = journal.formers.iter().chain(is).collect();
+                match said.conclude(&AGENT_KEY.public(), &is_or_was) {
                     Some(result) => result,
                     None if again => return self.send_again(to.id),
                     None => Err(LinkFailure::Unreachable { message: "no number".to_owned(), retry_after: None }),
