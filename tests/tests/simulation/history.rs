@@ -142,13 +142,24 @@ impl History {
     /// Nothing is deleted that the newest intent which any agent knows of that this hub has heard keeps, or lets go of; but a
     /// person may have looked at it since, and approved that it goes. What nobody knows of was lost, or is news to them.
     pub(crate) fn check_deletion(&self, key: &ObjectKey, source: &Uid) {
-        let mut known = self.intents.get(key).into_iter().flatten().rev();
-        let Some((commit, intent)) = known.find(|(commit, _)| self.known.contains(commit)) else { return };
+        let Some((commit, intent)) = self.newest_known(key) else { return };
         let approved = self.approved.get(&(key.clone(), source.clone())).is_some_and(|at| at >= commit);
         assert!(
             approved || *intent == Intent::Empties,
             "{key} of {source} is deleted, and the newest intent that an agent knows of is {intent:?}"
         );
+    }
+
+    /// Of those that anybody knows of.
+    fn newest_known(&self, key: &ObjectKey) -> Option<(&CommitNumber, &Intent)> {
+        let mut newest_first = self.intents.get(key)?.iter().rev();
+        newest_first.find(|(commit, _)| self.known.contains(commit))
+    }
+
+    /// Whether a person approved that what was assigned there last goes: that speaks for its place, whatever stands there.
+    pub(crate) fn is_place_approved(&self, key: &ObjectKey) -> bool {
+        let since = self.newest_known(key).map_or(0, |(commit, _)| *commit);
+        self.approved.iter().any(|((place, _), at)| place == key && *at >= since)
     }
 
     /// No approval is told of a place at which a hub that has these commits assigned anything since it was given.

@@ -288,7 +288,8 @@ impl World {
             approved || history.unassigned.contains(&place),
             "{key} of {owner} is deleted and was never unassigned"
         );
-        let leave = approved || history.approved_in_advance.iter().any(|(at, _)| at == key);
+        let in_advance = || history.approved_in_advance.iter().any(|(at, _)| at == key);
+        let leave = approved || history.is_place_approved(key) || in_advance();
         assert!(leave || self.scenario.fuse != SHUT, "{key} of {owner} is deleted and nobody approved that");
     }
 }
