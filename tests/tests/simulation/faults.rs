@@ -53,6 +53,8 @@ pub(crate) const COMMIT: (u64, u64) = (1, 30);
 pub(crate) const OPERATION: (u64, u64) = (1, 50);
 /// For how long a cluster that throttles asks to be left alone, as one with priority and fairness does.
 pub(crate) const THROTTLED_FOR: Duration = Duration::from_secs(1);
+/// Whoever ends a process in order kills it after so long.
+pub(crate) const STOPPED_AFTER: u64 = 15_000;
 /// From one patrol to the next, about.
 pub(crate) const PATROL: Duration = Duration::from_mins(10);
 /// Until a watch says what happened.

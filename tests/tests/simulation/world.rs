@@ -25,6 +25,7 @@ use crate::wire::{Reply, Sent, Travelling, Waiting};
 use crate::workload::Workload;
 use associates::Following;
 use hub::Asked;
+use mishaps::Fate;
 use proxy::Proxy;
 
 mod agent;
@@ -140,6 +141,10 @@ enum Happening {
         kind: GroupKind,
     },
     AgentEnds,
+    /// The process has not ended by itself.
+    Killed {
+        run: u64,
+    },
     AgentStarts {
         run: u64,
     },
@@ -173,6 +178,8 @@ struct Agent {
     is_copy: bool,
     /// Its machine is gone.
     lost: bool,
+    /// It was told to end.
+    stopping: bool,
     /// Nothing passes between it and the hub; the other agent may have a way.
     cut_off: bool,
     core: Option<Core>,
@@ -202,6 +209,7 @@ impl Agent {
             instance: 0,
             is_copy: false,
             lost: false,
+            stopping: false,
             cut_off: false,
             core: None,
             standing: Standing::from(&journal.standing),
@@ -487,6 +495,7 @@ impl World {
             Happening::Refollow { run, kind, follow } if run == self.agent.run => self.refollow(kind, follow),
             Happening::Survey { run, id, kind } if run == self.agent.run => self.survey(id, &kind),
             Happening::AgentEnds => self.restart_agent(),
+            Happening::Killed { run } if run == self.agent.run => self.agent_ends_after_all(Fate::Chance),
             Happening::AgentStarts { run } if run == self.agent.run => self.agent_starts(),
             Happening::HubStarts => self.hub_starts(),
             Happening::HubWrites { run } if run == self.hub.run => self.hub_writes(),
@@ -515,6 +524,7 @@ impl World {
             | Happening::Followed { .. }
             | Happening::Refollow { .. }
             | Happening::Survey { .. }
+            | Happening::Killed { .. }
             | Happening::HubWrites { .. }
             | Happening::HubTimer { .. } => {}
         }

@@ -115,7 +115,10 @@ impl World {
                 self.agent.patrol = Some(tally);
             }
             Effect::Decommissioned(report) => self.note(|| format!("agent: {report:?}")),
-            Effect::Stopped => panic!("nobody asked it to stop"),
+            Effect::Stopped => {
+                assert!(self.agent.stopping, "nobody asked it to stop");
+                self.agent_ends_after_all(Fate::Lost);
+            }
             Effect::Freeze(reason) => {
                 assert!(self.scenario.shuts_out || self.other.is_some(), "the only agent freezes: {reason:?}");
                 self.note(|| format!("agent: FROZEN, {reason:?}"));

@@ -40,6 +40,7 @@ impl Happening {
             | Self::Followed { run, .. }
             | Self::Refollow { run, .. }
             | Self::Survey { run, .. }
+            | Self::Killed { run }
             | Self::AgentStarts { run } => Some(*run),
             Self::Request(_)
             | Self::AgentEnds

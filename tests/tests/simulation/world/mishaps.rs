@@ -11,7 +11,7 @@ use tideline_hub::summary::TargetReports;
 
 use super::{Happening, Standing, Stream, World};
 use crate::SETTLING;
-use crate::faults::{ABSENCE, DELAYED};
+use crate::faults::{ABSENCE, DELAYED, STOPPED_AFTER};
 use crate::ids::{OTHER_HUB, parse};
 use crate::plans::Leaves;
 
@@ -45,7 +45,8 @@ impl World {
         match self.random.below(100) {
             0..=44 => self.mutate(),
             45..=69 => self.disturb(true),
-            70..=76 => self.agent_crashes(),
+            70..=74 => self.agent_crashes(),
+            75..=76 => self.agent_stops(),
             77..=81 => self.hub_crashes(),
             82..=87 => self.lose_watch(),
             88..=91 => {
@@ -368,6 +369,23 @@ impl World {
         }
     }
 
+    /// Somebody ends the agent's process in order: it finishes what is under way and says goodbye, if there is time.
+    fn agent_stops(&mut self) {
+        if self.agent.core.is_some() && !self.agent.stopping {
+            self.note(|| "the agent is to END".to_owned());
+            self.agent.stopping = true;
+            let run = self.agent.run;
+            self.schedule(STOPPED_AFTER, Happening::Killed { run });
+            self.agent_steps(Event::Stop);
+        }
+    }
+
+    /// The process has ended in order, or takes too long for it.
+    pub(super) fn agent_ends_after_all(&mut self, fate: Fate) {
+        let absence = self.random.within(ABSENCE);
+        self.agent_ends(fate, absence);
+    }
+
     /// The machine of the agent is gone.
     pub(crate) fn lose_agent(&mut self) {
         self.agent_ends(Fate::Lost, NEVER);
@@ -377,6 +395,7 @@ impl World {
     /// The agent's process ends, and comes back after a while.
     pub(super) fn agent_ends(&mut self, fate: Fate, absence: u64) {
         self.agent.core = None;
+        self.agent.stopping = false;
         self.note(|| "the agent CRASHES".to_owned());
         self.runs += 1;
         self.agent.run = self.runs;
