@@ -104,6 +104,10 @@ impl Approvals {
                 changed.insert(approval.target);
             }
         }
+        // One that approves nothing any more would be an empty list, of which no page tells an agent that holds the former one.
+        let void = self.all.iter().filter(|(_, approval)| approval.removals.is_empty());
+        let void: Vec<_> = void.map(|(object, _)| object.clone()).collect();
+        changed.extend(void.iter().flat_map(|object| self.take(object)));
         self.relist(changed)
     }
 
