@@ -1,9 +1,11 @@
 //! What the hub does about history that it lost.
 
-use tideline_common::{Epoch, RevisionPoint, Shown, Version};
+use tideline_common::wire::v1::{ApprovedHeld, Continuity, DesiredAnswer, DesiredRequest};
+use tideline_common::{Epoch, RevisionPoint, Shown, Tombstone, Version};
 
 use super::*;
-use crate::ledger::Proof;
+use crate::approvals::Approval;
+use crate::ledger::{Proof, Void};
 use crate::statuses::target_status;
 
 /// A set that this hub does not know of.
@@ -196,4 +198,220 @@ fn a_claim_ends_with_the_key_that_made_it() {
         hub.persist();
         assert_eq!(hub.engine.history_sentence(target()), None, "revoked: {revoked}");
     }
+}
+
+fn removal(nth: usize) -> Tombstone {
+    Tombstone { key: key(nth), source: format!("u{nth}").parse().unwrap() }
+}
+
+fn removals<const N: usize>(all: [usize; N]) -> Vec<Tombstone> {
+    all.map(removal).into()
+}
+
+fn name(approval: &str) -> Uid {
+    approval.parse().unwrap()
+}
+
+impl Hub {
+    /// One target with an agent and so many ConfigMaps, and all approvals that there are were read: none.
+    fn with_approvals_listed(objects: usize) -> Self {
+        let mut hub = Self::with(objects);
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        hub.engine.approvals_listed(hub.now);
+        hub.persist();
+        hub
+    }
+
+    /// Another run of this hub, which has read its ledger, and of its spaces nothing yet.
+    fn started_again(&self) -> Self {
+        let (fuse, ledger) = (Fuse::new(UNASSIGN_LIMIT), self.engine.ledger.clone());
+        let engine = Engine::new(link::Config::default(), SETTLE, fuse, ledger, BTreeMap::new());
+        Self { engine, now: self.now }
+    }
+
+    fn unassign(&mut self, nth: usize) {
+        self.delete(nth);
+        self.persist();
+        self.pass(SETTLE);
+        let gone = self.engine.ledger.target(target()).unwrap().entry(&key(nth)).is_none();
+        assert!(gone, "it is still assigned");
+    }
+
+    /// Another source is assigned to the place, which is not written yet.
+    fn assign_another(&mut self, nth: usize) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("c{nth}"), "namespace": "shop", "uid": format!("another{nth}")},
+        });
+        self.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+    }
+
+    /// The space shows an approval, which is in force for a day.
+    fn shows_approval(&mut self, approval: &str, nth: &[usize]) {
+        let removals: Vec<_> = nth.iter().copied().map(removal).collect();
+        let until = self.now + Duration::from_hours(24);
+        let shown = Approval { target: target(), expires: 86_400, until, removals: removals.into() };
+        self.engine.approval_seen(self.now, name(approval), shown);
+    }
+
+    /// What the agent is told of approvals, if it holds nothing of them.
+    fn approved(&self) -> Vec<Tombstone> {
+        assert!(self.engine.approvals.is_known(), "it is told of nothing yet");
+        let desk = Desk { ledger: &self.engine.ledger, approvals: &self.engine.approvals };
+        let mut held = ApprovedHeld::default();
+        let mut told = Vec::new();
+        while let Some(page) = desk.approved(self.now, target(), &held) {
+            held = ApprovedHeld { list: page.list, count: held.count + page.count };
+            told.extend(page.removals);
+        }
+        told
+    }
+}
+
+#[test]
+fn an_accept_voids_the_approvals_that_were_given_before_it_and_no_later_one() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(0);
+    hub.unassign(1);
+    hub.shows_approval("before", &[0]);
+    hub.shows(target(), unknown(100), Proof::OwnWord);
+    assert_eq!(hub.approved(), removals([0]));
+    hub.accept(unknown(100));
+    hub.persist();
+    assert_eq!(hub.approved(), []);
+    hub.shows_approval("after", &[1]);
+    assert_eq!(hub.approved(), removals([1]));
+
+    let mut next = hub.started_again();
+    next.shows_approval("before", &[0]);
+    next.shows_approval("after", &[1]);
+    next.engine.approvals_listed(next.now);
+    next.persist();
+    assert_eq!(next.approved(), removals([1]), "after a restart");
+}
+
+/// Those that it does not know yet were given before the accept all the same, and so was what it does not know of targets.
+#[test]
+fn a_hub_that_starts_accepts_nothing_before_it_has_read_its_approvals_and_targets() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(0);
+    hub.shows(target(), unknown(100), Proof::OwnWord);
+    for approvals_first in [true, false] {
+        let mut next = hub.started_again();
+        let accepted =
+            Accepted { shown: vec![(unknown(100).point.segment, unknown(100).version)], ..Accepted::default() };
+        next.engine.history_accepted(name("accepted"), accepted);
+        next.persist();
+        assert!(next.engine.ledger.is_broken(), "nothing was read yet");
+        for approvals in [approvals_first, !approvals_first] {
+            assert!(next.engine.ledger.is_broken(), "approvals first: {approvals_first}");
+            if approvals {
+                next.shows_approval("before", &[0]);
+                next.engine.approvals_listed(next.now);
+            } else {
+                next.engine.target_seen(next.now, in_service(false), Some(leaves(1)));
+                next.engine.targets_listed(next.now);
+            }
+            next.persist();
+        }
+        assert!(!next.engine.ledger.is_broken(), "approvals first: {approvals_first}");
+        assert_eq!(next.approved(), [], "approvals first: {approvals_first}");
+        assert!(next.engine.ledger.leaving_is_unexplained(target()), "approvals first: {approvals_first}");
+    }
+}
+
+#[test]
+fn what_is_assigned_to_a_place_voids_what_was_approved_there_for_good() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(0);
+    hub.unassign(1);
+    hub.shows_approval("a", &[0, 1]);
+    assert_eq!(hub.approved(), removals([0, 1]));
+    hub.assign_another(0);
+    hub.persist();
+    hub.unassign(0);
+    assert_eq!(hub.approved(), removals([1]), "it was approved before something was assigned there");
+
+    let mut next = hub.started_again();
+    next.shows_approval("a", &[0, 1]);
+    next.engine.approvals_listed(next.now);
+    assert_eq!(next.approved(), removals([1]), "after a restart");
+
+    assert_eq!(hub.engine.ledger.void(&name("a")), Some(&Void::At([key(0)].into())));
+    hub.engine.approval_gone(hub.now, &name("a"));
+    hub.persist();
+    assert_eq!(hub.approved(), []);
+    assert_eq!(hub.engine.ledger.void(&name("a")), None, "nobody asks any more");
+}
+
+/// As when the approval was given while the hub was down, and the assignment is older.
+#[test]
+fn an_approval_of_a_place_that_has_something_is_void_there() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(1);
+    hub.shows_approval("a", &[0, 1]);
+    hub.persist();
+    hub.unassign(0);
+    assert_eq!(hub.approved(), removals([1]));
+}
+
+impl Hub {
+    /// The answer to the agent's poll, which holds this of approvals and the set that there is.
+    fn polls(&mut self, session: SessionName, approved: ApprovedHeld) -> oneshot::Receiver<Answer> {
+        let view = self.engine.ledger.target(target()).unwrap();
+        let request = DesiredRequest {
+            session,
+            since: Some(view.version()),
+            digest: Some(view.digest()),
+            after: None,
+            wait_seconds: 45,
+            approved,
+            decommission: Decommission::No,
+            shown: None,
+            history: Continuity::Whole,
+        };
+        self.engine.request(self.now, target(), link::Request::Desired(request)).1
+    }
+
+    fn opens_session(&mut self) -> SessionName {
+        let (_, mut answer) = self.engine.request(self.now, target(), asks(1));
+        self.persist();
+        match answer.try_recv().unwrap() {
+            Ok(Reply::Core(link::Answer::Session(answer))) => answer.session,
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+    }
+}
+
+/// What a poll was told of approvals: that the list is another, of so many.
+fn told_of_approvals(mut answer: oneshot::Receiver<Answer>) -> ApprovedHeld {
+    match answer.try_recv().expect("the poll is answered") {
+        Ok(Reply::Core(link::Answer::Desired(DesiredAnswer::Approved(page)))) => {
+            ApprovedHeld { list: page.list, count: page.count }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_agent_that_waits_is_told_at_once_what_is_approved_and_what_is_not_any_more() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(0);
+    hub.unassign(1);
+    let session = hub.opens_session();
+    let first = hub.polls(session, ApprovedHeld::default());
+    hub.persist();
+    hub.shows_approval("a", &[0]);
+    let held = told_of_approvals(first);
+    assert_eq!(held.count, 1);
+
+    // That something is assigned there is told, and not written yet that it voids the approval.
+    hub.assign_another(0);
+    let work = hub.engine.work(committer::fresh(hub.now));
+    hub.engine.committed(hub.now, work);
+    let waiting = hub.polls(session, held);
+    hub.persist();
+    let held = told_of_approvals(waiting);
+    assert_eq!(held, ApprovedHeld::default(), "nothing is approved");
 }
