@@ -170,6 +170,7 @@ struct Stream {
     lost: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 struct Agent {
     /// No other process has the same, of this agent or another.
     run: u64,
