@@ -32,8 +32,6 @@ pub(super) struct Written {
     unread: bool,
     /// This process knew once what it holds: who changes it after that is another.
     known: bool,
-    /// What the file held when this process began with that alone.
-    began_with: Option<Contents>,
     /// Nothing but that it is forbidden was said.
     forbidden: bool,
     /// That it cannot be written was said.
@@ -57,7 +55,6 @@ impl Written {
             behind: false,
             unread: false,
             known: false,
-            began_with: None,
             forbidden: false,
             complained: false,
         }
@@ -73,7 +70,6 @@ impl Written {
     pub(super) fn later(&mut self, copy: Option<&Contents>) {
         self.behind = true;
         self.unread = copy.is_none_or(|copy| copy.enrolled.is_none());
-        self.began_with = copy.cloned();
     }
 
     /// It may not be used now; that was said, and it is asked for again.
@@ -135,10 +131,6 @@ impl Written {
     /// Whether this process may write over what is there.
     fn judge(&self, there: &Contents, ours: &Contents) -> Result<(), Refused> {
         match judge(there, ours) {
-            // Its journal is older than what another was at work with.
-            _ if !self.known && self.began_with.as_ref().is_some_and(|began| is_ahead(there, began)) => {
-                Err(Refused::HoldsIdentity)
-            }
             // The copy that this process began with is older than what the agent has become since.
             Err(Refused::Superseded(_)) if !self.known && has_become(there, ours) => Err(Refused::HoldsIdentity),
             // Nobody has taken from this agent what it never had.
@@ -171,14 +163,6 @@ impl Written {
 fn has_become(there: &Contents, ours: &Contents) -> bool {
     let (Some(is), Some(was)) = (&there.enrolled, &ours.enrolled) else { return false };
     there.generation > ours.generation && (is.target == was.target || there.formers.contains(&was.target))
-}
-
-/// Whether another process with the same identity has accepted a newer set than this one began with.
-fn is_ahead(there: &Contents, began: &Contents) -> bool {
-    let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
-    let floor = |contents: &Contents| contents.floor.map(|floor| floor.set.version);
-    let same = (there.seed, there.generation, target(there)) == (began.seed, began.generation, target(began));
-    same && floor(there) > floor(began)
 }
 
 /// Whether this process may write over what is there.
