@@ -213,8 +213,10 @@ pub struct Core {
     copies: Copies,
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
-    /// Of what is said there.
+    /// Of the removals.
     journal_age: JournalAge,
+    /// Something could not be applied because its body was missing, since the last set was accepted.
+    lacks_bodies: bool,
     ran: Ran,
     /// Of which the hub told something that happened once, with a set that is not on disk yet. Nothing else is known of what
     /// it assigns anew, and that is not forgotten.
@@ -298,6 +300,7 @@ impl Core {
             told_ahead: BTreeSet::new(),
             removals: BTreeMap::new(),
             journal_age: JournalAge::Unknown,
+            lacks_bodies: false,
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
             denied: Denied::default(),

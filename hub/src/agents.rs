@@ -137,7 +137,15 @@ async fn revoke_of(root: &Client, name: &str, agents: &[Agent]) -> Result<(), Er
     let annotated = annotate(root, name, "revoke the key", |target| {
         let uid = target.uid().unwrap_or_default();
         let remembered = agents.iter().find(|agent| agent.target.to_string() == uid);
-        let keys = unrevoked(remembered, target.annotations().get(AGENT_KEY_ANNOTATION));
+        let present = target.annotations().get(AGENT_KEY_ANNOTATION);
+        // The key of another agent at work, whose annotation was pasted here once.
+        let anothers = |key: &String| {
+            let is_its = |other: &Agent| other.state == AgentState::Enrolled && other.key.as_ref() == Some(key);
+            let its_own = present == Some(key) || remembered.is_some_and(|agent| agent.key.as_ref() == Some(key));
+            !its_own && agents.iter().any(is_its)
+        };
+        let mut keys = unrevoked(remembered, present);
+        keys.retain(|key| !anothers(key));
         if keys.is_empty() {
             return Err(Error::NoAgent(name.to_owned()));
         }

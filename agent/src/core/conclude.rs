@@ -47,6 +47,7 @@ impl Core {
     }
 
     fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
+        self.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
         if outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Forbidden) {
             self.denied.refused(key, &outcome.message);
         } else if self.denied.clear(key) && outcome.progress == Progress::Applied {

@@ -246,6 +246,10 @@ pub(super) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
                 Verdict::Forget
             }
         }
+        // Of the same source, and another object than the journal knows: it may have been assigned again since.
+        Some(Ownership::Ours) if !recorded && evidence.journal == JournalAge::Unknown => {
+            Verdict::Hold(Reason::Unavailable)
+        }
         Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
         Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
         None if recorded => dispose(evidence, seen.uid.clone(), record),
@@ -260,7 +264,7 @@ fn speaks_for_its_place(evidence: &Evidence<'_>) -> bool {
 }
 
 fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
-    let Evidence { record, policy, seen, unshown, view, .. } = *evidence;
+    let Evidence { record, policy, seen, view, .. } = *evidence;
     if policy.lets_go() {
         return overtaken(evidence, entry);
     }
@@ -270,7 +274,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     }
     match record {
         Some(record) if record.source == *source => Verdict::ReMark,
-        None if seen.is_some() || unshown || view != View::Current => Verdict::ReMark,
+        None if seen.is_some() || view != View::Current => Verdict::ReMark,
         Some(_) | None => Verdict::Forget,
     }
 }
@@ -278,7 +282,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 /// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
 /// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
+    let Evidence { me, key, record, assigned, seen, view, .. } = *evidence;
     let ours = |seen: &Seen| {
         let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
@@ -293,7 +297,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         }
         // Perhaps it was let go of just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
-        (None, None) if view == View::Current && !unshown => Verdict::Forget,
+        (None, None) if view == View::Current => Verdict::Forget,
         (_, Some(_) | None) => Verdict::ReMark,
     }
 }

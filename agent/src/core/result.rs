@@ -272,7 +272,7 @@ impl Core {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
                 }
-                self.nothing_of_ours_stands(key);
+                self.clear_record_of_what_went(key);
                 self.removal_done(now, tombstone);
             }
             // Something is there instead that is another's by now.

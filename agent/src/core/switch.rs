@@ -143,13 +143,15 @@ impl Core {
         self.accepted = Some(accepted.set);
         self.newest = Some(accepted);
         let many = put.len() >= PACK_MIN;
-        // Their bodies came with this set, and nothing else tells of that.
-        let missed = |key: &&ObjectKey| {
-            let object = self.objects.get(key);
-            object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
-        };
-        for key in self.objects.unsettled().filter(missed).cloned().collect::<Vec<_>>() {
-            self.enqueue(&key);
+        if std::mem::take(&mut self.lacks_bodies) {
+            // They came with this set, and nothing else tells of that.
+            let lacks = |key: &&ObjectKey| {
+                let object = self.objects.get(key);
+                object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
+            };
+            for key in self.objects.unsettled().filter(lacks).cloned().collect::<Vec<_>>() {
+                self.enqueue(&key);
+            }
         }
         let mut waves = Vec::with_capacity(tombstones.len());
         for Tombstone { key, .. } in tombstones.keys() {
@@ -394,7 +396,7 @@ impl Core {
 
     /// A place was found empty, or what stood there was let go of. Whatever source it was of, the journal need not know it any
     /// more, unless that has a removal of its own.
-    pub(super) fn nothing_of_ours_stands(&mut self, key: &ObjectKey) {
+    pub(super) fn clear_record_of_what_went(&mut self, key: &ObjectKey) {
         if self.desired.get(key).is_some() {
             return;
         }

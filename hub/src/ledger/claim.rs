@@ -178,6 +178,11 @@ impl Claim {
         self.forms.sort_by_key(Form::order);
     }
 
+    /// Targets where it is there for its own sake, and not for what is in it.
+    pub(super) fn placed(&self) -> RoaringBitmap {
+        self.targets_where(|form| !form.entry.implied)
+    }
+
     /// Targets where a person is asked before it goes with many others.
     pub(super) fn asking(&self) -> RoaringBitmap {
         self.targets_where(|form| !form.entry.implied && form.policy.approve_deletions == ApproveDeletions::Ask)

@@ -3,21 +3,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{
-    Capabilities, Digest, Epoch, ObjectKey, PrunePolicy, Revision, TargetId, Tombstone, Uid, Version,
-};
+use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
 use super::batch::{Batch, Write, chunked};
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
-use super::happened::outlives_assignment;
 use super::history::{Fresh, Occasion};
 use super::missing_capabilities::MissingCapabilities;
 use super::slot::{Difference, all_held, settle};
 use super::tombstones::{self, Tombstones};
-use super::{BodyUse, DEPARTED_MAX, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
+use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
+
+mod happened;
 
 impl Ledger {
     /// Works out what changes come to, all in one revision. Changes nothing.
@@ -90,6 +88,8 @@ struct Draft<'a> {
     retired: RoaringBitmap,
     /// Those of them that keep what is there: whatever leaves them is to be let go of.
     let_go_of: RoaringBitmap,
+    /// Those that keep from now on what they were told to delete.
+    keeps: RoaringBitmap,
     /// Those that were to go out of service by what was said before history was lost: whatever leaves them is kept.
     unexplained: RoaringBitmap,
     /// Sources that go, and that are kept instead, as many as the targets that have them.
@@ -123,6 +123,7 @@ impl<'a> Draft<'a> {
             released: BTreeSet::new(),
             retired: RoaringBitmap::new(),
             let_go_of: RoaringBitmap::new(),
+            keeps: RoaringBitmap::new(),
             unexplained: RoaringBitmap::new(),
             unassigned: 0,
             kept: 0,
@@ -155,7 +156,7 @@ impl<'a> Draft<'a> {
                 self.retired.extend(index);
                 self.let_go_of.extend(index.filter(|_| how.keeps()));
             }
-            Change::LetGo(target) => self.let_go(target),
+            Change::LetGo(target) => self.keeps.extend(self.ledger.index_of(target)),
             Change::Understands(target, capabilities) => self.understands(target, capabilities),
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
@@ -261,44 +262,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The target keeps what it has. Its agent may not have heard yet what it was to delete.
-    fn let_go(&mut self, target: TargetId) {
-        let Some(index) = self.ledger.index_of(target) else { return };
-        let at_index = RoaringBitmap::from_iter([index]);
-        for (key, by_source) in &self.ledger.tombstones {
-            let deletes = |tombstones: &Tombstones| tombstones.at(index).is_some_and(|(policy, _)| !policy.lets_go());
-            for (source, _) in by_source.iter().filter(|(_, tombstones)| deletes(tombstones)) {
-                let staged = staged(&mut self.tombstones, &self.ledger.tombstones, key);
-                if let Some(tombstones) = staged.get_mut(source) {
-                    tombstones.remove(&at_index);
-                    tombstones.put((PrunePolicy::LEAST, self.next), at_index.clone());
-                    self.news.entry(key.clone()).or_default().insert(index);
-                }
-            }
-        }
-    }
-
-    /// Of what is assigned there, and of what is to be removed there that it ran; what is said of anything else comes late.
-    /// What is `inherited` was true before anything was assigned there, and nobody but the hub has it from the agent.
-    fn happened(&mut self, target: TargetId, fact: TerminalFact, inherited: bool) {
-        let Some(index) = self.ledger.index_of(target).or(self.registered.get(&target).copied()) else { return };
-        let TerminalFact { key, source_uid, fact } = fact;
-        let held = holder(self.ledger.slots.claims(&key), index);
-        let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
-        let tombstones = self.ledger.tombstones.get(&key).and_then(|by_source| by_source.get(&source_uid));
-        let left = tombstones.and_then(|tombstones| tombstones.at(index)).map(|(_, at)| at);
-        let ran = fact == Terminal::Finished && left.is_some();
-        let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
-        if said && fact != Terminal::Unknown {
-            let there = staged(&mut self.happened, &self.ledger.happened, &key);
-            let happened = there.entry(source_uid).or_default();
-            if happened.hear(index, fact, inherited) {
-                happened.left = happened.left.max(left.unwrap_or_default());
-                self.news.entry(key).or_default().insert(index);
-            }
-        }
-    }
-
     /// Whatever needs what the agent did not understand before, or does not now, is told it otherwise.
     fn understands(&mut self, target: TargetId, capabilities: Capabilities) {
         let Some(index) = self.ledger.index_of(target) else { return };
@@ -336,6 +299,7 @@ impl<'a> Draft<'a> {
     }
 
     fn finish(mut self, allowance: u64) -> Batch {
+        self.let_go();
         let touched = self.touched();
         let staged = (self.tombstones.clone(), self.happened.clone());
         self.resolve_all(&touched, Leaving::Goes);
@@ -418,14 +382,20 @@ impl<'a> Draft<'a> {
             if !self.released.contains(&old.kept_at) {
                 kept |= (&left & &old.kept) - &self.retired;
             }
-            let (mut at, news) = (old.kept_at, ((&left - &old.kept) & old.asking()) - &self.retired);
+            let (mut at, news) = (old.kept_at, &left - &old.kept);
+            let unexplained = &news & &self.unexplained & old.placed();
+            let asking = (news & old.asking()) - &self.retired - &unexplained;
             let stays = match leaving {
-                Leaving::Goes => &news & &self.unexplained,
-                Leaving::IsKept => news.clone(),
+                Leaving::Goes => {
+                    self.unassigned += asking.len();
+                    unexplained
+                }
+                Leaving::IsKept => {
+                    self.kept += asking.len();
+                    asking | unexplained
+                }
             };
-            self.unassigned += (news - &stays).len();
             if !stays.is_empty() {
-                self.kept += stays.len();
                 (kept, at) = (kept | stays, self.next);
             }
             if kept.is_empty() {
@@ -475,66 +445,6 @@ impl<'a> Draft<'a> {
             let let_go_of = targets & &self.let_go_of;
             if !let_go_of.is_empty() {
                 tombstones::record_removal(by_source, (source, &let_go_of), [], (self.next, origin));
-            }
-        }
-    }
-
-    /// A person accepted that history was lost. What was assigned by then and runs once may have run in the history that is
-    /// lost, and its agent may have lost the memory of it too.
-    fn doubt_what_ran(&mut self) {
-        for claim in self.ledger.claims.values().filter(|claim| claim.runs_once()) {
-            let there = staged(&mut self.happened, &self.ledger.happened, &claim.key);
-            let happened = there.entry(claim.id.source.uid.clone()).or_default();
-            let mut doubtful = claim.targets() - happened.of(Terminal::Finished);
-            doubtful -= claim.made_once() & happened.of(Terminal::CreatedOnce);
-            happened.note_all(&doubtful, Terminal::MayHaveRun);
-            *self.news.entry(claim.key.clone()).or_default() |= doubtful;
-        }
-    }
-
-    /// A person says, in these words, that what may have run at a target is to run there: of what is assigned there by then.
-    fn let_run(&mut self, target: TargetId, word: &str) {
-        let Some(index) = self.ledger.index_of(target) else { return };
-        if !self.broken.let_run(self.ledger, target, word) {
-            return;
-        }
-        let doubted = |happened: &Happened| happened.at(index) == Some(Terminal::MayHaveRun);
-        let all = self.ledger.happened.iter().chain(&self.happened);
-        let keys: BTreeSet<_> =
-            all.filter(|(_, there)| there.values().any(doubted)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let held = holder(self.ledger.slots.claims(&key), index).map(|(claim, _)| &claim.id.source.uid);
-            let there = staged(&mut self.happened, &self.ledger.happened, &key);
-            let happened = held.and_then(|source| there.get_mut(source)).filter(|happened| doubted(happened));
-            if let Some(happened) = happened {
-                happened.note(index, Terminal::Released);
-                self.news.entry(key).or_default().insert(index);
-            }
-        }
-    }
-
-    /// Of more sources that are gone than are remembered, those that left first run again if they come back.
-    fn forget_the_departed(&mut self) {
-        let many = self.ledger.departed.len().saturating_sub(DEPARTED_MAX);
-        let back: BTreeSet<_> = self.slots.iter().filter(|_| many > 0).map(|(slot, ..)| slot).collect();
-        for (_, key, source) in self.ledger.departed.iter().take(many) {
-            let there = staged(&mut self.happened, &self.ledger.happened, key);
-            if let Some(happened) = there.get_mut(source).filter(|_| !back.contains(key)) {
-                *happened = Happened::default();
-            }
-        }
-    }
-
-    /// Of sources that are not assigned where they were.
-    fn forget_what_happened(&mut self, key: &ObjectKey, difference: &Difference) {
-        if !self.ledger.happened.contains_key(key) && !self.happened.contains_key(key) {
-            return;
-        }
-        let there = staged(&mut self.happened, &self.ledger.happened, key);
-        for (source, targets) in difference.left.iter().chain(&difference.handed_over) {
-            let targets = targets & &self.valid;
-            if let Some(happened) = there.get_mut(source).filter(|_| !targets.is_empty()) {
-                happened.leave(&targets, self.next);
             }
         }
     }

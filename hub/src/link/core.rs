@@ -318,13 +318,13 @@ impl Core {
     }
 
     /// Who holds a target, and who else lives with its identity; none if it is not known.
+    pub fn holder(&self, target: TargetId) -> Option<&HolderRecord> {
+        self.targets.get(&target).map(|target| target.sessions.record())
+    }
+
     /// The newest set that the agent knew of that asked for a session last.
     pub fn shown_by(&self, target: TargetId) -> Option<Shown> {
         self.targets.get(&target)?.shown
-    }
-
-    pub fn holder(&self, target: TargetId) -> Option<&HolderRecord> {
-        self.targets.get(&target).map(|target| target.sessions.record())
     }
 
     fn on_known(

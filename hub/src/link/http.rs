@@ -380,7 +380,10 @@ impl Head {
         let unpacked = codec::unpack_request(media_type, content);
         // What cannot be unpacked may have cost as much as any.
         let bytes = unpacked.as_ref().map_or(REQUEST_BYTES_MAX, |json| json.len());
-        self.has_sent(bytes.saturating_sub(content.len()));
+        let more = bytes.saturating_sub(content.len());
+        self.has_sent(more);
+        // What it is packed from is signed with it.
+        self.has_signed(more);
         unpacked
     }
 }

@@ -105,7 +105,7 @@ pub(crate) enum Crowded {
     /// And goes on so, however often it is told: no agent that waits when it is told to does.
     #[error("this key sends requests much too fast")]
     FloodOfKey,
-    /// Of those that it signed, so that nobody on the way has added to them.
+    /// Counting only what the key has signed, so that nobody on the way can have added to it.
     #[error("the requests that this key signed have too many bytes")]
     SignedBytesOfKey,
 }

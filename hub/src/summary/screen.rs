@@ -2,8 +2,7 @@
 //!
 //! | word about | is |
 //! |---|---|
-//! | an object that is assigned here | taken in |
-//! | an object whose removal is not confirmed | taken in without a status |
+//! | an object that is assigned here, or whose removal is not confirmed | taken in |
 //! | anything else that is held under this target's own mark | taken in without a status, at most as many as a set has |
 //! | anything else | dropped: it was unassigned lately, or it is invented |
 //!
@@ -177,9 +176,7 @@ impl<S: Scope> Screen<'_, S> {
 
     fn object(&mut self, object: &mut ObjectReport) -> bool {
         match self.scope.concern(&object.key, &object.source_uid) {
-            Concern::Assigned => {}
-            // It waits to go, and that is all that is to be known of it.
-            Concern::Leaving => object.status = None,
+            Concern::Assigned | Concern::Leaving => {}
             Concern::Nothing if object.progress == Progress::DeletionHeld => {
                 object.status = None;
                 if key_bytes(&object.key) > KEY_BYTES_MAX {

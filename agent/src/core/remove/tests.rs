@@ -487,17 +487,6 @@ fn after_lost_history_nothing_is_removed_by_absence() {
     assert_eq!(verdict, Verdict::Hold(Reason::HistoryLost));
 }
 
-/// A creation was not answered, and before anything showed what it left its place was taken out of the set and assigned again.
-#[test]
-fn the_removal_of_what_nothing_has_shown_yet_is_not_over_when_its_place_is_assigned_again() {
-    for policy in [RemovalPolicy::Tombstone(SAYS_ORPHAN), RemovalPolicy::Tombstone(SAYS_DELETE)] {
-        let of_another = entry(&Case::plain().former.key, 2, 1);
-        let case = Case { policy, entry: Some(of_another), record: None, seen: None, ..Case::plain() };
-        assert_eq!(case.judge(), Verdict::Forget, "{policy:?}");
-        assert_eq!(Case { unshown: true, ..case }.judge(), Verdict::ReMark, "{policy:?}");
-    }
-}
-
 #[test]
 fn only_what_we_created_is_replaced_and_never_what_holds_others() {
     let recreate = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };

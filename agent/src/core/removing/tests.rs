@@ -69,10 +69,19 @@ const SAID: PrunePolicy = PrunePolicy { prune: tideline_common::Prune::Delete, .
 
 /// It was placed, removed, placed again and removed again, and the list is from the first time.
 fn listed_as_before(recorded: bool) -> Removing {
-    listed_as_before_by(RemovalPolicy::Absence(Some(SAID)), recorded)
+    let mut removing = begin(RemovalPolicy::Absence(Some(SAID)), recorded, Hub::IsHeard, standing("u1", 1));
+    assert_eq!(removing.ends(OpResult::PreconditionFailed), "Delete u1");
+    removing
 }
 
-fn listed_as_before_by(policy: RemovalPolicy, recorded: bool) -> Removing {
+#[derive(PartialEq)]
+enum Hub {
+    IsHeard,
+    IsAway,
+}
+
+/// A start with one removal, and with a list that shows this.
+fn begin(policy: RemovalPolicy, recorded: bool, hub: Hub, listed: Observed) -> Removing {
     let entry = entry(&key("", "ConfigMap", "c"), 1, 1);
     let record = record_of(&entry, &Seen::from(&standing("u2", 1)), Origin::Created, true);
     let loaded = Loaded {
@@ -95,11 +104,13 @@ fn listed_as_before_by(policy: RemovalPolicy, recorded: bool) -> Removing {
         capabilities: tideline_common::Capabilities::all(),
     };
     let mut removing = Removing { core: Core::new(config, loaded), begun: Vec::new() };
+    if hub == Hub::IsHeard {
+        removing.core.history_whole(Monotonic::START);
+    }
     let kind = entry.key.kind.clone();
     removing.step(Event::Started);
     removing.step(Event::Kind { kind: kind.clone(), served: Served::Yes { namespaced: true, status: false } });
-    removing.step(Event::Listed { kind, objects: vec![standing("u1", 1)] });
-    assert_eq!(removing.ends(OpResult::PreconditionFailed), "Delete u1");
+    removing.step(Event::Listed { kind, objects: vec![listed] });
     removing
 }
 
@@ -129,20 +140,25 @@ fn what_is_another_s_by_now_is_left_alone() {
     }
 }
 
-/// A data directory that was set back has removals of long ago. What stands there may have been assigned since.
+/// A data directory that was set back has removals of long ago. What stands there may have been assigned since, by another
+/// source or by the same.
 #[test]
-fn a_tombstone_of_the_journal_speaks_for_another_source_only_when_the_hub_was_heard() {
-    let mut removing = listed_as_before_by(RemovalPolicy::Tombstone(SAID), true);
-    assert_eq!(removing.ends(found(standing("u3", 2))), "Get");
-    assert!(removing.begun.is_empty(), "nobody has said what is to be there now");
-    let held = RemovalState::Held(Reason::Unavailable, String::new());
-    assert!(removing.core.removals.values().all(|removal| removal.state == held));
-    // The hub says that nothing is new: what the journal says is how it is.
-    removing.core.history_whole(Monotonic::START);
-    removing.step(Event::Pulse { answers: true });
-    assert_eq!(removing.ends(found(standing("u3", 2))), "Get");
-    assert_eq!(removing.ends(OpResult::Gone), "Delete u3");
-    let core = &removing.core;
-    assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
-    assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
+fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
+    for (policy, source) in [
+        (RemovalPolicy::Tombstone(SAID), 2),
+        (RemovalPolicy::Tombstone(SAID), 1),
+        (RemovalPolicy::Absence(Some(SAID)), 1),
+    ] {
+        let mut removing = begin(policy, true, Hub::IsAway, standing("u5", source));
+        assert!(removing.begun.is_empty(), "{policy:?}: nobody has said what is to be there now");
+        let held = RemovalState::Held(Reason::Unavailable, String::new());
+        assert!(removing.core.removals.values().all(|removal| removal.state == held));
+        // The hub says that nothing is new: what the journal says is how it is.
+        removing.core.history_whole(Monotonic::START);
+        removing.step(Event::Pulse { answers: true });
+        assert_eq!(removing.ends(OpResult::Gone), "Delete u5");
+        let core = &removing.core;
+        assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
+    }
 }

@@ -253,16 +253,16 @@ fn what_a_target_says_of_what_leaves_it_has_the_room_that_it_had() {
     summary.take(target(), said(Some(status(STATUS_BYTES_MAX / 2))));
     let more = REPORTED_BYTES_BASE + 2 * REPORTED_BYTES_PER_OBJECT;
     summary.targets.get_mut(&target()).expect("it was taken in").bytes += more;
-    let found = screen(&Two, Service::InPlace, summary.target(target()), said(Some(status(1))));
-    assert_eq!((found.breaches, found.report.objects.len()), (BTreeSet::new(), 1));
-    assert!(found.report.objects[0].status.is_none(), "it waits to go");
+    let shorter = said(Some(status(1)));
+    let found = screen(&Two, Service::InPlace, summary.target(target()), shorter.clone());
+    assert_eq!((found.breaches, &found.report.objects), (BTreeSet::new(), &shorter.objects));
     summary.take(target(), found.report);
     let known = summary.target(target()).expect("it was taken in");
-    assert_eq!(known.bytes, more + weight(&said(None).objects[0]));
-    // What is longer than before has no room.
-    let longer = ObjectReport { message: "m".repeat(10), ..said(None).objects.remove(0) };
-    let found = screen(&Two, Service::InPlace, Some(known), saying(vec![longer]));
-    assert_eq!((found.breaches, found.report.objects.len()), (BTreeSet::from([Breach::Bytes]), 0));
+    assert_eq!(known.bytes, more + weight(&shorter.objects[0]));
+    // What is longer than before has no room but without its status.
+    let found = screen(&Two, Service::InPlace, Some(known), said(Some(status(2))));
+    assert_eq!(found.breaches, BTreeSet::from([Breach::Bytes]));
+    assert!(found.report.objects[0].status.is_none());
 }
 
 #[test]
