@@ -379,9 +379,10 @@ fn is_same_account(entry: &Entry, record: &AppliedRecord) -> bool {
     record.impersonate == entry.impersonate
 }
 
-/// Whether what was applied last is what the entry says.
+/// Whether what was applied last is what the entry says. Of what was only implied nothing was applied, whatever stood there.
 pub(super) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
-    record.input == entry.input
+    (entry.implied || !record.implied)
+        && record.input == entry.input
         && record.policy == entry.policy
         && record.source == entry.source.uid
         && record.source_generation == entry.generation

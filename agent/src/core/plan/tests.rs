@@ -105,6 +105,16 @@ fn check(cases: &[Variation], expected: &Expect) {
     expected.assert_eq(&table);
 }
 
+/// Whatever was changed of it by then was none of ours: nothing says that it is as its source says.
+#[test]
+fn a_namespace_that_was_only_implied_is_applied_once_it_is_placed_itself() {
+    let mut case = Case::unchanged();
+    case.record.as_mut().unwrap().implied = true;
+    assert!(matches!(case.decide(), Decision::Apply { .. }), "{:?}", case.decide());
+    case.entry.implied = true;
+    assert_eq!(case.decide(), Decision::Nothing(Settled::Unchanged));
+}
+
 #[test]
 fn what_is_unchanged_is_left_alone() {
     check(
