@@ -580,6 +580,7 @@ impl Driver {
         let scope = self.scope();
         let span = match &op {
             Op::Create { entry, .. }
+            | Op::DryRunCreate { entry, .. }
             | Op::Apply { entry, .. }
             | Op::ReMark { entry, .. }
             | Op::Compare { entry, .. } => {

@@ -194,6 +194,7 @@ impl Metrics {
     pub(crate) fn executed(&self, op: &Op, result: &OpResult) {
         let operation = match op {
             Op::Create { .. } => "create",
+            Op::DryRunCreate { .. } => "dry-run-create",
             Op::Apply { .. } => "apply",
             Op::ReMark { .. } => "re-mark",
             Op::ReTarget { .. } => "re-target",
@@ -205,6 +206,7 @@ impl Metrics {
         };
         let outcome = match result {
             OpResult::Written { .. } => "Done",
+            OpResult::WouldBeCreated => "WouldBeCreated",
             OpResult::Exists(_) => "Exists",
             OpResult::Gone => "Gone",
             OpResult::Finalizing => "Finalizing",

@@ -3,6 +3,7 @@
 //! | operation | requests at best | |
 //! |---|---|---|
 //! | Create | POST | what is there already is read and told |
+//! | DryRunCreate | POST (dry run) | under a name that the server makes |
 //! | Apply | PATCH (apply) | pinned to a UID, so that it never creates |
 //! | Apply, posted before | GET, PATCH, PATCH (apply) | our Update entry becomes an Apply entry first |
 //! | Apply, fields exempt, or left as somebody made them | GET, PATCH (apply) | one PATCH more where fields change between our two managers |
@@ -44,6 +45,9 @@ const JSON: &str = "application/json";
 
 /// Rounds of taking out fields that are others' from an unforced apply. One is enough unless managers change meanwhile.
 const CONFLICT_ROUNDS_MAX: usize = 3;
+
+/// Characters of a name that a dry run keeps.
+const DRY_RUN_NAME_MAX: usize = 40;
 
 /// Rounds of reading an object and rewriting its managedFields. What was just created is written by its controllers, but
 /// not as fast as this for long.
@@ -111,6 +115,7 @@ impl Executor {
     pub async fn execute(&self, scope: Scope, op: &Op) -> OpResult {
         let outcome = match op {
             Op::Create { entry, policy, mark } => self.create(&scope, entry, policy, mark).await,
+            Op::DryRunCreate { entry, policy, mark } => self.dry_run_create(entry, policy, mark).await,
             Op::Apply { entry, policy, mark, uid, takeover, local } => {
                 self.apply(&scope, entry, policy, mark, uid, *takeover, local).await
             }
@@ -180,13 +185,7 @@ impl Executor {
         mark: &Mark,
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
-        let mut object = self.rendered(entry, policy, mark)?;
-        // Whoever scales it once it is there, it begins as its source says.
-        let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
-        if !exempt.is_empty() {
-            exempt.take_ignored(&mut object);
-            complete(&mut object, entry, mark)?;
-        }
+        let object = self.to_create(entry, policy, mark)?;
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", target.resource.parent(&entry.key)?);
         match target.send(Method::POST, uri, JSON, &object).await {
             Ok(object) => {
@@ -206,6 +205,35 @@ impl Executor {
                     None => Err(own.judge(refused)),
                 }
             }
+            Err(refused) => Err(target.judge(refused)),
+        }
+    }
+
+    /// What is posted to create an object.
+    fn to_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<Value, Failure> {
+        let mut object = self.rendered(entry, policy, mark)?;
+        // Whoever scales it once it is there, it begins as its source says.
+        let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
+        if !exempt.is_empty() {
+            exempt.take_ignored(&mut object);
+            complete(&mut object, entry, mark)?;
+        }
+        Ok(object)
+    }
+
+    /// What stands there holds its ports, addresses and quota, and they are refused to a second one: then it is not deleted.
+    async fn dry_run_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<OpResult, Stopped> {
+        let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
+        let mut object = self.to_create(entry, policy, mark)?;
+        // The server adds five characters; the shortest names of a kind, those of CronJobs, have 52.
+        let name: String = entry.key.name.chars().take(DRY_RUN_NAME_MAX).collect();
+        object["metadata"]["generateName"] = json!(format!("{name}-"));
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("name");
+        }
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}&dryRun=All", target.resource.parent(&entry.key)?);
+        match target.send(Method::POST, uri, JSON, &object).await {
+            Ok(_) => Ok(OpResult::WouldBeCreated),
             Err(refused) => Err(target.judge(refused)),
         }
     }

@@ -180,7 +180,7 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         401 | 403 => Reason::Forbidden,
         409 if !field_conflicts(status).is_empty() => Reason::FieldConflict,
         409 => Reason::Conflict,
-        422 if speaks_of_immutability(text) => Reason::Immutable,
+        422 if is_about_immutability_alone(status) => Reason::Immutable,
         500 if says(&[
             "request is too large",
             "Request entity too large",
@@ -202,6 +202,15 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
 fn speaks_of_strain(status: &Status) -> bool {
     matches!(status.reason.as_str(), "ServiceUnavailable" | "Timeout" | "ServerTimeout" | "TooManyRequests")
         || status.message.starts_with("etcdserver: ") && !status.message.contains("request is too large")
+}
+
+/// Whatever else is wrong would be wrong with a new object, too.
+fn is_about_immutability_alone(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| &details.causes[..]).unwrap_or_default();
+    match causes {
+        [] => speaks_of_immutability(&status.message),
+        causes => causes.iter().all(|cause| speaks_of_immutability(&cause.message)),
+    }
 }
 
 /// The texts by which Kubernetes refuses to change a field; there is no code for it.

@@ -147,6 +147,7 @@ impl Core {
             OpResult::Failed { .. }
             | OpResult::PreconditionFailed
             | OpResult::Emptiness { .. }
+            | OpResult::WouldBeCreated
             | OpResult::Exists(_)
             | OpResult::Compared { .. } => {
                 let goes_on = self.decommission != Decommission::No;

@@ -109,7 +109,11 @@ impl Core {
                 }
                 return self.retry(now, key, retry_after);
             }
-            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Finalizing | OpResult::Emptiness { .. } => {
+            OpResult::Written { .. }
+            | OpResult::WouldBeCreated
+            | OpResult::Exists(_)
+            | OpResult::Finalizing
+            | OpResult::Emptiness { .. } => {
                 return self.retry(now, key, None);
             }
         }

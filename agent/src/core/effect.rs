@@ -276,6 +276,8 @@ fn no_fields(fields: &Arc<[LocalField]>) -> bool {
 pub enum Op {
     /// POST; answers `Exists` where something is there.
     Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
+    /// Asks by a dry run, under another name, whether this could be created if what stands there were gone; creates nothing.
+    DryRunCreate { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
     /// Server-side apply onto the object with this UID; never creates. What is `local` stays as it is there, unless
     /// something else is assigned by now.
     Apply {

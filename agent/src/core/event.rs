@@ -288,6 +288,8 @@ pub enum OpResult {
         observed: Box<Observed>,
         conflicts: Vec<FieldConflict>,
     },
+    /// A dry run was accepted.
+    WouldBeCreated,
     /// A creation found an object there.
     Exists(Box<Observed>),
     /// The object is gone, or was not there.

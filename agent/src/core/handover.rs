@@ -162,6 +162,7 @@ impl Core {
             // The watch tells what is there instead.
             OpResult::Gone
             | OpResult::PreconditionFailed
+            | OpResult::WouldBeCreated
             | OpResult::Exists(_)
             | OpResult::Finalizing
             | OpResult::Emptiness { .. }

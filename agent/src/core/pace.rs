@@ -49,6 +49,7 @@ impl Sign {
     pub(super) fn of(result: &OpResult, took: Duration) -> Self {
         match result {
             OpResult::Written { .. }
+            | OpResult::WouldBeCreated
             | OpResult::Exists(_)
             | OpResult::Gone
             | OpResult::Finalizing

@@ -50,7 +50,11 @@ impl Core {
                 }
                 self.retry(now, key, retry_after);
             }
-            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Finalizing | OpResult::Emptiness { .. } => {
+            OpResult::Written { .. }
+            | OpResult::WouldBeCreated
+            | OpResult::Exists(_)
+            | OpResult::Finalizing
+            | OpResult::Emptiness { .. } => {
                 self.retry(now, key, None);
             }
         }

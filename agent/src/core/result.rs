@@ -7,11 +7,11 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::Core;
-use super::effect::{Effects, LeftToOthers, OpId};
+use super::effect::{Effects, LeftToOthers, Op, OpId};
 use super::event::{FieldConflict, LocalField, Observed, OpResult};
 use super::observe::{Seen, Status};
-use super::plan::record_of;
-use super::remove::{Inspection, RemovalState, may_replace};
+use super::plan::{mark_of, record_of};
+use super::remove::{Authorised, Inspection, RemovalState, may_replace};
 use super::removing::Looked;
 use super::work::{Doing, Flight};
 
@@ -40,6 +40,7 @@ impl Core {
                 self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
             }
             Doing::ReTarget(seen) => self.mark_written(now, &key, &seen, result),
+            Doing::DryRun { entry, policy, uid } => self.tried_to_create(now, &entry, &policy, &uid, result, out),
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
             Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
@@ -56,7 +57,7 @@ impl Core {
         &mut self,
         now: Monotonic,
         entry: &Arc<Entry>,
-        policy: &ApplyPolicy,
+        policy: &Arc<ApplyPolicy>,
         (write, onto): (Write, Option<&Uid>),
         result: OpResult,
         out: &mut Effects,
@@ -108,7 +109,7 @@ impl Core {
             OpResult::Failed { reason, message, retry_after } if current => {
                 if reason == Reason::Immutable
                     && let Some(onto) = onto
-                    && self.replace(now, entry, policy, onto, out)
+                    && self.try_to_create(now, entry, policy, onto, out)
                 {
                     return;
                 }
@@ -123,7 +124,10 @@ impl Core {
                 self.retry(now, key, retry_after);
             }
             OpResult::Failed { .. } => {}
-            OpResult::Finalizing | OpResult::Emptiness { .. } | OpResult::Compared { .. } => self.retry(now, key, None),
+            OpResult::WouldBeCreated
+            | OpResult::Finalizing
+            | OpResult::Emptiness { .. }
+            | OpResult::Compared { .. } => self.retry(now, key, None),
         }
     }
 
@@ -188,25 +192,74 @@ impl Core {
         left
     }
 
-    /// Deletes what cannot be changed, to create it again, if that is allowed.
-    fn replace(
+    /// Finds out whether what cannot be changed could be created again, if it may be deleted for that.
+    fn try_to_create(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &Arc<ApplyPolicy>,
+        uid: &Uid,
+        out: &mut Effects,
+    ) -> bool {
+        let Some((me, _)) = self.me().zip(self.may_replace(entry, policy, uid)) else { return false };
+        let mark = Arc::new(mark_of(me, entry, policy, Origin::Created));
+        let op = Op::DryRunCreate { entry: Arc::clone(entry), policy: Arc::clone(policy), mark };
+        let doing = Doing::DryRun { entry: Arc::clone(entry), policy: Arc::clone(policy), uid: uid.clone() };
+        self.execute(now, &entry.key, doing, op, out);
+        true
+    }
+
+    fn may_replace(&self, entry: &Entry, policy: &ApplyPolicy, uid: &Uid) -> Option<Authorised> {
+        // While history is broken nothing is deleted, not even to be made again.
+        if !self.may_remove() || self.is_broken() {
+            return None;
+        }
+        let object = self.objects.get(&entry.key)?;
+        may_replace(entry, policy, (object.record.as_ref(), object.happened(&entry.source.uid)), uid)
+    }
+
+    /// What cannot be changed is deleted only if that is all that keeps it from being as its source says.
+    fn tried_to_create(
         &mut self,
         now: Monotonic,
         entry: &Arc<Entry>,
         policy: &ApplyPolicy,
         uid: &Uid,
+        result: OpResult,
         out: &mut Effects,
-    ) -> bool {
-        // While history is broken nothing is deleted, not even to be made again.
-        if !self.may_remove() || self.is_broken() {
-            return false;
+    ) {
+        let key = &entry.key;
+        if self.desired.get(key) != Some(entry) {
+            return self.enqueue(key);
         }
-        let Some(object) = self.objects.get(&entry.key) else { return false };
-        let known = (object.record.as_ref(), object.happened(&entry.source.uid));
-        let Some(authorised) = may_replace(entry, policy, known, uid) else { return false };
-        let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
-        self.execute(now, &entry.key, Doing::Replace, op, out);
-        true
+        match result {
+            OpResult::WouldBeCreated => match self.may_replace(entry, policy, uid) {
+                Some(authorised) => {
+                    let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
+                    self.execute(now, key, Doing::Replace, op, out);
+                }
+                // Told otherwise meanwhile.
+                None => self.retry(now, key, None),
+            },
+            OpResult::Failed { reason: Reason::Throttled, message, retry_after } => {
+                self.throttled(now, key, message, retry_after);
+            }
+            OpResult::Failed { reason, message, retry_after } => {
+                let message = format!(
+                    "a field changed that cannot be changed in place, and the object is not deleted for it, because it could not be \
+                     created again: {message}"
+                );
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                self.retry(now, key, retry_after);
+            }
+            OpResult::Written { .. }
+            | OpResult::Exists(_)
+            | OpResult::Gone
+            | OpResult::Finalizing
+            | OpResult::PreconditionFailed
+            | OpResult::Emptiness { .. }
+            | OpResult::Compared { .. } => self.retry(now, key, None),
+        }
     }
 
     fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
@@ -228,7 +281,11 @@ impl Core {
                 self.conclude(now, key, Progress::Failed, Some(reason), message);
                 self.retry(now, key, retry_after);
             }
-            OpResult::Written { .. } | OpResult::Exists(_) | OpResult::Emptiness { .. } | OpResult::Compared { .. } => {
+            OpResult::Written { .. }
+            | OpResult::WouldBeCreated
+            | OpResult::Exists(_)
+            | OpResult::Emptiness { .. }
+            | OpResult::Compared { .. } => {
                 self.retry(now, key, None);
             }
         }
@@ -305,7 +362,9 @@ impl Core {
                 self.removal_state(now, tombstone, RemovalState::Held(reason, message));
                 self.retry_removal(now, tombstone, retry_after);
             }
-            OpResult::Exists(_) | OpResult::Compared { .. } => self.retry_removal(now, tombstone, None),
+            OpResult::WouldBeCreated | OpResult::Exists(_) | OpResult::Compared { .. } => {
+                self.retry_removal(now, tombstone, None)
+            }
         }
     }
 
@@ -349,7 +408,8 @@ impl Core {
                     object.doubt();
                 }
             }
-            OpResult::Exists(_)
+            OpResult::WouldBeCreated
+            | OpResult::Exists(_)
             | OpResult::Finalizing
             | OpResult::PreconditionFailed
             | OpResult::Emptiness { .. }
@@ -372,6 +432,7 @@ fn leaves_unshown(result: &OpResult) -> bool {
         OpResult::Exists(_) => true,
         OpResult::Failed { reason, .. } => matches!(reason, Reason::Unavailable | Reason::Throttled),
         OpResult::Written { .. }
+        | OpResult::WouldBeCreated
         | OpResult::Gone
         | OpResult::PreconditionFailed
         | OpResult::Finalizing

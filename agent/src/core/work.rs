@@ -93,6 +93,12 @@ pub(super) enum Doing {
     },
     /// Its mark is to name the target that this agent is now; it stood there so.
     ReTarget(Box<Seen>),
+    /// Tried, before what cannot be changed is deleted to be created again.
+    DryRun {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        uid: Uid,
+    },
     /// Deleted, to be created again.
     Replace,
     Remove {
@@ -123,6 +129,7 @@ impl Doing {
             | Self::Apply { .. }
             | Self::ReMark { .. }
             | Self::ReTarget(_)
+            | Self::DryRun { .. }
             | Self::Replace
             | Self::Remove { .. } => Does::Write,
         }

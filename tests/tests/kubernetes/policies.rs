@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
@@ -24,6 +24,7 @@ const SERVICE: (&str, &str) = ("v1", "Service");
 const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 const JOB: (&str, &str) = ("batch/v1", "Job");
 const SECRET: (&str, &str) = ("v1", "Secret");
+const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
 const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 
 fn fields(policies: &[(&str, &str)]) -> Value {
@@ -377,7 +378,20 @@ async fn what_cannot_be_changed_is_reported_or_created_again() -> Result<()> {
     site.reported("persistentvolumeclaim.data", "Failed", Some("Immutable")).await?;
     assert_eq!(site.local_uid(SET, "web").await?, web);
 
+    // A second one is refused for the quota that the first one holds, so the first one stays.
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one", "namespace": "shop"},
+        "spec": {"hard": {"count/statefulsets.apps": "1"}},
+    });
+    apply(&site.local, quota).await?;
     site.place("web", &sets, json!({"recreate": "OnImmutable"})).await?;
+    shows(&site.space, REPORT, "statefulset.apps.web.east", "why it is not replaced", |report| {
+        let says = |text| report["message"].as_str().is_some_and(|message| message.contains(text));
+        says("could not be created again") && says("quota")
+    })
+    .await?;
+    assert_eq!(site.local_uid(SET, "web").await?, web);
+    site.locals(QUOTA).delete("one", &DeleteParams::default()).await?;
     shows(&site.local, SET, "web", "another StatefulSet", |it| {
         it["metadata"]["uid"] != *web && it["spec"]["serviceName"] == "new"
     })

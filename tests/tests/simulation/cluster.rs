@@ -128,6 +128,7 @@ impl Cluster {
                 };
                 self.put(&entry.key, local)
             }
+            Op::DryRunCreate { entry, .. } => self.refusal(&entry.key).unwrap_or(OpResult::WouldBeCreated),
             Op::Apply { entry, mark, uid, local: left, .. } => {
                 if let Some(refusal) = self.refusal(&entry.key) {
                     return refusal;

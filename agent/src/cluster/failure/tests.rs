@@ -79,6 +79,22 @@ fn a_422_is_immutable_by_its_text_alone() {
     );
 }
 
+/// Whatever else is wrong would be wrong with a new object as well: it is not worth the old one.
+#[test]
+fn a_422_is_immutable_only_if_all_of_its_causes_are() {
+    let immutable = json!({"reason": "FieldValueInvalid", "message": "Invalid value: {}: field is immutable", "field": "spec.selector"});
+    let invalid = json!({"reason": "FieldValueInvalid", "message": "Invalid value: -1: must be greater than or equal to 0", "field": "spec.replicas"});
+    let message = "Deployment.apps \"web\" is invalid: [spec.selector: field is immutable, spec.replicas: must be …]";
+    for (causes, reason) in [
+        (json!([immutable]), Reason::Immutable),
+        (json!([immutable, immutable]), Reason::Immutable),
+        (json!([immutable, invalid]), Reason::Invalid),
+        (json!([invalid]), Reason::Invalid),
+    ] {
+        check(422, json!({"message": message, "reason": "Invalid", "details": {"causes": causes}}), reason);
+    }
+}
+
 #[test]
 fn other_codes_have_one_meaning_each() {
     check(400, json!({"message": "strict decoding error", "reason": "BadRequest"}), Reason::Invalid);

@@ -62,8 +62,8 @@ struct Known {
     set_back: bool,
 }
 
-/// One kind each: creations, applications, marks, deletions, what is let go of, reads, comparisons.
-type Answers = [Says; 7];
+/// One kind each: creations, applications, marks, deletions, what is let go of, reads, comparisons, dry runs.
+type Answers = [Says; 8];
 
 struct Server {
     core: Core,
@@ -74,6 +74,8 @@ struct Server {
     waiting: Vec<(OpId, Op)>,
     timer: Option<Monotonic>,
     asked: Vec<String>,
+    /// The last dry run was accepted, and nothing came of it yet.
+    would_be_created: bool,
 }
 
 fn place() -> ObjectKey {
@@ -153,6 +155,7 @@ impl Server {
             waiting: Vec::new(),
             timer: None,
             asked: Vec::new(),
+            would_be_created: false,
         };
         let kind = place().kind;
         server.step(Event::Started);
@@ -201,6 +204,7 @@ impl Server {
             && let Some((id, op)) = self.waiting.pop()
         {
             let result = self.answer(&op);
+            self.judge(&op, &result);
             self.asked.push(format!("{} s: {}", self.now.since(Monotonic::START).as_secs(), name(&op)));
             self.step(Event::Executed { id, result });
             count += 1;
@@ -208,16 +212,30 @@ impl Server {
         count
     }
 
+    /// What is assigned is deleted only to be created again, and only if that was tried.
+    fn judge(&mut self, op: &Op, result: &OpResult) {
+        if matches!(op, Op::DryRunCreate { .. }) {
+            self.would_be_created = matches!(result, OpResult::WouldBeCreated);
+        }
+        if matches!(op, Op::Delete { .. }) && self.core.desired.get(&place()).is_some_and(is_applied) {
+            assert!(
+                std::mem::take(&mut self.would_be_created),
+                "it was deleted, and nobody knows that it can be made again"
+            );
+        }
+    }
+
     fn answer(&mut self, op: &Op) -> OpResult {
         self.version += 1;
         let there = Observed { resource_version: self.version.to_string().into(), ..self.there.clone() };
         let written = |observed| OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() };
-        let [create, apply, mark_anew, delete, orphan, get, compare] = self.answers;
+        let [create, apply, mark_anew, delete, orphan, get, compare, dry_run] = self.answers;
         let (says, done) = match op {
             Op::Create { mark, .. } => (
                 create,
                 written(Observed { mark: Some(Arc::clone(mark)), uid: uid("u9"), labelled: true, ..there.clone() }),
             ),
+            Op::DryRunCreate { .. } => (dry_run, OpResult::WouldBeCreated),
             Op::Apply { mark, uid, .. } => (
                 apply,
                 written(Observed { mark: Some(Arc::clone(mark)), uid: uid.clone(), labelled: true, ..there.clone() }),
@@ -242,8 +260,10 @@ impl Server {
             Says::Done | Says::Failed(_) => true,
             Says::Exists => matches!(op, Op::Create { .. }),
             Says::Finalizing => matches!(op, Op::Delete { .. }),
-            Says::Gone => !matches!(op, Op::Create { .. } | Op::Inspect { .. }),
-            Says::Another => !matches!(op, Op::Create { .. } | Op::Get { .. } | Op::Inspect { .. }),
+            Says::Gone => !matches!(op, Op::Create { .. } | Op::DryRunCreate { .. } | Op::Inspect { .. }),
+            Says::Another => {
+                !matches!(op, Op::Create { .. } | Op::DryRunCreate { .. } | Op::Get { .. } | Op::Inspect { .. })
+            }
         };
         match says {
             _ if !possible => done,
@@ -276,6 +296,7 @@ impl Server {
 fn name(op: &Op) -> &'static str {
     match op {
         Op::Create { .. } => "Create",
+        Op::DryRunCreate { .. } => "DryRunCreate",
         Op::Apply { .. } => "Apply",
         Op::ReMark { .. } => "ReMark",
         Op::ReTarget { .. } => "ReTarget",
@@ -285,6 +306,10 @@ fn name(op: &Op) -> &'static str {
         Op::Get { .. } => "Get",
         Op::Compare { .. } => "Compare",
     }
+}
+
+fn is_applied(entry: &Arc<Entry>) -> bool {
+    entry.state == EntryState::Apply
 }
 
 fn policies() -> Vec<ApplyPolicy> {
@@ -321,7 +346,7 @@ proptest! {
     #[test]
     fn nothing_is_asked_again_and_again_at_once(
         known in known(),
-        answers in prop::array::uniform7(prop::sample::select(SAYS.to_vec())),
+        answers in prop::array::uniform8(prop::sample::select(SAYS.to_vec())),
     ) {
         if let Err(asked) = Server::new(&known, answers).watch() {
             prop_assert!(false, "{}", asked);
@@ -347,7 +372,7 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
                 removal: Some((2, Prune::Orphan)),
                 set_back: false,
             };
-            let mut answers = [Says::Done; 7];
+            let mut answers = [Says::Done; 8];
             answers[4] = Says::Failed(reason);
             let asked = Server::new(&known, answers).watch().unwrap_or_else(|asked| panic!("{asked}"));
             assert!(asked.iter().any(|asked| asked.ends_with("Orphan")), "{asked:?}");
@@ -380,7 +405,7 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
         (true, |server| server.core.history_broken(server.now)),
     ];
     for (keeps_still, said) in said {
-        let mut server = Server::new(&known, [Says::Done; 7]);
+        let mut server = Server::new(&known, [Says::Done; 8]);
         let (id, op) = server.waiting.pop().expect("it has another input");
         assert_eq!(name(&op), "Apply");
         said(&mut server);
@@ -407,7 +432,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
     ] {
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
         let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
-        let mut server = Server::new(&known, [Says::Done; 7]);
+        let mut server = Server::new(&known, [Says::Done; 8]);
         server.there = observed(Some(1), false);
         let case = format!("{ends:?}, the last one before it is unassigned: {last_is_heard}");
         let mut ends = ends.into_iter().peekable();
@@ -441,5 +466,36 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         assert_eq!(asked, expected, "{case}");
         let mut removals = server.core.removals.values();
         assert!(removals.all(|removal| removal.state == RemovalState::Done), "{case}");
+    }
+}
+
+/// A webhook, a quota or a port that the old object holds refuses the new one.
+#[test]
+fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_created() {
+    let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+    let known = Known {
+        record: Some((1, "u1")),
+        seen: Some((Some(1), false)),
+        assigned: Some((EntryState::Apply, recreates)),
+        removal: None,
+        set_back: false,
+    };
+    for (dry_run, expected) in [
+        (Says::Done, &["Apply", "DryRunCreate", "Delete", "Create"][..]),
+        (Says::Failed(Reason::Invalid), &["Apply", "DryRunCreate"]),
+        (Says::Failed(Reason::Webhook), &["Apply", "DryRunCreate"]),
+        (Says::Failed(Reason::Throttled), &["Apply", "DryRunCreate"]),
+    ] {
+        let mut answers = [Says::Done; 8];
+        (answers[1], answers[7]) = (Says::Failed(Reason::Immutable), dry_run);
+        let mut server = Server::new(&known, answers);
+        server.answer_all();
+        let asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
+        assert_eq!(asked, expected, "{dry_run:?}");
+        let outcome = server.core.objects.get(&place()).expect("it stands").outcome.clone();
+        match dry_run {
+            Says::Failed(reason) => assert_eq!(outcome.reason, Some(reason), "{}", outcome.message),
+            _ => assert_eq!(outcome.progress, Progress::Applied),
+        }
     }
 }

@@ -111,6 +111,7 @@ impl Cluster {
                 let local = Local { ours: true, mark: Some(Arc::clone(mark)), health, ..self.make(Some(entry.input)) };
                 self.put(&entry.key, local)
             }
+            Op::DryRunCreate { .. } => OpResult::WouldBeCreated,
             Op::Apply { entry, policy, mark, uid, local: left, .. } => {
                 let Some(local) = self.objects.get(&entry.key) else { return OpResult::Gone };
                 if local.uid != *uid {

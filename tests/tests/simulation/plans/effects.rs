@@ -58,6 +58,7 @@ kinds!(
         PersistSent: Here,
         PersistDropBodies: Here,
         ExecuteCreate: Here,
+        ExecuteDryRunCreate: Nowhere("nothing that is placed here is immutable"),
         ExecuteApply: Here,
         ExecuteReMark: Here,
         ExecuteReTarget: Here,
@@ -122,6 +123,7 @@ pub(crate) fn of_agent(effect: &Effect) -> Vec<AgentEffect> {
         Effect::Persist { writes, .. } => return writes.iter().map(of_write).collect(),
         Effect::Execute { op, .. } => match op {
             Op::Create { .. } => AgentEffect::ExecuteCreate,
+            Op::DryRunCreate { .. } => AgentEffect::ExecuteDryRunCreate,
             Op::Apply { .. } => AgentEffect::ExecuteApply,
             Op::ReMark { .. } => AgentEffect::ExecuteReMark,
             Op::ReTarget { .. } => AgentEffect::ExecuteReTarget,

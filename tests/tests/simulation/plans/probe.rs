@@ -224,7 +224,12 @@ impl Probe {
             Op::Apply { .. } => writes.applied += 1,
             Op::Delete { .. } => writes.deleted += 1,
             Op::Orphan { .. } => writes.orphaned += 1,
-            Op::ReMark { .. } | Op::ReTarget { .. } | Op::Inspect { .. } | Op::Get { .. } | Op::Compare { .. } => {}
+            Op::DryRunCreate { .. }
+            | Op::ReMark { .. }
+            | Op::ReTarget { .. }
+            | Op::Inspect { .. }
+            | Op::Get { .. }
+            | Op::Compare { .. } => {}
         }
     }
 
@@ -249,9 +254,11 @@ impl Probe {
 /// Where an operation is about.
 pub(crate) fn place_of(op: &Op) -> &ObjectKey {
     match op {
-        Op::Create { entry, .. } | Op::Apply { entry, .. } | Op::ReMark { entry, .. } | Op::Compare { entry, .. } => {
-            &entry.key
-        }
+        Op::Create { entry, .. }
+        | Op::DryRunCreate { entry, .. }
+        | Op::Apply { entry, .. }
+        | Op::ReMark { entry, .. }
+        | Op::Compare { entry, .. } => &entry.key,
         Op::ReTarget { key, .. }
         | Op::Delete { key, .. }
         | Op::Orphan { key, .. }
