@@ -112,10 +112,13 @@ impl Refused {
     }
 
     /// It speaks of the object's identity or version, not of field managers or content. A UID that is another's is
-    /// refused as a field that cannot change (422), one where nothing is as a conflict (409).
+    /// refused as a field that cannot change (422), one where nothing is as a conflict (409). Others answer 409 for reasons of
+    /// their own, webhooks above all: the API server's own words are those of `NewConflict` in k8s.io/apimachinery.
     pub(super) fn is_stale(&self) -> bool {
         match self {
-            Self::Status { code: 409, status, .. } => status.reason == "Conflict" && field_conflicts(status).is_empty(),
+            Self::Status { code: 409, status, .. } => {
+                status.reason == "Conflict" && status.message.starts_with("Operation cannot be fulfilled on ")
+            }
             Self::Status { code: 422, status, .. } => {
                 status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid")
             }

@@ -131,10 +131,16 @@ impl Core {
         }
     }
 
-    /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before.
+    /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before. What is missed each
+    /// time counts as tried: nothing waits for it any longer.
     pub(super) fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.doubt();
+        if object.failures >= MISSES_MAX {
+            let message = "each time that it is written, another object stands there, or none".to_owned();
+            self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
+            return self.retry(now, key, None);
+        }
         if object.failures > 0 {
             return self.retry(now, key, None);
         }
@@ -392,12 +398,16 @@ impl Core {
                 }
                 self.look_at(key, *observed);
             }
-            OpResult::Failed { retry_after, .. } => {
+            OpResult::Failed { reason, message, retry_after } => {
                 // A report without it would make the hub forget the status that it has.
                 if let Some(object) = self.objects.get_mut(key)
                     && let Status::Awaited = object.live.status
                 {
                     object.live.status = Status::Dropped;
+                }
+                // It was to be written as soon as it was known what stands there.
+                if self.objects.get(key).is_some_and(|object| !object.tried) {
+                    self.conclude(now, key, Progress::Failed, Some(reason), message);
                 }
                 return self.retry(now, key, retry_after);
             }
@@ -449,6 +459,10 @@ fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<Le
     }
     (!conflicts.is_empty()).then_some(LeftToOthers { message, others: observed.others })
 }
+
+/// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
+/// again where that was seen late.
+const MISSES_MAX: u32 = 3;
 
 /// Fields named in a message: what fits its bound with room for long paths.
 const CONFLICTS_NAMED_MAX: usize = 8;

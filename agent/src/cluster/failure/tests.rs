@@ -133,7 +133,11 @@ fn a_field_conflict_names_manager_and_field_and_is_not_stale() {
     assert_eq!(conflict.field_conflicts(), expected);
     assert_eq!(conflict.failure().reason, Reason::FieldConflict);
     assert!(!conflict.is_stale());
-    assert!(refused(409, json!({"message": "UID", "reason": "Conflict"})).is_stale());
+    let server = "Operation cannot be fulfilled on configmaps \"a\": Precondition failed: UID in precondition: 1, UID in object meta: 2";
+    assert!(refused(409, json!({"message": server, "reason": "Conflict"})).is_stale());
+    let webhook = "admission webhook \"objects.hnc.x-k8s.io\" denied the request: namespace \"a\" is locked";
+    let denied = refused(409, json!({"message": webhook, "reason": "Conflict"}));
+    assert_eq!((denied.is_stale(), denied.failure().reason), (false, Reason::Webhook));
     let other = json!({"message": "invalid", "reason": "Invalid", "details": {"causes": [
         {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]}});
     assert!(refused(422, other).is_stale());

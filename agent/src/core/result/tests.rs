@@ -23,9 +23,10 @@ use super::*;
 /// Operations on one object that may follow one another without a wait: a look, what it leads to, that what is there is
 /// another by now, and the same again.
 const AT_ONCE_MAX: usize = 10;
-/// How long it is watched, and how many operations are too many by then: of waits that double there are ten.
+/// How long it is watched, and how many operations are too many by then: of waits that double there are ten, and of what the API
+/// server has no time for some forty, with three operations each where the last one of a replacement fails.
 const WATCHED: Duration = Duration::from_mins(10);
-const IN_ALL_MAX: usize = 100;
+const IN_ALL_MAX: usize = 120;
 
 /// What the API server says to all operations of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,6 +287,10 @@ impl Server {
             }
             match self.timer.take() {
                 Some(at) if at < end => self.now = self.now.max(at),
+                // Later waves and all removals wait until everything was tried.
+                Some(_) | None if !self.core.work.all_tried() => {
+                    return Err(format!("untried: {}", self.asked.join("\n")));
+                }
                 Some(_) | None => return Ok(self.asked),
             }
             self.step(Event::Timer(Timer::Retry));
