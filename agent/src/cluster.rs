@@ -21,6 +21,7 @@ use crate::core::Sighting;
 mod autoscaled;
 mod compare;
 mod connect;
+mod deadlines;
 mod discovery;
 mod execute;
 mod exempt;

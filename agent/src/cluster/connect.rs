@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::{FutureExt, Stream};
-use http::Uri;
+use http::{Request, Uri};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -15,13 +15,21 @@ use tideline_common::Uid;
 use tideline_common::wire::v1::ClusterFacts;
 use tideline_runtime::Backoff;
 use tokio::time::sleep;
-use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+
+use super::deadlines::Deadlines;
 
 /// Longest wait for a connection to the API server, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long a connection to the API server is kept with nothing to ask: each holds 40 to 100 KiB, and a large set leaves as
 /// many as were asked on at once. The next request a while later waits for a handshake instead.
 const IDLE_MAX: Duration = Duration::from_secs(15);
+/// When a list is given up, and a watch that does not begin.
+const DEADLINES: Deadlines = Deadlines { head: Duration::from_secs(65), part: Duration::from_secs(30) };
+/// A connection over which nothing comes is asked after so long, and then as often as this, whether it still stands: a watch
+/// is silent where nothing happens, and a firewall that forgot it says nothing. It is over after a minute and a half.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
+const KEEPALIVE_TRIES: u32 = 4;
 /// Bytes of an answer that a connection reads at once, and keeps room for while it lasts: two TLS records. By itself it goes
 /// up to 400 KiB for a watch that began with a long list.
 const BUFFER_BYTES_MAX: usize = 32 << 10;
@@ -63,13 +71,16 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
     };
     config.proxy_url = None;
     let server = config.cluster_url.to_string();
-    client(config, IDLE_MAX).map_err(|error| Error::Client { server, source: Box::new(error) })
+    client(config, IDLE_MAX, DEADLINES).map_err(|error| Error::Client { server, source: Box::new(error) })
 }
 
 /// As kube makes one, less what the agent does itself (retries, traces); kube's own never closes a connection.
-fn client(config: Config, idle: Duration) -> Result<Client, kube::Error> {
+fn client(config: Config, idle: Duration, deadlines: Deadlines) -> Result<Client, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
+    tcp.set_keepalive(Some(KEEPALIVE.0));
+    tcp.set_keepalive_interval(Some(KEEPALIVE.1));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
     let tls = config.rustls_https_connector_with_connector(tcp)?;
     let connector = service_fn(move |uri: Uri| {
         let connection = tls.clone().oneshot(uri);
@@ -88,8 +99,10 @@ fn client(config: Config, idle: Duration) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(pool);
+        .service(service_fn(move |request: Request<kube::client::Body>| {
+            let uri = request.uri().clone();
+            deadlines.bound(uri, pool.request(request))
+        }));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 

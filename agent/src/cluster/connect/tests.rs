@@ -18,7 +18,7 @@ async fn connections_without_use_are_closed() {
     tideline_runtime::tls::install_provider();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let client = client(Config::new(url.parse().unwrap()), Duration::from_millis(100)).unwrap();
+    let client = client(Config::new(url.parse().unwrap()), Duration::from_millis(100), DEADLINES).unwrap();
 
     // Answers when all are there, so that each request has a connection of its own, and waits for its end.
     let all = Arc::new(Barrier::new(CONNECTIONS));
@@ -43,4 +43,79 @@ async fn connections_without_use_are_closed() {
 
     timeout(WAIT_MAX, served).await.expect("all connections are closed").unwrap();
     drop(client);
+}
+
+/// What an API server, or a middlebox before it, does with a request.
+#[derive(Clone, Copy, Debug)]
+enum Serves {
+    /// Takes it, and says nothing.
+    Nothing,
+    /// Begins an answer of two bytes.
+    Half,
+    All,
+}
+
+/// While `/livez` is answered on other connections, nothing else says that one of them hangs.
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_given_up_and_asked_for_on_another_connection() {
+    tideline_runtime::tls::install_provider();
+    const DEADLINE: Duration = Duration::from_millis(200);
+    const WATCH: &str = "/api/v1/configmaps?watch=true&resourceVersion=1";
+    const LIST: &str = "/api/v1/configmaps?limit=100";
+    for (uri, first) in [(LIST, Serves::Nothing), (LIST, Serves::Half), (WATCH, Serves::Nothing), (LIST, Serves::All)] {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let deadlines = Deadlines { head: DEADLINE, part: DEADLINE };
+        let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, deadlines).unwrap();
+        let served = tokio::spawn(async move {
+            for serves in [first, Serves::All] {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let mut bytes = [0; 4096];
+                loop {
+                    if connection.read(&mut bytes).await.unwrap() == 0 {
+                        break;
+                    }
+                    match serves {
+                        Serves::Nothing => {}
+                        Serves::Half => connection.write_all(&ANSWER[..ANSWER.len() - 1]).await.unwrap(),
+                        Serves::All => return connection.write_all(ANSWER).await.unwrap(),
+                    }
+                }
+            }
+        });
+        let ask = || async {
+            let request = http::Request::get(uri).body(Vec::new()).unwrap();
+            timeout(WAIT_MAX, client.request_text(request)).await.expect("it is given up in time")
+        };
+        let answer = ask().await;
+        assert_eq!(answer.is_ok(), matches!(first, Serves::All), "{uri}, {first:?}: {answer:?}");
+        if answer.is_err() {
+            assert_eq!(ask().await.expect("on another connection"), "{}");
+        }
+        served.await.unwrap();
+    }
+}
+
+/// Nothing happened for a while, which is no reason to begin anew with a list.
+#[tokio::test]
+async fn a_watch_that_has_begun_may_be_silent() {
+    tideline_runtime::tls::install_provider();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let deadlines = Deadlines { head: WAIT_MAX, part: Duration::from_millis(1) };
+    let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, deadlines).unwrap();
+    let (began, wait) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut bytes = [0; 4096];
+        assert_ne!(connection.read(&mut bytes).await.unwrap(), 0, "no request came");
+        connection.write_all(&ANSWER[..ANSWER.len() - 1]).await.unwrap();
+        // Longer than any part of a list may take.
+        let _ = timeout(Duration::from_millis(100), wait).await;
+        connection.write_all(b"}").await.unwrap();
+    });
+    let request = http::Request::get("/api/v1/configmaps?watch=1").body(Vec::new()).unwrap();
+    assert_eq!(timeout(WAIT_MAX, client.request_text(request)).await.unwrap().unwrap(), "{}");
+    drop(began);
+    served.await.unwrap();
 }
