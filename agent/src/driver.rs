@@ -61,6 +61,11 @@ pub(crate) enum Error {
          cluster now, and this one ends. If this happens again, two agents are started with one --data-dir"
     )]
     Replaced { by: SessionName },
+    #[error(
+        "the API server has not accepted this agent's credentials for an hour ({0}); the agent ends, to be started again with \
+         those that it is given then. Renew its kubeconfig, or its ServiceAccount"
+    )]
+    Unauthorized(String),
 }
 
 /// Why a driver came to its end.
@@ -130,6 +135,8 @@ pub(crate) struct Driver {
     mode_reporter: ModeReporter,
     /// The session of a later process in this one's home.
     replaced: Option<SessionName>,
+    /// Why the API server has not accepted the credentials for too long.
+    unauthorized: Option<String>,
     /// Held while a write hangs.
     hanging: Option<ReadinessGate>,
     events: mpsc::Receiver<Event>,
@@ -213,6 +220,7 @@ impl Driver {
             misplaced: None,
             mode_reporter: ModeReporter::default(),
             replaced: None,
+            unauthorized: None,
             hanging: None,
             events,
             sender,
@@ -257,6 +265,9 @@ impl Driver {
             }
             if let Some(by) = self.replaced {
                 break Err(Error::Replaced { by });
+            }
+            if let Some(why) = self.unauthorized.take() {
+                break Err(Error::Unauthorized(why));
             }
             let wake = match self.state {
                 State::Stopped => break Ok(Ended::Stopped),
@@ -420,6 +431,7 @@ impl Driver {
                 self.watches.begin_anew();
                 self.followers.lose();
             }
+            Pulse::Unauthorized(why) => self.unauthorized = Some(why),
         }
     }
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::addresses::Locator;
-use crate::cluster::{self, Answers, Kinds};
+use crate::cluster::{self, Answers, Kinds, KubeconfigFile};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
@@ -44,7 +44,8 @@ pub struct Options {
     /// Where the agent keeps its identity and its journal. One agent, one directory
     #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// The kubeconfig of the cluster to keep; without it, the cluster that this runs in
+    /// The kubeconfig of the cluster to keep; without it, the cluster that this runs in. It is read again when it changes, or a
+    /// certificate or key that it names
     #[arg(long, env = "TIDELINE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled. A new one of its hub, put
@@ -196,6 +197,8 @@ enum BeginAnew {
     GivenToken,
     /// The Secret can be read again, and holds who this agent is.
     FoundInSecret,
+    /// The kubeconfig says something else than the one that it began with.
+    KubeconfigChanged,
 }
 
 impl fmt::Display for BeginAnew {
@@ -203,6 +206,7 @@ impl fmt::Display for BeginAnew {
         f.write_str(match self {
             Self::GivenToken => "the token file holds another token of the hub",
             Self::FoundInSecret => "the Secret can be read by now, and holds the identity of this agent",
+            Self::KubeconfigChanged => "the kubeconfig, or a file that it names, was changed",
         })
     }
 }
@@ -241,13 +245,14 @@ async fn prepare(options: Options) -> Result<Prepared, Error> {
         Listen::At(address) => Some(health::bind(address, "--listen").await?),
     };
     let input = StartInput::read(token_file.as_deref(), hub);
+    let kubeconfig_file = kubeconfig.as_deref().map(KubeconfigFile::new);
     let client = cluster::connect(kubeconfig.as_deref()).await?;
     let secret = own_namespace.secret(&client, kubeconfig.is_none());
     let lease = own_namespace.lease(&client, kubeconfig.is_none())?;
     let mut registry = Registry::default();
     health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
     let (metrics, health) = (Metrics::register(&mut registry), Health::new());
-    let agent = Agent { client, input, secret, patrol, events, namespaces, metrics, health };
+    let agent = Agent { client, kubeconfig_file, input, secret, patrol, events, namespaces, metrics, health };
     Ok(Prepared { agent, lease, listener, registry, data_dir })
 }
 
@@ -322,6 +327,7 @@ impl Prepared {
 /// What an agent is made of, before it knows who it is.
 struct Agent {
     client: Client,
+    kubeconfig_file: Option<KubeconfigFile>,
     input: StartInput,
     secret: Option<SecretPlace>,
     patrol: Duration,
@@ -341,7 +347,11 @@ impl Agent {
         term: Option<&Term>,
         anew: &Arc<OnceLock<BeginAnew>>,
     ) -> Result<(), Error> {
-        let Self { client, mut input, secret, patrol, events, namespaces, metrics, health } = self;
+        let Self { client, kubeconfig_file, mut input, secret, patrol, events, namespaces, metrics, health } = self;
+        // Also while the cluster does not say which one it is: it may be for the credentials.
+        if let Some(file) = kubeconfig_file {
+            begin_anew_after(run, "kubeconfig", file.changed(), anew, BeginAnew::KubeconfigChanged);
+        }
         // Only now, for the replica that led before wrote there to its end.
         let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
         let (token_file, authorities_file) = (input.file.take(), input.authorities_file.take());

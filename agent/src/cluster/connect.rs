@@ -150,7 +150,7 @@ async fn answered<T>(asked: impl Future<Output = Result<T, kube::Error>>) -> Res
     match tokio::time::timeout(FACT_MAX, asked).await {
         Ok(Ok(answer)) => Ok(Some(answer)),
         // Not one that is starting, or behind a load balancer that has no other.
-        Ok(Err(kube::Error::Api(status))) if status.code < 500 => Ok(None),
+        Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 401 => Ok(None),
         Ok(Err(error)) => Err(tideline_runtime::exit::chain(&error)),
         Err(_elapsed) => Err("the API server does not answer".to_owned()),
     }

@@ -180,7 +180,9 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         _ if webhook => Reason::Webhook,
         429 => Reason::Throttled,
         500 | 503 | 504 if speaks_of_strain(status) => Reason::Throttled,
-        401 | 403 => Reason::Forbidden,
+        // Whoever is meant by the credentials may have every right: it is not known who that is.
+        401 => Reason::Unavailable,
+        403 => Reason::Forbidden,
         409 if !field_conflicts(status).is_empty() => Reason::FieldConflict,
         409 => Reason::Conflict,
         422 if is_about_immutability_alone(status) => Reason::Immutable,
@@ -195,8 +197,11 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         400..=499 => Reason::Invalid,
         _ => Reason::Unavailable,
     };
-    let message =
-        if text.is_empty() { format!("the API server answered {code} {}", status.reason) } else { text.to_owned() };
+    let message = match text {
+        "" => format!("the API server answered {code} {}", status.reason),
+        _ if code == 401 => format!("the API server does not accept this agent's credentials: {text}"),
+        _ => text.to_owned(),
+    };
     Failure { retry_after, ..Failure::new(reason, message) }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A watch is silent while nothing happens, and as silent where its connection is open and leads nowhere. So the API server is
 //! asked now and then how it is. Whatever it says is an answer, "not well" and "you may not ask" too; by default everybody
-//! may (`system:public-info-viewer`), so that no manifest has to grant it.
+//! may (`system:public-info-viewer`), so that no manifest has to grant it. But that it does not accept the credentials (401) is
+//! as good as silence: nothing else is answered either, until they are renewed.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use futures::Stream;
 use http::Request;
 use kube::Client;
 use tideline_runtime::exit::chain;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Between two questions. Seven requests in five minutes, where an agent at rest has three others.
 const EVERY: Duration = Duration::from_secs(45);
@@ -21,6 +22,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Questions in a row without an answer that mean silence: one may be lost with the connection that it was sent by.
 const MISSES_MAX: u32 = 2;
 
+/// How long credentials are waited for that the API server accepts. Whoever starts the agent anew gives it such, or nobody does.
+const UNAUTHORIZED_MAX: Duration = Duration::from_hours(1);
+
 /// What is to be known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pulse {
@@ -28,39 +32,81 @@ pub enum Pulse {
     Silent(String),
     /// It answers again.
     Back,
+    /// It has not accepted the credentials for [`UNAUTHORIZED_MAX`], as it says last.
+    Unauthorized(String),
 }
 
 /// Tells when the API server falls silent and when it is back. Asks nothing while it is not polled, and ends when it is
 /// dropped.
 pub fn pulse(client: Client) -> impl Stream<Item = Pulse> + Send {
-    futures::stream::unfold((client, 0), |(client, misses)| async move {
-        let (told, misses) = next(&client, misses).await;
+    futures::stream::unfold((client, Misses::default()), |(client, mut misses)| async move {
+        let told = misses.next(&client).await;
         Some((told, (client, misses)))
     })
 }
 
-async fn next(client: &Client, mut misses: u32) -> (Pulse, u32) {
-    loop {
-        sleep(if misses == 0 { EVERY } else { AGAIN }).await;
-        match asked(client).await {
-            Ok(()) if misses >= MISSES_MAX => return (Pulse::Back, 0),
-            Ok(()) => misses = 0,
-            Err(why) => {
-                misses = misses.saturating_add(1);
-                if misses >= MISSES_MAX {
-                    return (Pulse::Silent(why), misses);
+/// Questions in a row that were not answered.
+#[derive(Debug, Default)]
+struct Misses {
+    count: u32,
+    /// Since when every answer was that the credentials are not accepted.
+    unauthorized: Option<Instant>,
+}
+
+/// Why a question counts as not answered.
+#[derive(Debug)]
+enum Missed {
+    Silent(String),
+    Unauthorized(String),
+}
+
+impl Misses {
+    async fn next(&mut self, client: &Client) -> Pulse {
+        loop {
+            sleep(if self.count == 0 { EVERY } else { AGAIN }).await;
+            let missed = match asked(client).await {
+                Ok(()) if self.count >= MISSES_MAX => {
+                    *self = Self::default();
+                    return Pulse::Back;
                 }
+                Ok(()) => {
+                    *self = Self::default();
+                    continue;
+                }
+                Err(missed) => missed,
+            };
+            self.count = self.count.saturating_add(1);
+            let why = match missed {
+                Missed::Silent(why) => {
+                    self.unauthorized = None;
+                    why
+                }
+                Missed::Unauthorized(why) => {
+                    let since = *self.unauthorized.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= UNAUTHORIZED_MAX {
+                        return Pulse::Unauthorized(why);
+                    }
+                    why
+                }
+            };
+            if self.count >= MISSES_MAX {
+                return Pulse::Silent(why);
             }
         }
     }
 }
 
-async fn asked(client: &Client) -> Result<(), String> {
+async fn asked(client: &Client) -> Result<(), Missed> {
     let request = Request::get("/livez").body(Vec::new()).expect("a path is a URI");
     match timeout(ANSWER_MAX, client.request_text(request)).await {
+        Ok(Err(kube::Error::Api(status))) if status.code == 401 => {
+            Err(Missed::Unauthorized(format!("it does not accept this agent's credentials: {}", status.message)))
+        }
         Ok(Ok(_) | Err(kube::Error::Api(_))) => Ok(()),
-        Ok(Err(error)) => Err(chain(&error)),
-        Err(_elapsed) => Err(format!("the API server does not answer within {} s", ANSWER_MAX.as_secs())),
+        Ok(Err(error)) => Err(Missed::Silent(chain(&error))),
+        Err(_elapsed) => {
+            Err(Missed::Silent(format!("the API server does not answer within {} s", ANSWER_MAX.as_secs())))
+        }
     }
 }
 

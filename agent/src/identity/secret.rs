@@ -115,7 +115,8 @@ async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> R
             409 => Failure::Conflict,
             // 404 answers a creation where there is no such namespace, and a replacement of what was deleted since.
             404 if status.reason == "NotFound" && status.message.contains("secrets ") => Failure::Conflict,
-            401 | 403 | 404 | 405 | 422 => Failure::NotAllowed(status.message.clone()),
+            // Credentials that are not accepted are renewed: that is no word on what may be done with them.
+            403 | 404 | 405 | 422 => Failure::NotAllowed(status.message.clone()),
             _ => Failure::Unavailable(status.message.clone()),
         }),
         Ok(Err(error)) => Err(Failure::Unavailable(tideline_runtime::exit::chain(&error))),

@@ -56,7 +56,7 @@ fn a_403_is_a_terminating_namespace_a_webhook_or_a_missing_permission() {
         json!({"message": "deployments.apps is forbidden: User \"x\" cannot create resource", "reason": "Forbidden"}),
         Reason::Forbidden,
     );
-    check(401, json!({"message": "Unauthorized", "reason": "Unauthorized"}), Reason::Forbidden);
+    check(401, json!({"message": "Unauthorized", "reason": "Unauthorized"}), Reason::Unavailable);
 }
 
 #[test]

@@ -25,6 +25,8 @@ use crate::namespaces::Namespaces;
 #[derive(Clone, Default)]
 struct Server {
     hangs: Arc<AtomicBool>,
+    /// It does not accept whoever asks.
+    refuses: Arc<AtomicBool>,
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
@@ -44,6 +46,12 @@ impl Server {
         *self.asked.lock().expect("no holder panics").entry(what).or_default() += 1;
         if self.hangs.load(Ordering::SeqCst) {
             return pending().await;
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            let status = json!({"kind": "Status", "code": 401, "reason": "Unauthorized", "message": "Unauthorized"});
+            let mut response = Response::new(BodyExt::boxed(Full::from(status.to_string())));
+            *response.status_mut() = http::StatusCode::UNAUTHORIZED;
+            return response;
         }
         let text = match path {
             "/livez" => "ok".to_owned(),
@@ -186,4 +194,32 @@ async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
     stop.cancel();
     tasks.close();
     tasks.wait().await;
+}
+
+/// Nothing else is answered either, so nothing is known of the cluster; and those that are renewed are tried as soon.
+#[tokio::test(start_paused = true)]
+async fn credentials_that_are_not_accepted_are_silence_and_after_an_hour_the_end() {
+    let server = Server::default();
+    let mut pulse = Box::pin(pulse(server.client()));
+    let mut next = async || timeout(EVERY * 10, pulse.next()).await.expect("it tells").expect("it goes on");
+    let begun = Instant::now();
+    server.refuses.store(true, Ordering::SeqCst);
+    let told = next().await;
+    assert!(matches!(&told, Pulse::Silent(why) if why.contains("credentials")), "{told:?}");
+    while begun.elapsed() < UNAUTHORIZED_MAX / 2 {
+        assert!(matches!(next().await, Pulse::Silent(_)));
+    }
+    // Renewed in time: the hour begins anew with the next refusal.
+    server.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(next().await, Pulse::Back);
+    server.refuses.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    loop {
+        match next().await {
+            Pulse::Silent(_) => assert!(begun.elapsed() < UNAUTHORIZED_MAX + EVERY * 2),
+            Pulse::Unauthorized(why) => break assert!(why.contains("Unauthorized"), "{why}"),
+            Pulse::Back => panic!("it is not accepted"),
+        }
+    }
+    assert!(begun.elapsed() >= UNAUTHORIZED_MAX);
 }

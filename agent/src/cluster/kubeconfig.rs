@@ -1,0 +1,77 @@
+//! The kubeconfig after the start: what is in it does not last as long as an agent does. k3s, for one, issues client
+//! certificates for a year, and writes new ones into the same file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::config::Kubeconfig;
+use tideline_common::{Digest, Hasher};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::connect;
+
+/// How often the file is looked at, and those that it names: a few kilobytes.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The kubeconfig that a run began with.
+#[derive(Debug)]
+pub struct KubeconfigFile {
+    path: PathBuf,
+    in_use: Option<Digest>,
+}
+
+impl KubeconfigFile {
+    /// To be called before the client is made, so that no change between the two is missed.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), in_use: digest(path) }
+    }
+
+    /// Waits until it says something else that a client can be made of. A token in a file of its own is none of this: the
+    /// client reads that again by itself.
+    pub async fn changed(self) {
+        let Self { path, in_use } = self;
+        let mut useless = None;
+        loop {
+            sleep(LOOK_EVERY).await;
+            // What is gone or written in part is looked at again.
+            let Some(now) = look(&path).await.filter(|now| in_use != Some(*now) && useless != Some(*now)) else {
+                continue;
+            };
+            let client = connect::connect(Some(&path)).await;
+            if look(&path).await != Some(now) {
+                // It is being written.
+                continue;
+            }
+            match client {
+                Ok(_) => return,
+                Err(error) => {
+                    warn!("the kubeconfig changed, and cannot be used: {}", tideline_runtime::exit::chain(&error));
+                    useless = Some(now);
+                }
+            }
+        }
+    }
+}
+
+async fn look(path: &Path) -> Option<Digest> {
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || digest(&path)).await.ok().flatten()
+}
+
+/// Of the file and of the certificates and keys that it names; none where one of them cannot be read.
+fn digest(path: &Path) -> Option<Digest> {
+    let mut hasher = Hasher::new("tideline/kubeconfig");
+    hasher.field(&std::fs::read(path).ok()?);
+    let kubeconfig = Kubeconfig::read_from(path).ok()?;
+    let authorities = kubeconfig.clusters.into_iter().filter_map(|named| named.cluster?.certificate_authority);
+    let users = kubeconfig.auth_infos.into_iter().filter_map(|named| named.auth_info);
+    let credentials = users.flat_map(|user| [user.client_certificate, user.client_key]).flatten();
+    for file in authorities.chain(credentials) {
+        hasher.field(&std::fs::read(file).ok()?);
+    }
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests;
