@@ -227,6 +227,7 @@ impl Executor {
         let mut object = self.to_create(entry, policy, mark)?;
         // The server adds five characters; the shortest names of a kind, those of CronJobs, have 52.
         let name: String = entry.key.name.chars().take(DRY_RUN_NAME_MAX).collect();
+        let name = name.trim_end_matches(|last: char| !last.is_alphanumeric());
         object["metadata"]["generateName"] = json!(format!("{name}-"));
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("name");

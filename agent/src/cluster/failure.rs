@@ -185,7 +185,7 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         403 => Reason::Forbidden,
         409 if !field_conflicts(status).is_empty() => Reason::FieldConflict,
         409 => Reason::Conflict,
-        422 if is_about_immutability_alone(status) => Reason::Immutable,
+        422 if is_about_immutability(status) => Reason::Immutable,
         500 if says(&[
             "request is too large",
             "Request entity too large",
@@ -212,12 +212,12 @@ fn speaks_of_strain(status: &Status) -> bool {
         || status.message.starts_with("etcdserver: ") && !status.message.contains("request is too large")
 }
 
-/// Whatever else is wrong would be wrong with a new object, too.
-fn is_about_immutability_alone(status: &Status) -> bool {
+/// Whatever else is wrong, a dry run will tell whether it would be wrong with a new object, too.
+fn is_about_immutability(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| &details.causes[..]).unwrap_or_default();
     match causes {
         [] => speaks_of_immutability(&status.message),
-        causes => causes.iter().all(|cause| speaks_of_immutability(&cause.message)),
+        causes => causes.iter().any(|cause| speaks_of_immutability(&cause.message)),
     }
 }
 

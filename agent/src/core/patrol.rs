@@ -26,6 +26,7 @@ use super::kinds::View;
 use super::observe::{Object, Seen};
 use super::plan::{self, Decision, Me, Settled};
 use super::remove::RemovalState;
+use super::work::ReadFor;
 use super::{Core, Phase};
 
 /// Between the two looks: longer than a watch takes to tell, and than an operation takes.
@@ -395,7 +396,7 @@ impl Core {
             self.tell_gates(key);
         }
         if finding == Finding::Unseen && is_there && self.kinds.has_status(&key.kind) {
-            self.work.read(key.clone());
+            self.work.read(key.clone(), ReadFor::Status);
         }
         self.dirty(key, now);
         self.enqueue(key);

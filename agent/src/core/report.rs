@@ -23,6 +23,7 @@ use super::mode::AgentMode;
 use super::name::Name;
 use super::observe::{Object, Status, Told};
 use super::remove::{Evidence, Ground, RemovalPolicy, RemovalState, Verdict, may_delete};
+use super::work::ReadFor;
 use super::{Core, Phase};
 
 /// Changes gather this long before they are sent.
@@ -464,7 +465,7 @@ impl Core {
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.live.status = Status::Awaited;
                 }
-                self.work.read(key);
+                self.work.read(key, ReadFor::Status);
                 return;
             }
             // The read marks it changed again.

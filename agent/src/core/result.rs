@@ -13,7 +13,7 @@ use super::observe::{Seen, Status};
 use super::plan::{mark_of, record_of};
 use super::remove::{Authorised, Inspection, RemovalState, may_replace};
 use super::removing::Looked;
-use super::work::{Doing, Flight};
+use super::work::{Doing, Flight, ReadFor};
 
 impl Core {
     pub(super) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
@@ -40,11 +40,11 @@ impl Core {
                 self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
             }
             Doing::ReTarget(seen) => self.mark_written(now, &key, &seen, result),
-            Doing::DryRun { entry, policy, uid } => self.tried_to_create(now, &entry, &policy, &uid, result, out),
+            Doing::DryRun { entry, policy, uid } => self.dry_run_ended(now, &entry, &policy, &uid, result, out),
             Doing::Replace => self.replaced(now, &key, result),
             Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
             Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
-            Doing::Read => self.read(now, &key, result),
+            Doing::Read(what_for) => self.read(now, &key, what_for, result),
             Doing::Compare => self.compared(now, &key, result),
             Doing::Verify { entry, origin } => self.verified(now, &entry, origin, result),
         }
@@ -109,7 +109,7 @@ impl Core {
             OpResult::Failed { reason, message, retry_after } if current => {
                 if reason == Reason::Immutable
                     && let Some(onto) = onto
-                    && self.try_to_create(now, entry, policy, onto, out)
+                    && self.dry_run(now, entry, policy, onto, out)
                 {
                     return;
                 }
@@ -137,7 +137,8 @@ impl Core {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.doubt();
         if object.failures >= MISSES_MAX {
-            let message = "each time that it is written, another object stands there, or none".to_owned();
+            let message =
+                "another object stands there than was seen before, or none, also after several tries".to_owned();
             self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
             return self.retry(now, key, None);
         }
@@ -199,7 +200,7 @@ impl Core {
     }
 
     /// Finds out whether what cannot be changed could be created again, if it may be deleted for that.
-    fn try_to_create(
+    fn dry_run(
         &mut self,
         now: Monotonic,
         entry: &Arc<Entry>,
@@ -225,7 +226,7 @@ impl Core {
     }
 
     /// What cannot be changed is deleted only if that is all that keeps it from being as its source says.
-    fn tried_to_create(
+    fn dry_run_ended(
         &mut self,
         now: Monotonic,
         entry: &Arc<Entry>,
@@ -369,7 +370,7 @@ impl Core {
                 self.retry_removal(now, tombstone, retry_after);
             }
             OpResult::WouldBeCreated | OpResult::Exists(_) | OpResult::Compared { .. } => {
-                self.retry_removal(now, tombstone, None)
+                self.retry_removal(now, tombstone, None);
             }
         }
     }
@@ -389,8 +390,8 @@ impl Core {
         }
     }
 
-    /// An object was read for the sake of its status.
-    fn read(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
+    /// An object was read.
+    fn read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, result: OpResult) {
         match result {
             OpResult::Written { observed, .. } => {
                 if let Some(object) = self.objects.get_mut(key) {
@@ -405,8 +406,11 @@ impl Core {
                 {
                     object.live.status = Status::Dropped;
                 }
-                // It was to be written as soon as it was known what stands there.
-                if self.objects.get(key).is_some_and(|object| !object.tried) {
+                let untried = self.objects.get(key).is_some_and(|object| !object.tried);
+                if what_for == ReadFor::Write && untried && self.desired.get(key).is_some() {
+                    if reason == Reason::Throttled {
+                        return self.throttled(now, key, message, retry_after);
+                    }
                     self.conclude(now, key, Progress::Failed, Some(reason), message);
                 }
                 return self.retry(now, key, retry_after);

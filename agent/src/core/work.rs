@@ -40,7 +40,7 @@ pub(super) struct Work {
     /// By wave.
     ready: BTreeMap<i32, BTreeSet<Name>>,
     pub(super) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
-    reads: BTreeSet<ObjectKey>,
+    reads: BTreeMap<ObjectKey, ReadFor>,
     /// Marks that may name a former target, where nothing is applied.
     pub(super) marks: BTreeSet<ObjectKey>,
     pub(super) retries: BTreeSet<(Monotonic, ObjectKey)>,
@@ -69,6 +69,15 @@ pub(super) struct Flight {
     pub(super) key: ObjectKey,
     pub(super) doing: Doing,
     pub(super) begun: Monotonic,
+}
+
+/// Why an object is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ReadFor {
+    /// For its status, which is to be reported.
+    Status,
+    /// Because it is to be written, and what is known of it may be of before the last write.
+    Write,
 }
 
 #[derive(Debug)]
@@ -110,8 +119,8 @@ pub(super) enum Doing {
         tombstone: Tombstone,
         wave: i32,
     },
-    /// Read for its status.
-    Read,
+    /// Read, and nothing else.
+    Read(ReadFor),
     /// Read to say what was changed.
     Compare,
     /// Read to learn whether it is as the lost journal had it.
@@ -124,7 +133,7 @@ pub(super) enum Doing {
 impl Doing {
     pub(super) fn does(&self) -> Does {
         match self {
-            Self::Look { .. } | Self::Read | Self::Compare | Self::Verify { .. } => Does::Read,
+            Self::Look { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Does::Read,
             Self::Create { .. }
             | Self::Apply { .. }
             | Self::ReMark { .. }
@@ -169,8 +178,9 @@ impl Work {
         }
     }
 
-    pub(super) fn read(&mut self, key: ObjectKey) {
-        self.reads.insert(key);
+    pub(super) fn read(&mut self, key: ObjectKey, what_for: ReadFor) {
+        let known = self.reads.entry(key).or_insert(what_for);
+        *known = (*known).max(what_for);
     }
 
     pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
@@ -365,8 +375,8 @@ impl Core {
             }
         }
         while self.work.slots.pace.has_room(now, self.work.flights.len()) {
-            if let Some(key) = self.work.reads.pop_first() {
-                self.begin_read(now, &key, out);
+            if let Some((key, what_for)) = self.work.reads.pop_first() {
+                self.begin_read(now, &key, what_for, out);
             } else if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
             } else if let Some(key) = self.next_mark(now) {
@@ -396,10 +406,10 @@ impl Core {
         Some(key)
     }
 
-    fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
+    fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
         if self.objects.get(key).is_some_and(|object| object.flight.is_none()) {
             let version = self.kinds.version(&key.kind);
-            self.execute(now, key, Doing::Read, Op::Get { key: key.clone(), version }, out);
+            self.execute(now, key, Doing::Read(what_for), Op::Get { key: key.clone(), version }, out);
         } else {
             self.reports.status_unread(key, self.objects.get_mut(key));
         }
@@ -443,12 +453,12 @@ impl Core {
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
         drop(object);
         if unproven && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. } | Decision::Record { .. }) {
-            return self.work.read(key.clone());
+            return self.work.read(key.clone(), ReadFor::Write);
         }
         if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. }) {
             // A list or a watch shows how it was before our last write. What there is by now is read before anything is
             // written again: where the cluster was set back, it may be just that.
-            return self.work.read(key.clone());
+            return self.work.read(key.clone(), ReadFor::Write);
         }
         let writes = matches!(decision, Decision::Create | Decision::Apply { .. } | Decision::ReMark { .. });
         if writes && anew && self.waits_for_its_wave(now, &entry) {
