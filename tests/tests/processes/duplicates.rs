@@ -71,6 +71,24 @@ impl Site {
     }
 }
 
+/// The number of the session that an agent has in its home.
+fn session(agent: &Agent) -> Result<u64> {
+    let text = std::fs::read_to_string(agent.data_dir().join("identity.json"))?;
+    let identity: Value = serde_json::from_str(&text)?;
+    let session = identity["identity"]["session"].as_str().and_then(|session| session.split('.').next());
+    Ok(session.context("a session")?.parse()?)
+}
+
+/// Whoever is displaced by a copy proves that it is another, which takes it a moment. Ended before that, it would wait itself.
+async fn has_its_place_back(original: &Agent, copy: &Agent) -> Result<()> {
+    eventually_ok(SOON, "the original to have a session after the copy's", async || {
+        let (its, of_copy) = (session(original)?, session(copy)?);
+        ensure!(its > of_copy, "{its}, and {of_copy} of the copy");
+        anyhow::Ok(())
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_data_directory_waits_until_a_person_accepts_it() -> Result<()> {
     let (mut site, mut original) = Site::start().await?;
@@ -78,8 +96,10 @@ async fn a_copy_of_a_data_directory_waits_until_a_person_accepts_it() -> Result<
     // Of a copy that is made while it works, the original proves that it is another.
     let mut copy = original.copied()?;
     copy.resume();
-    let (holder, _) = site.shows(2).await?;
+    site.shows(2).await?;
+    has_its_place_back(&original, &copy).await?;
     site.passes("second").await?;
+    let (holder, _) = site.shows(2).await?;
 
     // The holder's restart goes on by itself, and so does one after the hub's: whoever is taken for another waits for a day.
     original.stop().await?;
