@@ -156,8 +156,8 @@ impl Collector for Refused {
         let mut family = encoder.encode_descriptor(
             "link_requests_refused",
             "Requests of agents, and in the name of agents, that the hub refused: of nobody known; with a number that is not \
-             free, which each agent has once for each run of the hub; of a key that sends much too fast; to come back later; \
-             and for what they say",
+             free, which each agent has once for each run of the hub; of a key that sends much too fast; of who is shut out, or \
+             has another session or a used token; to come back later; and for what they say",
             None,
             MetricType::Counter,
         )?;

@@ -20,7 +20,7 @@ impl Engine {
             warn!(sync_target = record.name, %former, "cannot adopt: no target is remembered by the UID in the annotation tideline.dev/adopts; see `tideline-hub targets list`");
             return;
         };
-        // The agent is that one's by now. So is who holds it, which is not to be what it was here.
+        // Its agent was handed on since, and who holds the place now is not who did when it was here.
         if let Some(other) = remembered.heir.filter(|it| *it != heir) {
             warn!(sync_target = record.name, %former, uid = %other, "cannot adopt: the former agent was handed to another SyncTarget since, with this UID; once that is deleted, adopt its agent; see `tideline-hub targets list`");
             return;

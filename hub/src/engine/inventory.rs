@@ -93,7 +93,7 @@ impl Engine {
         for key in keys {
             if self.memory.revoke(id, name, key) {
                 info!(sync_target = name, key = key.fingerprint(), "the key of an agent is revoked");
-                // It may be what whoever has it claimed.
+                // Whoever has it may have made the claim.
                 self.changes.push(Change::History(HistoryChange::Unclaimed(id)));
             }
         }

@@ -232,6 +232,25 @@ fn what_was_to_be_removed_before_an_accept_is_told_no_more() {
     assert_eq!(copy.tombstones(0).len(), 1, "what is unassigned after it is told");
 }
 
+/// Whether it is to leave service was perhaps taken back by what is lost, and so was what goes with that.
+#[test]
+fn nothing_goes_from_a_target_whose_leaving_is_unexplained_also_if_that_was_approved_in_advance() {
+    let (mut hub, mut copy) = copied();
+    let mut assignment = assigned("a", "w", "a-w", "w", &[0, 1]);
+    let in_advance =
+        ApplyPolicy { approve_deletions: tideline_common::ApproveDeletions::InAdvance, ..ApplyPolicy::default() };
+    assignment.variants[0].policy = Arc::new(in_advance);
+    copy.change(vec![Change::Assign(Box::new(assignment))]);
+    hub.change(vec![assign("a", "z", &[0])]);
+    copy.start();
+    copy.change(show(0, shown(&hub, 0), Proof::OwnWord));
+    copy.accept();
+    // It is selected no more, and the other is.
+    copy.change(vec![assign("a", "w", &[])]);
+    assert_eq!((copy.tombstones(0).len(), copy.tombstones(1).len()), (1, 0));
+    assert_eq!(copy.ledger.kept().filter(|source| source.kept().contains(1)).count(), 1);
+}
+
 #[test]
 fn leaving_service_and_approvals_from_before_an_accept_are_void() {
     let (mut hub, mut copy) = copied();
