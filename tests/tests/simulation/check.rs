@@ -157,6 +157,12 @@ impl World {
         assert_eq!(told(AssociatedKind::ReplicaSets).map(|sets| sets.total), Some(1), "the ReplicaSets of {key}");
     }
 
+    /// An agent that lost its journal does not know of kinds of which nothing is placed.
+    pub(crate) fn may_be_unknown(&self, key: &ObjectKey) -> bool {
+        let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
+        self.lost_journal && !view.entries().any(|entry| entry.key.kind == key.kind)
+    }
+
     /// What is not assigned is gone, or it is said why not.
     fn check_leftovers(&self) {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
@@ -168,7 +174,8 @@ impl World {
                     && report.reason.is_some_and(|reason| unexplained || reason != Reason::HistoryLost)
             })
         };
-        for (key, local) in &self.cluster.objects {
+        let may_be_unknown = |key: &ObjectKey| self.restored && self.may_be_unknown(key);
+        for (key, local) in self.cluster.objects.iter().filter(|(key, _)| !may_be_unknown(key)) {
             let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;
             // A removal may have ended with the target that it was for.
             let untold = || self.hub.tombstones().iter().all(|tombstone| tombstone.key != *key);

@@ -162,12 +162,8 @@ impl World {
 
     /// Whether every mark of ours names the SyncTarget that there is now.
     pub(crate) fn check_marks(&self) {
-        // Of kinds of which nothing is placed an agent without its journal does not know.
-        let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
-        let placed: BTreeSet<_> = view.entries().map(|entry| entry.key.kind.clone()).collect();
-        let known = |key: &ObjectKey| !self.lost_journal || placed.contains(&key.kind);
         let theirs = |(key, local): (&ObjectKey, &crate::cluster::Local)| {
-            let mark = local.mark.as_ref().filter(|_| local.owner.is_some() && known(key))?;
+            let mark = local.mark.as_ref().filter(|_| local.owner.is_some() && !self.may_be_unknown(key))?;
             (mark.target != self.cluster.agents.target && mark.local == *key).then(|| key.clone())
         };
         let left: Vec<_> = self.cluster.objects.iter().filter_map(theirs).collect();
