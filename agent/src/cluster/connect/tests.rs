@@ -58,10 +58,10 @@ enum Serves {
 /// While `/livez` is answered on other connections, nothing else says that one of them hangs.
 #[tokio::test]
 async fn an_answer_that_does_not_come_is_given_up_and_asked_for_on_another_connection() {
-    tideline_runtime::tls::install_provider();
     const DEADLINE: Duration = Duration::from_millis(200);
     const WATCH: &str = "/api/v1/configmaps?watch=true&resourceVersion=1";
     const LIST: &str = "/api/v1/configmaps?limit=100";
+    tideline_runtime::tls::install_provider();
     for (uri, first) in [(LIST, Serves::Nothing), (LIST, Serves::Half), (WATCH, Serves::Nothing), (LIST, Serves::All)] {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -74,7 +74,7 @@ fn listed_as_before(recorded: bool) -> Removing {
     removing
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Hub {
     IsHeard,
     IsAway,
