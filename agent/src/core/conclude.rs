@@ -18,6 +18,8 @@ pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration
 const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
 /// After so many in a row, what the API server never has time for counts as tried, and holds up no wave.
 pub(super) const THROTTLED_TRIES_MAX: u32 = 5;
+/// The same of whatever else comes to nothing again and again, such as a replacement of what somebody else makes anew each time.
+const TRIES_MAX: u32 = 5;
 
 impl Core {
     /// Nothing is to be done about an assigned object.
@@ -97,6 +99,7 @@ impl Core {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         object.failures = object.failures.saturating_add(1);
+        let often = object.failures >= TRIES_MAX;
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
         let patience = self.denied.patience(&key.kind);
@@ -109,6 +112,9 @@ impl Core {
         }
         if failed_for_a_webhook(&object.outcome) {
             self.work.slots.failed(key);
+        }
+        if often {
+            self.mark_tried(key);
         }
         self.notice_failure(now, key);
     }
