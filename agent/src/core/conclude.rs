@@ -16,10 +16,9 @@ pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration
 /// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
 /// more often than it can bear.
 const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
-/// After so many in a row, what the API server never has time for counts as tried, and holds up no wave.
-pub(super) const THROTTLED_TRIES_MAX: u32 = 5;
-/// The same of whatever else comes to nothing again and again, such as a replacement of what somebody else makes anew each time.
-const TRIES_MAX: u32 = 5;
+/// After so many tries in a row what comes to nothing each time counts as tried, and holds up no wave: what the API server never
+/// has time for, or a replacement of what somebody else makes anew each time.
+pub(super) const TRIES_MAX: u32 = 5;
 
 impl Core {
     /// Nothing is to be done about an assigned object.
@@ -76,9 +75,6 @@ impl Core {
         let reason = Some(Reason::Throttled);
         self.say(now, key, Outcome { progress: Progress::Pending, reason, message });
         self.retry(now, key, retry_after);
-        if self.objects.get(key).is_some_and(|object| object.failures >= THROTTLED_TRIES_MAX) {
-            self.mark_tried(key);
-        }
     }
 
     pub(super) fn mark_tried(&mut self, key: &ObjectKey) {

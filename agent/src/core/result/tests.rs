@@ -385,6 +385,18 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
     }
 }
 
+/// Ours as it was made, assigned with another input, and to be replaced where that cannot be changed in place.
+fn to_be_recreated() -> Known {
+    let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+    Known {
+        record: Some((1, "u1")),
+        seen: Some((Some(1), false)),
+        assigned: Some((EntryState::Apply, recreates)),
+        removal: None,
+        set_back: false,
+    }
+}
+
 /// What the hub says.
 type Said = fn(&mut Server);
 
@@ -395,14 +407,7 @@ fn shut_out(server: &mut Server, verdict: HubVerdict) {
 /// As an agent that is shut out keeps what it has, and one that was told that history is broken: an application was under way by then, and says that a field cannot change.
 #[test]
 fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
-    let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
-    let known = Known {
-        record: Some((1, "u1")),
-        seen: Some((Some(1), false)),
-        assigned: Some((EntryState::Apply, recreates)),
-        removal: None,
-        set_back: false,
-    };
+    let known = to_be_recreated();
     let said: [(bool, Said); 4] = [
         (false, |_| ()),
         (true, |server| shut_out(server, HubVerdict::UnknownTarget)),
@@ -477,14 +482,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
 /// A webhook, a quota or a port that the old object holds refuses the new one.
 #[test]
 fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_created() {
-    let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
-    let known = Known {
-        record: Some((1, "u1")),
-        seen: Some((Some(1), false)),
-        assigned: Some((EntryState::Apply, recreates)),
-        removal: None,
-        set_back: false,
-    };
+    let known = to_be_recreated();
     for (dry_run, expected) in [
         (Says::Done, &["Apply", "DryRunCreate", "Delete", "Create"][..]),
         (Says::Failed(Reason::Invalid), &["Apply", "DryRunCreate"]),

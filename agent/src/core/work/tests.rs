@@ -1,4 +1,4 @@
-use super::super::conclude::THROTTLED_TRIES_MAX;
+use super::super::conclude::TRIES_MAX;
 use super::super::effect::Write;
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::plan::mark_of;
@@ -170,7 +170,7 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
     offline.now = offline.now + Duration::from_secs(1);
     offline.step(Event::Timer(Timer::Retry));
     assert_eq!(offline.names(), ["early"]);
-    for _ in 0..THROTTLED_TRIES_MAX {
+    for _ in 0..TRIES_MAX {
         let (id, _) = offline.begun.remove(0);
         let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after: None };
         offline.step(Event::Executed { id, result });
