@@ -34,6 +34,9 @@ use crate::summary::TargetReports;
 
 /// How often a SyncTarget's lastContact is written while nothing else changes.
 const CONTACT_PERIOD: Duration = Duration::from_mins(10);
+/// From news to the writes that it makes. What is on its way to a target comes first; and of what changes again within that
+/// time only the last is written. Nobody who looks at a status notices.
+const SETTLES_IN: Duration = Duration::from_millis(100);
 /// Bytes of a condition's message, by the Kubernetes conventions.
 const CONDITION_MESSAGE_MAX: usize = 32 * 1024;
 
@@ -57,10 +60,14 @@ pub(crate) async fn run(
     loop {
         writer.pass().await;
         let again = writer.retries.next().into_iter().chain([Instant::now() + CONTACT_PERIOD]).min();
-        tokio::select! {
-            () = shutdown.cancelled() => return Ok(()),
-            () = writer.shared.statuses() => {}
-            () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)) => {}
+        let news = async {
+            tokio::select! {
+                () = writer.shared.statuses() => tokio::time::sleep(SETTLES_IN).await,
+                () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)) => {}
+            }
+        };
+        if shutdown.run_until_cancelled(news).await.is_none() {
+            return Ok(());
         }
     }
 }
