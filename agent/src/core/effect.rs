@@ -310,6 +310,21 @@ pub enum Op {
     Compare { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid },
 }
 
+impl Op {
+    /// Whether it may change anything at the cluster.
+    pub(super) fn writes(&self) -> bool {
+        match self {
+            Self::Create { .. }
+            | Self::Apply { .. }
+            | Self::ReMark { .. }
+            | Self::ReTarget { .. }
+            | Self::Delete { .. }
+            | Self::Orphan { .. } => true,
+            Self::DryRunCreate { .. } | Self::Inspect { .. } | Self::Get { .. } | Self::Compare { .. } => false,
+        }
+    }
+}
+
 /// An object as it was seen, but for what its controllers say of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {

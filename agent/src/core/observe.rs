@@ -22,7 +22,8 @@ pub(super) struct Object {
     pub(super) unrecorded: u32,
     /// What the watch, or a write after it, showed.
     pub(super) seen: Option<Seen>,
-    /// What a creation found in its place. Good for one decision: nothing tells when it changes.
+    /// What a read, or a creation, found in its place: good for one decision, and until anything else is heard of it or done
+    /// to it.
     pub(super) probe: Option<Seen>,
     /// A write found something else than was seen there; the next creation finds out what.
     pub(super) doubted: bool,
@@ -251,6 +252,9 @@ impl Core {
             return false;
         }
         let news = !object.seen.as_ref().is_some_and(|former| former.decides_like(&seen));
+        if object.probe.as_ref().is_some_and(|probe| probe.is_older_than(&seen)) {
+            object.probe = None;
+        }
         object.seen = Some(seen);
         object.doubted = false;
         object.unshown = false;
@@ -282,6 +286,9 @@ impl Core {
     pub(super) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
         self.copies.vanished(key, uid);
         let Some(object) = self.objects.get_mut(key) else { return };
+        if object.probe.as_ref().is_some_and(|probe| probe.uid == *uid) {
+            object.probe = None;
+        }
         if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
             object.unsee();
             self.tell_gates(key);

@@ -394,7 +394,10 @@ impl Core {
     fn read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, result: OpResult) {
         match result {
             OpResult::Written { observed, .. } => {
-                if let Some(object) = self.objects.get_mut(key) {
+                // Nothing else is decided by it, and nothing would tell when it changes.
+                if self.desired.get(key).is_some()
+                    && let Some(object) = self.objects.get_mut(key)
+                {
                     object.probe = Some(Seen::from(&*observed));
                 }
                 self.look_at(key, *observed);

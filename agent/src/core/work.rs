@@ -419,6 +419,9 @@ impl Core {
         let id = self.work.fly(now, key, doing);
         if let Some(object) = self.objects.get_mut(key) {
             object.flight = Some(id);
+            if op.writes() {
+                object.probe = None;
+            }
         }
         out.push(Effect::Execute { id, op });
     }
