@@ -220,6 +220,21 @@ impl Core {
         self.execute(now, key, doing, Op::Get { key: key.clone(), version }, out);
     }
 
+    /// What may not be taken over is let go of, if that was said. Without its label no watch shows it: a creation found it.
+    pub(super) fn let_go_unseen(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        key: &ObjectKey,
+        found: Option<Seen>,
+        out: &mut Effects,
+    ) {
+        let unseen = self.objects.get(key).is_some_and(|object| object.seen.is_none());
+        if let (true, Some(found), Some(tombstone)) = (unseen, found, self.overtaken(key)) {
+            self.begin_removal(now, me, &tombstone, Looked::There(Box::new(found)), out);
+        }
+    }
+
     /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
     /// from an object whose mark was stripped by others, and which is deleted.
     fn lets_go(&mut self, key: &ObjectKey) -> bool {

@@ -108,6 +108,12 @@ impl Core {
         self.open_removals_of(key).any(|(_, removal)| removal.policy.lets_go())
     }
 
+    /// What was to be let go of there, and is not waiting for its retry.
+    pub(super) fn overtaken(&self, key: &ObjectKey) -> Option<Tombstone> {
+        let due = |removal: &Removal| removal.policy.lets_go() && removal.retry_at.is_none();
+        self.open_removals_of(key).find(|(_, removal)| due(removal)).map(|(tombstone, _)| tombstone.clone())
+    }
+
     pub(super) fn nothing_overtaken(&mut self, now: Monotonic, key: &ObjectKey) {
         let overtaken = self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go());
         for tombstone in overtaken.map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {

@@ -572,9 +572,10 @@ impl Core {
                 self.conclude(now, key, Progress::Withheld, Some(reason), message);
                 self.enqueue_removals(key);
             }
-            (Decision::Spare(reason, why), ..) => {
+            (Decision::Spare(reason, why), _, seen) => {
                 self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
                 self.retry(now, key, None);
+                self.let_go_unseen(now, me, key, seen, out);
             }
             (Decision::Note, policy, _) => {
                 let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);

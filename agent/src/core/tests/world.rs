@@ -421,7 +421,13 @@ impl World {
         let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
         let seed = self.seed;
         assert!(local.ours, "seed {seed}: {key} is not ours");
-        assert!(!self.journal.entries.iter().any(|entry| entry.key == *key), "seed {seed}: {key} is assigned");
+        // What was to be let go of before it was assigned again is, where it may not be taken over.
+        let lets_go = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
+        let mut removing = self.journal.removing.iter();
+        let overtaken = removing.any(|(tombstone, policy)| tombstone.key == *key && lets_go(policy));
+        let assigned = self.journal.entries.iter().any(|entry| entry.key == *key);
+        let allowed = !assigned || (overtaken && matches!(op, Op::Orphan { .. }));
+        assert!(allowed, "seed {seed}: {key} is assigned");
         let authorised = self.journal.removing.iter().any(|(tombstone, policy)| {
             let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
             tombstone.key == *key && (marked || matches!(policy, RemovalPolicy::Tombstone(_)))

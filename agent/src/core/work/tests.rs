@@ -1,14 +1,17 @@
+use std::collections::VecDeque;
+
 use super::super::conclude::TRIES_MAX;
 use super::super::effect::Write;
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::plan::mark_of;
 use super::super::remove::RemovalPolicy;
+use super::super::tests::world::World;
 use super::super::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
 
 use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal, TerminalFact};
-use tideline_common::{DesiredSet, Formers, Version};
+use tideline_common::{DesiredSet, Formers, Prune, PrunePolicy, Takeover, Version};
 
 /// A core that restarted offline with these entries accepted and nothing at the cluster.
 struct Offline {
@@ -539,4 +542,84 @@ fn what_is_seen_while_a_write_to_what_was_there_before_fails_stays_seen() {
     core.step(Monotonic::START, Event::Executed { id, result: OpResult::PreconditionFailed }, &mut out);
     let out = read(&mut core, &out, &now);
     assert_eq!(out.iter().find_map(apply).map(|(_, onto)| onto).as_deref(), Some("u2"), "{out:?}");
+}
+
+/// A look says how an object stood. What was done to it since decides.
+#[test]
+fn what_was_read_before_an_object_was_let_go_of_says_nothing_of_it_any_more() {
+    for what_for in [ReadFor::Status, ReadFor::Write] {
+        let mut world = World::new(1);
+        let key = key("", "ConfigMap", "c");
+        world.hub.policy = ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() };
+        world.hub.put(&key, 1, 1);
+        world.quiesce();
+        world.core.work.read(key.clone(), what_for);
+        world.hub.remove(&key);
+        world.quiesce();
+        world.hub.put(&key, 2, 2);
+        world.quiesce();
+        let origin = world.cluster.objects[&key].mark.as_ref().map(|mark| mark.origin);
+        assert_eq!(origin, Some(Origin::Adopted), "{what_for:?}");
+    }
+}
+
+/// Nothing shows it but its creation, which is refused.
+#[test]
+fn what_is_to_be_let_go_of_and_may_not_be_taken_over_is_let_go_of_without_its_label_too() {
+    let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
+    let former = config_map("c", 0);
+    let assigned = Entry { policy: never.digest(), ..entry(&former.key, 2, 2) };
+    let mark = mark_of(me(), &former, &ApplyPolicy::default(), Origin::Created);
+    let standing = Observed { mark: Some(Arc::new(mark)), labelled: false, ..created(&former.key, None) };
+    let record = plan::record_of(&former, &Seen::from(&standing), Origin::Created, true);
+    let removal = Tombstone { key: former.key.clone(), source: former.source.uid.clone() };
+    let lets_go = PrunePolicy::of(&ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() });
+    let set: DesiredSet = std::iter::once(Arc::new(assigned.clone())).collect();
+    let loaded = Loaded {
+        enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
+        accepted: Some(attested(Accepted { version: Version::default(), digest: set.digest() })),
+        bodies: std::iter::once(assigned.input).collect(),
+        policies: std::iter::once((never.digest(), Arc::new(never))).collect(),
+        entries: vec![Arc::new(assigned)],
+        applied: vec![(former.key.clone(), record)],
+        removing: vec![(removal, RemovalPolicy::Tombstone(lets_go))],
+        ..Loaded::default()
+    };
+    let mut core = Core::new(config(), loaded);
+    let mut asked = Vec::new();
+    let served = Served::Yes { namespaced: true, status: false };
+    let kind = former.key.kind.clone();
+    let mut events = VecDeque::from([
+        Event::Started,
+        Event::Kind { kind: kind.clone(), served },
+        Event::Listed { kind, objects: Vec::new() },
+    ]);
+    while let Some(event) = events.pop_front() {
+        let mut out = Vec::new();
+        core.step(Monotonic::START, event, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Persist { id, .. } => events.push_back(Event::Persisted { id, result: Ok(()) }),
+                Effect::Execute { id, op: Op::Create { .. } } => {
+                    asked.push("Create");
+                    let result = OpResult::Exists(Box::new(standing.clone()));
+                    events.push_back(Event::Executed { id, result });
+                }
+                Effect::Execute { id, op: Op::Get { .. } } => {
+                    asked.push("Get");
+                    let result = OpResult::Written { observed: Box::new(standing.clone()), conflicts: Vec::new() };
+                    events.push_back(Event::Executed { id, result });
+                }
+                Effect::Execute { op: Op::Orphan { uid, .. }, .. } => {
+                    assert_eq!(uid, standing.uid);
+                    asked.push("Orphan");
+                }
+                Effect::Execute { op, .. } => panic!("{op:?}"),
+                _ => {}
+            }
+        }
+    }
+    // It is read once more when the journal knows that it is let go of.
+    assert_eq!((asked.first(), asked.last()), (Some(&"Create"), Some(&"Orphan")), "{asked:?}");
+    assert!(asked.len() <= 5, "{asked:?}");
 }
