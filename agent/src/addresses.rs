@@ -36,7 +36,7 @@ const CUTS_MAX: u32 = 3;
 /// What is kept of the hub's addresses, with the identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Addresses {
+pub struct Addresses {
     /// Rises with every change: of two copies the newer is known by it.
     changes: u64,
     /// In the order in which they are tried; the first is the one that answered last.
@@ -94,21 +94,21 @@ fn bound<T>(known: &mut Vec<Known<T>>, kept: usize, give_way: &GiveWay<T>) {
 
 /// Whether a token says anything new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub enum Token {
     New,
     SeenBefore,
 }
 
 impl Addresses {
     /// Those of a token, for an identity that has none.
-    pub(crate) fn of(token: &EnrolmentToken) -> Self {
+    pub fn of(token: &EnrolmentToken) -> Self {
         let mut addresses = Self::default();
         addresses.take(token);
         addresses
     }
 
     /// Takes what a token says, if it was not seen before: it comes first.
-    pub(crate) fn take(&mut self, token: &EnrolmentToken) -> Token {
+    pub fn take(&mut self, token: &EnrolmentToken) -> Token {
         let id = token.id();
         if self.tokens.contains(&id) {
             return Token::SeenBefore;
@@ -186,7 +186,7 @@ fn take<T: PartialEq>(from: &mut Vec<Known<T>>, value: &T) -> Option<Known<T>> {
 
 /// Which address is asked, and what became of it.
 #[derive(Debug)]
-pub(crate) struct Locator {
+pub struct Locator {
     known: Addresses,
     /// What the command line says stays known while it does.
     given: Option<HubUrl>,
@@ -210,18 +210,18 @@ struct Answering {
 
 /// Rises whenever other authorities are trusted than before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TrustRevision(u64);
+pub struct TrustRevision(u64);
 
 /// Where one request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Destination {
-    pub(crate) url: HubUrl,
-    pub(crate) trust: TrustRevision,
+pub struct Destination {
+    pub url: HubUrl,
+    pub trust: TrustRevision,
 }
 
 /// How a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
+pub enum Missed {
     /// Nobody is there, or somebody who is not the hub.
     NotThere,
     /// It broke off, or took too long.
@@ -230,7 +230,7 @@ pub(crate) enum Missed {
 
 impl Locator {
     /// None if there is no address at all.
-    pub(crate) fn new(mut known: Addresses, given: Option<HubUrl>) -> Option<Self> {
+    pub fn new(mut known: Addresses, given: Option<HubUrl>) -> Option<Self> {
         if let Some(url) = &given {
             put_first(&mut known.urls, std::slice::from_ref(url), None, URLS_GIVE_WAY);
         }
@@ -248,12 +248,12 @@ impl Locator {
     }
 
     /// Where the next request goes.
-    pub(crate) fn destination(&self) -> Destination {
+    pub fn destination(&self) -> Destination {
         Destination { url: self.known.urls[self.at].is.clone(), trust: self.trust }
     }
 
     /// Whose certificates are taken, at the present revision.
-    pub(crate) fn trusted(&self) -> (TrustRevision, impl Iterator<Item = &Authority>) {
+    pub fn trusted(&self) -> (TrustRevision, impl Iterator<Item = &Authority>) {
         let trusted = self.known.authorities.iter().filter(|known| known.announced || !self.trial);
         (self.trust, trusted.map(|known| &known.is))
     }
@@ -268,7 +268,7 @@ impl Locator {
     }
 
     /// The hub answered there: it is asked there first from now on. Returns whether it was found elsewhere before.
-    pub(crate) fn answered(&mut self, now: Monotonic, from: &Destination) -> bool {
+    pub fn answered(&mut self, now: Monotonic, from: &Destination) -> bool {
         let Some(at) = self.known.urls.iter().position(|known| known.is == from.url) else { return false };
         let moved = at > 0;
         if moved {
@@ -316,7 +316,7 @@ impl Locator {
     }
 
     /// It was not the hub that answered there, or nobody: the next one is tried, at once or after some times.
-    pub(crate) fn missed(&mut self, from: &Destination, how: Missed) {
+    pub fn missed(&mut self, from: &Destination, how: Missed) {
         let url = &self.known.urls[self.at].is;
         if *url != from.url || self.trust != from.trust {
             return;
@@ -335,7 +335,7 @@ impl Locator {
     }
 
     /// Takes in where the hub says it is reached. Returns whether that is news.
-    pub(crate) fn announced(&mut self, addresses: &HubAddresses) -> bool {
+    pub fn announced(&mut self, addresses: &HubAddresses) -> bool {
         let HubAddresses { urls, authorities } = addresses;
         let urls: Vec<HubUrl> = urls.iter().filter_map(|url| url.parse().ok()).take(HUB_ADDRESSES_MAX).collect();
         let authorities: Vec<Authority> =
@@ -371,7 +371,7 @@ impl Locator {
     }
 
     /// What has to be kept, if it changed since this was asked last.
-    pub(crate) fn take_unsaved(&mut self) -> Option<Addresses> {
+    pub fn take_unsaved(&mut self) -> Option<Addresses> {
         std::mem::take(&mut self.unsaved).then(|| self.known.clone())
     }
 

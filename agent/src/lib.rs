@@ -7,7 +7,7 @@
 //! under way (each bounded by the core); the health port; the keeper of the Lease, where replicas share one. One thread: the journal's. Channels: the events of all of them
 //! to the driver, and the batches to the journal; both bounded.
 
-mod addresses;
+pub mod addresses;
 pub mod cluster;
 pub mod core;
 mod data_dir;

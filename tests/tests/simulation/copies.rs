@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use crate::world::{Copied, Scenario, Which, World};
-use crate::{PLAIN, SEEDS, SETTLING, each_seed};
+use crate::{A_DAY, PLAIN, SEEDS, SETTLING, each_seed};
 
 /// A frozen agent asks every ten minutes; and then somebody is told.
 const HEARD: Duration = Duration::from_mins(45);
-
-/// A day takes as long as a hundred other things: one seed of so many has one.
-const LONG: u64 = 30;
 
 fn copied(seed: u64) -> Copied {
     if seed.is_multiple_of(3) { Copied::Secret } else { Copied::Directory }
@@ -71,7 +68,7 @@ fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_say
             world.check_holder(Which::Copy, true);
 
             world.stop(Which::Original);
-            if world.draw().is_multiple_of(LONG) {
+            if world.draw().is_multiple_of(A_DAY) {
                 // Whoever is stopped is spoken of for a day.
                 world.sleep(Duration::from_hours(26));
                 world.check_holder(Which::Copy, false);
@@ -91,7 +88,7 @@ fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran()
         SEEDS,
         |_| Scenario { loses_journal: false, ..PLAIN },
         |world| {
-            if !world.draw().is_multiple_of(LONG) {
+            if !world.draw().is_multiple_of(A_DAY) {
                 return;
             }
             let what = copied(world.draw());

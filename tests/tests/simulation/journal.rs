@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tideline_agent::addresses::Addresses;
 use tideline_agent::core::{AgentMode, AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, ObjectKey, SessionName, Tombstone};
@@ -15,6 +16,8 @@ pub(crate) struct Journal {
     pub(crate) identity: Option<Enrolled>,
     pub(crate) formers: Formers,
     inherited: Option<Attested>,
+    /// What the identity keeps of where the hub is.
+    pub(crate) addresses: Addresses,
     /// The session that is in the home.
     pub(crate) home: SessionName,
     /// What the identity keeps of the sets that were accepted.
@@ -120,8 +123,8 @@ impl Journal {
 
     /// All is lost but the identity, which is kept elsewhere.
     pub(crate) fn lose(&mut self) {
-        let Self { identity, formers, inherited, home, floor, .. } = std::mem::take(self);
-        *self = Self { identity, formers, inherited, home, floor, ..Self::default() };
+        let Self { identity, formers, inherited, addresses, home, floor, .. } = std::mem::take(self);
+        *self = Self { identity, formers, inherited, addresses, home, floor, ..Self::default() };
     }
 
     /// The hub says what the agent is: the identity has that before the core hears of it.

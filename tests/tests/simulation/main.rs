@@ -53,6 +53,7 @@ const PLAIN: Scenario = Scenario {
     patrol: PATROL,
     versions: false,
     meddles: false,
+    moves: false,
     forgets: true,
 };
 
@@ -60,6 +61,8 @@ const PLAIN: Scenario = Scenario {
 const SETTLING: Duration = Duration::from_mins(22);
 /// Longer than what comes round in both processes.
 const REST: Duration = Duration::from_mins(12);
+/// A day takes as long as a hundred other things: one seed of so many has one.
+const A_DAY: u64 = 30;
 const LONG_REST: Duration = Duration::from_hours(5);
 
 #[test]
@@ -244,6 +247,34 @@ fn an_agent_of_another_version_is_told_what_it_understands_and_nothing_is_delete
             world.check_converged();
             world.check_nothing_withheld();
             world.check_at_rest(true);
+        },
+    );
+}
+
+/// Whoever was told in time finds it without hands, and whoever was not needs one word.
+#[test]
+fn wherever_the_hub_moves_to_its_agent_finds_it_and_nothing_else_changes() {
+    each_seed(
+        SEEDS,
+        |seed| Scenario { moves: true, loses_journal: seed % 4 == 0, ..scenario(seed) },
+        |world| {
+            world.rage(22);
+            while world.followed() == 0 {
+                world.rage(4);
+            }
+            world.heal();
+            world.sleep(SETTLING);
+            world.sleep(SETTLING);
+            world.check_converged();
+            world.check_at_rest(true);
+            if world.draw().is_multiple_of(A_DAY) {
+                world.sleep(Duration::from_hours(26));
+                world.restart_both();
+                world.sleep(SETTLING);
+                world.move_hub();
+                world.sleep(2 * SETTLING);
+                world.check_converged();
+            }
         },
     );
 }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use tideline_agent::addresses::Destination;
 use tideline_agent::core::RequestId;
 use tideline_agent::link::exchange::{Outgoing, Returned, Sending};
 use tideline_common::signature::{self, Headers, Signed, SigningKey};
@@ -74,6 +75,15 @@ pub(crate) struct Waiting {
     /// The last sending, and its number.
     pub(crate) sending: Option<(Sending, u64)>,
     pub(crate) sendings: usize,
+    /// Where the last one went.
+    pub(crate) destination: Destination,
+}
+
+impl Waiting {
+    /// Whether this is what was sent last.
+    pub(crate) fn is_of(&self, sent: Sent) -> bool {
+        self.sending.as_ref().is_some_and(|(_, number)| *number == sent.number)
+    }
 }
 
 /// A request on its way.

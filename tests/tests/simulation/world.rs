@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use tideline_agent::addresses::Locator;
 use tideline_agent::core::{
-    Core, Event, FollowNews, FuseLimits, LinkFailure, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId,
-    Timer, Write,
+    Core, Event, FollowNews, FuseLimits, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId, Timer, Write,
 };
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
@@ -26,6 +26,7 @@ use crate::workload::Workload;
 use associates::Following;
 use hub::Asked;
 use mishaps::Fate;
+use moves::Whereabouts;
 use proxy::Proxy;
 
 mod agent;
@@ -34,6 +35,7 @@ mod copies;
 mod handover;
 mod hub;
 mod mishaps;
+mod moves;
 mod planned;
 mod proxy;
 mod versions;
@@ -70,6 +72,8 @@ pub(crate) struct Scenario {
     pub(crate) versions: bool,
     /// Somebody on the wire meddles with every third message, not just with some.
     pub(crate) meddles: bool,
+    /// The hub moves to other names and authorities, now and then.
+    pub(crate) moves: bool,
     /// The hub remembers little of what it was, in most seeds.
     pub(crate) forgets: bool,
 }
@@ -82,6 +86,8 @@ enum Happening {
         to: Sent,
         reply: Box<Reply>,
     },
+    /// Nobody takes a connection there whose certificate is trusted.
+    Unreached(Sent),
     GiveUp {
         run: u64,
         id: RequestId,
@@ -161,6 +167,8 @@ enum Happening {
     PartitionEnds,
     /// The hub serves the agent again.
     ShutOutEnds,
+    /// The hub is not where it was any more.
+    MoveEnds,
 }
 
 struct Stream {
@@ -192,6 +200,8 @@ struct Agent {
     operations: BTreeMap<OpId, Op>,
     requests: BTreeMap<RequestId, Waiting>,
     numbers: RunNumbers,
+    /// None while it is down.
+    locator: Option<Locator>,
     timers: BTreeMap<Timer, Monotonic>,
     streams: BTreeMap<GroupKind, Stream>,
     following: BTreeMap<AssociatedKind, Following>,
@@ -220,6 +230,7 @@ impl Agent {
             operations: BTreeMap::new(),
             requests: BTreeMap::new(),
             numbers: RunNumbers::default(),
+            locator: None,
             timers: BTreeMap::new(),
             streams: BTreeMap::new(),
             following: BTreeMap::new(),
@@ -278,6 +289,7 @@ pub(crate) struct World {
     /// What waits at the hub.
     requests: BTreeMap<link::RequestId, Asked>,
     proxy: Proxy,
+    whereabouts: Whereabouts,
     /// Requests that agents have sent, and which of them the hub has taken.
     sendings: u64,
     taken: BTreeSet<u64>,
@@ -323,6 +335,7 @@ impl World {
             workload: Workload::new(scenario.config_maps),
             requests: BTreeMap::new(),
             proxy: Proxy::default(),
+            whereabouts: Whereabouts::default(),
             sendings: 0,
             taken: BTreeSet::new(),
             last_request: 0,
@@ -387,6 +400,7 @@ impl World {
 
     fn heal_agent(&mut self) {
         self.agent.cut_off = false;
+        self.point_at_hub();
         if self.agent.core.is_none() && !self.agent.lost {
             self.agent_starts();
         }
@@ -463,11 +477,10 @@ impl World {
             Happening::Request(travelling) => self.request_arrives(*travelling),
             Happening::Reply { to, reply } if to.run == self.agent.run => self.reply_arrives(to, &reply),
             Happening::GiveUp { run, id } if run == self.agent.run && self.agent.requests.contains_key(&id) => {
-                self.agent.requests.remove(&id);
                 self.note(|| format!("agent gives up {id:?}"));
-                let result = Err(LinkFailure::Unreachable { message: "no answer".into(), retry_after: None });
-                self.agent_steps(Event::Answered { id, result });
+                self.goes_unanswered(id);
             }
+            Happening::Unreached(to) if to.run == self.agent.run => self.unreached(to),
             Happening::AgentTimer { run, timer, at } if run == self.agent.run => {
                 if self.agent.timers.get(&timer) == Some(&at) {
                     self.agent.timers.remove(&timer);
@@ -510,9 +523,11 @@ impl World {
             Happening::OutageEnds => self.cluster.outage = None,
             Happening::PartitionEnds => self.partitioned = self.hub_gone,
             Happening::ShutOutEnds => self.let_in(),
+            Happening::MoveEnds => self.move_ends(),
             // Of a run that is over.
             Happening::AgentStarts { .. }
             | Happening::Reply { .. }
+            | Happening::Unreached(_)
             | Happening::GiveUp { .. }
             | Happening::AgentTimer { .. }
             | Happening::Written { .. }

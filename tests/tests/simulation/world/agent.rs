@@ -40,6 +40,7 @@ impl World {
             namespaces: tideline_agent::Namespaces::All,
             capabilities,
         };
+        self.locator_starts();
         self.agent.core = Some(Core::new(config, Loaded { token_spent: !self.token, ..self.agent.journal.load() }));
         self.agent_steps(Event::Started);
     }

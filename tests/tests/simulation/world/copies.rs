@@ -27,7 +27,7 @@ impl Happening {
     /// The run of the agent that it happens to, if that is one.
     pub(super) fn run(&self) -> Option<u64> {
         match self {
-            Self::Reply { to, .. } => Some(to.run),
+            Self::Reply { to, .. } | Self::Unreached(to) => Some(to.run),
             Self::GiveUp { run, .. }
             | Self::AgentTimer { run, .. }
             | Self::Written { run }
@@ -50,7 +50,8 @@ impl Happening {
             | Self::Chore(_)
             | Self::OutageEnds
             | Self::PartitionEnds
-            | Self::ShutOutEnds => None,
+            | Self::ShutOutEnds
+            | Self::MoveEnds => None,
         }
     }
 }

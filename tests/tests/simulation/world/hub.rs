@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use serde::Serialize;
+use tideline_agent::addresses::Missed;
 use tideline_agent::core::{Answer, LinkFailure, Request, RequestId};
 use tideline_agent::link::exchange::{Kind, Outgoing, Said, read_answer};
 use tideline_common::TargetId;
@@ -48,7 +49,8 @@ impl World {
             request => Outgoing::new(request),
         };
         let outgoing = outgoing.expect("every message can be written");
-        self.agent.requests.insert(id, Waiting { outgoing, sending: None, sendings: 0 });
+        let destination = self.destination();
+        self.agent.requests.insert(id, Waiting { outgoing, sending: None, sendings: 0, destination });
         self.schedule(waits + PATIENCE, Happening::GiveUp { run, id });
         self.send_again(id);
     }
@@ -59,6 +61,7 @@ impl World {
         let (run, number) = (self.agent.run, self.sendings);
         let mut nonce = [0; NONCE_BYTES];
         nonce[..8].copy_from_slice(&number.to_le_bytes());
+        let destination = self.destination();
         let Some(waiting) = self.agent.requests.get_mut(&id) else { return };
         let target = self.agent.journal.identity.as_ref().map(|identity| identity.target.to_string());
         let (key, key_id) = match waiting.outgoing.kind {
@@ -73,7 +76,12 @@ impl World {
         let message = Message::of(&waiting.outgoing, &sending);
         waiting.sending = Some((sending, number));
         waiting.sendings += 1;
+        waiting.destination = destination;
         let waits = Sent { run, id, number };
+        if !self.is_reached() {
+            let after = self.transit();
+            return self.schedule(after, Happening::Unreached(waits));
+        }
         let genuine = Travelling { message, is: Some(number), forged_content: false, waits };
         let travelling = self.pass_request(genuine);
         for _ in 0..self.copies() {
@@ -88,20 +96,18 @@ impl World {
 
     /// Something comes back for a request.
     pub(super) fn reply_arrives(&mut self, to: Sent, reply: &Reply) {
-        let Some(Waiting { outgoing, sending: Some((sending, number)), sendings }) = self.agent.requests.get(&to.id)
-        else {
-            return;
-        };
-        if *number != to.number || self.agent.cut_off {
-            return;
-        }
+        let waiting = self.agent.requests.get(&to.id).filter(|waiting| waiting.is_of(to) && !self.agent.cut_off);
+        let Some(Waiting { outgoing, sending: Some((sending, _)), sendings, .. }) = waiting else { return };
         let said = read_answer(&HUB_KEY, outgoing, sending, &reply.returned);
+        if let Ok(said) = &said {
+            assert_eq!(reply.to, Some(to.number), "{said:?} is believed and is not the answer to {sending:?}");
+        }
+        let again = *sendings <= RUNS_MAX;
+        self.heard(to.id, said.as_ref().ok());
         let result = match said {
             Err(failure) => Err(failure),
             Ok(said) => {
-                assert_eq!(reply.to, Some(to.number), "{said:?} is believed and is not the answer to {sending:?}");
                 let Said { run, .. } = said;
-                let again = *sendings <= RUNS_MAX;
                 self.agent.numbers.answered(run);
                 let journal = &self.agent.journal;
                 let is = journal.identity.as_ref().map(|identity| identity.target);
@@ -121,6 +127,26 @@ impl World {
         self.note(|| format!("agent ◀ {id:?} {result:?}"));
         self.keep_target(&result);
         self.agent_steps(tideline_agent::core::Event::Answered { id, result });
+        self.keep_addresses();
+    }
+
+    /// Nothing came back for a request.
+    pub(super) fn goes_unanswered(&mut self, id: RequestId) {
+        self.missed(id, Missed::Cut);
+        self.agent.requests.remove(&id);
+        self.hear(id, Err(LinkFailure::Unreachable { message: "no answer".to_owned(), retry_after: None }));
+    }
+
+    /// There was nobody whom a request could be given to.
+    pub(super) fn unreached(&mut self, to: Sent) {
+        if self.agent.requests.get(&to.id).is_some_and(|waiting| waiting.is_of(to)) {
+            self.missed(to.id, Missed::NotThere);
+            self.agent.requests.remove(&to.id);
+            self.hear(
+                to.id,
+                Err(LinkFailure::Unreachable { message: "nobody is there".to_owned(), retry_after: None }),
+            );
+        }
     }
 
     /// How many of a message arrive.
@@ -305,6 +331,7 @@ impl World {
         self.note(|| "the hub starts".to_owned());
         let mut demands = Vec::new();
         self.hub.start(self.monotonic(), &mut demands);
+        self.hub.signer.addresses = self.whereabouts.announced();
         self.satisfy(demands);
         let changes = self.workload.changes(&self.hub.ledger, self.hub.target());
         self.hub.change(changes);

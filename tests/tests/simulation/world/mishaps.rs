@@ -39,6 +39,9 @@ impl World {
         if self.scenario.shuts_out && self.random.chance(120) {
             return self.shut_out_for_a_while();
         }
+        if self.scenario.moves && self.random.chance(120) {
+            return self.move_hub();
+        }
         if self.scenario.restores > 0 {
             self.about_history();
         }
@@ -394,7 +397,7 @@ impl World {
 
     /// The agent's process ends, and comes back after a while.
     pub(super) fn agent_ends(&mut self, fate: Fate, absence: u64) {
-        self.agent.core = None;
+        (self.agent.core, self.agent.locator) = (None, None);
         self.agent.stopping = false;
         self.note(|| "the agent CRASHES".to_owned());
         self.runs += 1;
