@@ -544,23 +544,20 @@ fn what_is_seen_while_a_write_to_what_was_there_before_fails_stays_seen() {
     assert_eq!(out.iter().find_map(apply).map(|(_, onto)| onto).as_deref(), Some("u2"), "{out:?}");
 }
 
-/// A look says how an object stood. What was done to it since decides.
+/// A read that no decision has made use of.
 #[test]
-fn what_was_read_before_an_object_was_let_go_of_says_nothing_of_it_any_more() {
-    for what_for in [ReadFor::Status, ReadFor::Write] {
-        let mut world = World::new(1);
-        let key = key("", "ConfigMap", "c");
-        world.hub.policy = ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() };
-        world.hub.put(&key, 1, 1);
-        world.quiesce();
-        world.core.work.read(key.clone(), what_for);
-        world.hub.remove(&key);
-        world.quiesce();
-        world.hub.put(&key, 2, 2);
-        world.quiesce();
-        let origin = world.cluster.objects[&key].mark.as_ref().map(|mark| mark.origin);
-        assert_eq!(origin, Some(Origin::Adopted), "{what_for:?}");
+fn what_was_read_of_an_object_is_forgotten_when_something_is_done_to_it() {
+    let mut world = World::new(1);
+    let key = key("", "ConfigMap", "c");
+    world.hub.put(&key, 1, 1);
+    world.quiesce();
+    let object = world.core.objects.get_mut(&key).unwrap();
+    object.probe.clone_from(&object.seen);
+    world.hub.remove(&key);
+    while world.core.objects.get(&key).unwrap().flight.is_none() {
+        world.advance();
     }
+    assert!(world.core.objects.get(&key).unwrap().probe.is_none());
 }
 
 /// Nothing shows it but its creation, which is refused.
