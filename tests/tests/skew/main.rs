@@ -7,6 +7,7 @@
 #[path = "../processes/harness.rs"]
 #[expect(dead_code, reason = "the processes under test need more of it")]
 mod harness;
+mod intent;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,9 +19,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
-use tideline_tests::{Binaries, eventually_ok, run_to_end};
+use tideline_tests::{Binaries, Process, eventually_ok, run_to_end};
 
 use harness::{NAMESPACE, SOON, Site, command};
+use intent::Intent;
 
 /// Long enough for two that understand each other, with all their pauses.
 const SERVED_WITHIN: Duration = Duration::from_mins(1);
@@ -146,15 +148,31 @@ async fn site(versions: &Versions, version: Version) -> Result<Site> {
     Ok(site)
 }
 
-/// Ends both, begins both again at these versions, and says what comes of it.
-async fn meet(site: &mut Site, versions: &Versions, pair: Pair, made: &str) -> Result<Outcome> {
-    let before = standing(site).await?;
-    for process in [&mut site.agent.process, &mut site.hub.process] {
-        if process.exit_status()?.is_none() {
-            process.terminate()?;
-            process.wait(SOON).await?;
-        }
+async fn end(process: &mut Process) -> Result<()> {
+    if process.exit_status()?.is_none() {
+        process.terminate()?;
+        process.wait(SOON).await?;
     }
+    Ok(())
+}
+
+/// Ends both, begins both again at these versions, and says what comes of it. What people want changes while the agent is
+/// away.
+async fn meet(
+    site: &mut Site,
+    versions: &Versions,
+    intent: &mut Intent,
+    (pair, made): (Pair, &str),
+) -> Result<Outcome> {
+    let before = standing(site).await?;
+    if intent.served {
+        intent.make(site, made).await?;
+    }
+    end(&mut site.agent.process).await?;
+    if intent.served {
+        intent.change_while_away(site).await?;
+    }
+    end(&mut site.hub.process).await?;
     site.agent.start.binaries = versions.of(pair.agent).clone();
     site.hub.binaries = versions.of(pair.hub).clone();
     site.agent.resume()?;
@@ -180,6 +198,9 @@ async fn meet(site: &mut Site, versions: &Versions, pair: Pair, made: &str) -> R
         ensure!(after.get(name) == Some(uid), "{pair:?}: {name} was deleted or made again");
     }
     ensure!(jobs(site).await?.is_empty(), "{pair:?}: the Job ran again");
+    intent.served = outcome == Outcome::Served;
+    if intent.served { intent.is_done(site).await } else { intent.keeps(site).await }
+        .with_context(|| format!("{pair:?}: {}", site.agent.process.log_tail()))?;
     println!("hub {:?}, agent {:?}: {outcome:?}", pair.hub, pair.agent);
     ensure!(versions.allow(&outcome), "{pair:?}: {outcome:?}, and no exemption has these versions");
     // A version understands itself, whatever the other did to its data meanwhile.
@@ -191,11 +212,13 @@ async fn meet(site: &mut Site, versions: &Versions, pair: Pair, made: &str) -> R
 async fn story(from: Version, to: &[Pair]) -> Result<()> {
     let versions = Versions::locate().await?;
     let mut site = site(&versions, from).await?;
+    let mut intent = Intent::new(&site).await?;
     let mut last = Outcome::Served;
     for (number, pair) in to.iter().enumerate() {
-        last = meet(&mut site, &versions, *pair, &format!("web-skew-{number}")).await?;
+        last = meet(&mut site, &versions, &mut intent, (*pair, &format!("web-skew-{number}"))).await?;
     }
-    is_served(&site, &last).await
+    is_served(&site, &last).await?;
+    intent.decommission(&site).await
 }
 
 /// At its end, something that was made a moment ago has reached the cluster, and so does all that was made before.
@@ -234,9 +257,11 @@ async fn an_upgrade_may_begin_with_the_hub() -> Result<()> {
 async fn what_went_back_and_forth_is_served_as_before() -> Result<()> {
     let versions = Versions::locate().await?;
     let mut site = site(&versions, Version::New).await?;
+    let mut intent = Intent::new(&site).await?;
     for (number, pair) in [Pair { agent: Version::Old, ..NEW }, NEW, OLD].into_iter().enumerate() {
-        meet(&mut site, &versions, pair, &format!("web-skew-{number}")).await?;
+        meet(&mut site, &versions, &mut intent, (pair, &format!("web-skew-{number}"))).await?;
     }
-    let again = meet(&mut site, &versions, NEW, "web-skew-again").await?;
-    is_served(&site, &again).await
+    let again = meet(&mut site, &versions, &mut intent, (NEW, "web-skew-again")).await?;
+    is_served(&site, &again).await?;
+    intent.decommission(&site).await
 }
