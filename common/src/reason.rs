@@ -65,11 +65,13 @@ reasons!(
     Immutable,
     /// The agent has no permission for it.
     Forbidden,
+    /// An admission webhook, a policy or a quota of the target refuses the object.
+    Denied,
     /// The target does not serve this kind.
     KindMissing,
     /// The namespace is missing or being deleted.
     NamespaceUnavailable,
-    /// An admission webhook refused or did not answer.
+    /// An admission webhook did not answer.
     Webhook,
     /// The API server asked to slow down, or had no time for the request.
     Throttled,

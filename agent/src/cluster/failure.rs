@@ -164,7 +164,7 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
     let cause = |reason: &str| {
         status.details.as_ref().is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
     };
-    // "admission webhook … denied the request", "failed calling webhook …".
+    // What it does is not supported, or nobody answered: "failed calling webhook …".
     let webhook = says(&["admission webhook \"", "failed calling webhook"]);
     let reason = match code {
         404 => match missing(status) {
@@ -176,7 +176,8 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
             Reason::NamespaceUnavailable
         }
         413 => Reason::TooLarge,
-        // One that denies may give any code.
+        _ if is_denied(code, text) => Reason::Denied,
+        // One that fails may give any code.
         _ if webhook => Reason::Webhook,
         429 => Reason::Throttled,
         500 | 503 | 504 if speaks_of_strain(status) => Reason::Throttled,
@@ -203,6 +204,16 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         _ => text.to_owned(),
     };
     Failure { retry_after, ..Failure::new(reason, message) }
+}
+
+/// Whether somebody whose word counts at the cluster says no to this very object. Webhooks and policies may give any code. What
+/// is built into the API server (quotas, limits, Pod security) answers as to somebody who has no right to it; that text
+/// names the user, this one does not.
+fn is_denied(code: u16, text: &str) -> bool {
+    let webhook = text.contains("admission webhook \"") && text.contains(" denied the request");
+    let policy = text.contains("ValidatingAdmissionPolicy '") && text.contains(" denied request");
+    let built_in = code == 403 && text.contains("is forbidden: ") && !text.contains("ser \"");
+    webhook || policy || built_in
 }
 
 /// The API server itself, or its etcd, cannot keep up; not one that it passes requests on to, nor a proxy before it, whose

@@ -77,6 +77,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::Invalid
         | Reason::Immutable
         | Reason::Forbidden
+        | Reason::Denied
         | Reason::Webhook
         | Reason::NotEmpty
         | Reason::FuseHeld

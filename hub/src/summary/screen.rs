@@ -278,6 +278,7 @@ fn is_of_agents(reason: Reason) -> bool {
         | Reason::FieldConflict
         | Reason::Invalid
         | Reason::Immutable
+        | Reason::Denied
         | Reason::Webhook
         | Reason::Throttled
         // Also what a newer one calls otherwise.

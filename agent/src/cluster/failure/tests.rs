@@ -38,7 +38,7 @@ fn a_404_is_about_the_namespace_the_kind_or_the_object() {
 }
 
 #[test]
-fn a_403_is_a_terminating_namespace_a_webhook_or_a_missing_permission() {
+fn a_403_is_a_terminating_namespace_a_denial_or_a_missing_permission() {
     check(
         403,
         json!({"message": "configmaps \"a\" is forbidden: unable to create new content in namespace shop because it is being terminated",
@@ -49,8 +49,17 @@ fn a_403_is_a_terminating_namespace_a_webhook_or_a_missing_permission() {
     check(
         403,
         json!({"message": "admission webhook \"policy.example\" denied the request: no", "reason": "Forbidden"}),
-        Reason::Webhook,
+        Reason::Denied,
     );
+    for text in [
+        "pods \"a\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1",
+        "pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true",
+        "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'no-a' with binding 'everywhere' denied request: no a",
+    ] {
+        check(403, json!({"message": text, "reason": "Forbidden"}), Reason::Denied);
+    }
+    let escalation = "roles.rbac.authorization.k8s.io \"a\" is forbidden: user \"x\" (groups=[\"y\"]) is attempting to grant RBAC permissions not currently held";
+    check(403, json!({"message": escalation, "reason": "Forbidden"}), Reason::Forbidden);
     check(
         403,
         json!({"message": "deployments.apps is forbidden: User \"x\" cannot create resource", "reason": "Forbidden"}),
@@ -114,7 +123,12 @@ fn other_codes_have_one_meaning_each() {
     check(504, json!({"message": "Timeout", "reason": "Timeout"}), Reason::Throttled);
     check(500, json!({"message": "try again", "reason": "ServerTimeout"}), Reason::Throttled);
     check(500, json!({"message": "etcdserver: request timed out"}), Reason::Throttled);
-    check(429, json!({"message": "admission webhook \"quota.example\" denied the request: too many"}), Reason::Webhook);
+    check(429, json!({"message": "admission webhook \"quota.example\" denied the request: too many"}), Reason::Denied);
+    let policy =
+        "deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too many";
+    check(422, json!({"message": policy, "reason": "Invalid"}), Reason::Denied);
+    let changed = "admission webhook \"a.b\" attempted to modify the object, which is not supported for this operation";
+    check(400, json!({"message": changed, "reason": "BadRequest"}), Reason::Webhook);
     let throttled = classify(429, &status(json!({})), Some(Duration::from_secs(7)));
     assert_eq!(throttled.retry_after, Some(Duration::from_secs(7)));
     assert_eq!(throttled.message, "the API server answered 429 ");
@@ -137,7 +151,7 @@ fn a_field_conflict_names_manager_and_field_and_is_not_stale() {
     assert!(refused(409, json!({"message": server, "reason": "Conflict"})).is_stale());
     let webhook = "admission webhook \"objects.hnc.x-k8s.io\" denied the request: namespace \"a\" is locked";
     let denied = refused(409, json!({"message": webhook, "reason": "Conflict"}));
-    assert_eq!((denied.is_stale(), denied.failure().reason), (false, Reason::Webhook));
+    assert_eq!((denied.is_stale(), denied.failure().reason), (false, Reason::Denied));
     let other = json!({"message": "invalid", "reason": "Invalid", "details": {"causes": [
         {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]}});
     assert!(refused(422, other).is_stale());
