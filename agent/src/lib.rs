@@ -22,6 +22,7 @@ mod namespaces;
 mod outlook;
 mod own_namespace;
 mod patience;
+mod proxy;
 mod run;
 mod start_input;
 

@@ -36,6 +36,7 @@ use crate::link::{self, Link};
 use crate::metrics::Metrics;
 use crate::namespaces::{NamespaceName, Namespaces};
 use crate::own_namespace::{NoNamespace, OwnNamespace};
+use crate::proxy::Proxies;
 use crate::start_input::{self, HubAddress, StartInput};
 
 /// Everything the agent is told at its start.
@@ -168,6 +169,9 @@ pub enum Error {
 /// Runs an agent until `shutdown`, and begins anew when it has to. Several may run in one process, each with its own data
 /// directory.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
+    for variable in Proxies::of_environment().ignored {
+        warn!("{variable} names no proxy and is ignored: write it as http://HOST:PORT");
+    }
     let mut pauses = Pauses::default();
     loop {
         let prepared = prepare(options.clone()).await?;

@@ -16,6 +16,7 @@ use tideline_common::wire::v1::ClusterFacts;
 use tideline_runtime::Backoff;
 use tokio::time::sleep;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tracing::warn;
 
 use super::deadlines::Deadlines;
 
@@ -54,6 +55,10 @@ pub enum Error {
     Client { server: String, source: Box<kube::Error> },
 }
 
+/// Named as every cluster's proxy before the kubeconfig is taken apart: otherwise that fails where HTTPS_PROXY, which is
+/// for the way to the hub, is no URL.
+const UNUSED_PROXY: &str = "http://unused.invalid";
+
 /// Makes a client of the API server that `kubeconfig` names, or of the one around this process. Dials nothing yet.
 ///
 /// No proxy is ever used, and nothing is retried: when to try again is the core's to say.
@@ -64,7 +69,12 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
                 KubeconfigError::Parse(_) => Error::NotAKubeconfig { path: path.to_owned() },
                 source => Error::Kubeconfig { path: path.to_owned(), source },
             };
-            let kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
+            let mut kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
+            for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+                if cluster.proxy_url.replace(UNUSED_PROXY.to_owned()).is_some() {
+                    warn!(?path, "the proxy-url of the kubeconfig is ignored: the agent dials its API server itself");
+                }
+            }
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(unreadable)?
         }
         None => Config::incluster().map_err(Error::InCluster)?,

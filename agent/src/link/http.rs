@@ -15,6 +15,7 @@ use tideline_runtime::tls::{self, DamagedPem, UnusableAuthority};
 use super::exchange::{Outgoing, Returned, Sending};
 use crate::addresses::Missed;
 use crate::core::LinkFailure;
+use crate::proxy::Proxies;
 
 /// Longest wait for a connection, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -186,6 +187,10 @@ fn unanswered(url: &HubUrl, error: &reqwest::Error) -> Unanswered {
             message.push_str(&text);
         }
         cause = error.source();
+    }
+    if let Some(advice) = Proxies::of_environment().advice(&message) {
+        message.push_str(": ");
+        message.push_str(&advice);
     }
     Unanswered { missed, failure: LinkFailure::Unreachable { message, retry_after: None } }
 }

@@ -11,6 +11,7 @@ mod harness;
 mod image;
 mod life;
 mod moving;
+mod proxies;
 mod replicas;
 mod stolen_key;
 mod usage;
