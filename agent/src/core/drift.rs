@@ -130,13 +130,12 @@ impl Core {
         if total == 0 {
             // What others may change, or what is as it was all the same: that is how it is from now on.
             let owned = seen.managed == record.managed && record.telltale == Telltale::Owner;
-            let noticed = owned || seen.generation != 0;
             let record = AppliedRecord {
                 managed: seen.managed,
                 generation: seen.generation,
                 resource_version: Arc::clone(&seen.resource_version),
                 drifted: None,
-                telltale: if noticed { Telltale::Owner } else { Telltale::Version },
+                telltale: if owned { Telltale::Owner } else { Telltale::Version },
                 local: Arc::default(),
                 ..record.clone()
             };

@@ -249,8 +249,8 @@ pub enum Telltale {
     /// The field is in our managedFields entry no more.
     #[default]
     Owner,
-    /// Somebody took such fields before and gave them their values back, and the kind has no generation: any change may be
-    /// one of them.
+    /// Somebody took such fields before and gave them their values back: any new generation, or resource version of a kind
+    /// without, may be a change of one of them.
     Version,
 }
 

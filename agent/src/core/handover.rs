@@ -142,9 +142,8 @@ impl Core {
             OpResult::Written { observed, .. } => {
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 let as_recorded = |record: &AppliedRecord| {
-                    let same = (&record.uid, record.managed, record.generation);
                     // What else may tell of a change tells of this one, too; then it is looked at.
-                    same == (&seen.uid, seen.managed, seen.generation) && record.telltale == Telltale::Owner
+                    (&record.uid, record.managed) == (&seen.uid, seen.managed) && record.telltale == Telltale::Owner
                 };
                 if let Some(record) = record.filter(as_recorded) {
                     // The mark is in another entry of ours by now, which is no change by anybody else.

@@ -270,11 +270,14 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
             Decision::Note
         };
     }
-    // Where the kind has no generation the managedFields hash alone decides: a change of a field of ours by anybody
-    // else takes the field out of our entry, and a change of anything else is none of ours.
+    // A change of a field of ours by anybody else takes the field out of our entry. A change of anything else is none of ours:
+    // an autoscaler's, or a status that is written as a part of the object.
     let touched = seen.managed != record.managed
-        || seen.generation != record.generation
-        || (record.telltale == Telltale::Version && seen.resource_version != record.resource_version);
+        || match record.telltale {
+            Telltale::Owner => false,
+            Telltale::Version if seen.generation != 0 => seen.generation != record.generation,
+            Telltale::Version => seen.resource_version != record.resource_version,
+        };
     if !is_as_recorded(entry, record) || origin_of(situation, record) != record.origin {
         // Which fields are to be left as they are has to be known before others are written.
         let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;

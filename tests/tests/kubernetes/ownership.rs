@@ -2,17 +2,18 @@
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL};
-use tideline_tests::{Condition, eventually_ok, require_kubernetes};
+use tideline_tests::kubernetes::{Audit, ClusterOptions};
+use tideline_tests::{Condition, Scratch, eventually_ok, require_kubernetes};
 
 use crate::objects::{
-    CONFIG, DEFINITION, NAMESPACE, ROLLUP, SOON, THING, api, api_cluster, apply, config, definition, gone,
-    gone_cluster, shows, shows_cluster, thing,
+    CONFIG, DEFINITION, DEPLOYMENT, NAMESPACE, ROLLUP, SOON, THING, api, api_cluster, apply, config, definition,
+    deployment, gone, gone_cluster, shows, shows_cluster, thing,
 };
 use crate::site::{
-    CLUSTER_REPORT, CLUSTER_ROLLUP, CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, placed, value,
+    CLUSTER_REPORT, CLUSTER_ROLLUP, CONFIG_MAPS, REPORT, Site, USER, mark_of, namespace, of_app, placed, value,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,6 +59,69 @@ async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> R
     sources.delete("web", &DeleteParams::default()).await?;
     gone(&site.local, CONFIG, "web").await?;
     gone(&site.space, ROLLUP, "configmap.web").await
+}
+
+/// An autoscaler's replicas, a field that somebody else added, and the status of a kind that has no subresource for it: each
+/// is a new generation, and none is a change of what the agent applies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_change_of_their_own_is_neither_put_back_nor_applied_again() -> Result<()> {
+    let assets = require_kubernetes!();
+    let directory = Scratch::new("audit")?;
+    let audit = Audit::new(&directory)?;
+    let options = ClusterOptions { apiserver_arguments: audit.arguments(), ..ClusterOptions::default() };
+    let all = json!([
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
+    ]);
+    let site = Site::kept_short(&assets, options, all).await?;
+    for object in [definition(), deployment("web", 2), of_app("web", thing("web"))] {
+        apply(&site.space, object).await?;
+    }
+    apply(&site.local, definition()).await?;
+    let policy = json!({"fields": [{"path": "/spec/replicas", "mode": "Initial"}]});
+    site.place("web", &[("apps", "deployments"), ("test.example", "things")], policy).await?;
+    for report in ["deployment.apps.web", "thing.test.example.web"] {
+        site.reported(report, "Applied", None).await?;
+    }
+    // What it was created with is in the agent's entry, and written anew when somebody first takes a field of that.
+    let scale = async |replicas: i64| {
+        let scaled = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        site.locals(DEPLOYMENT).patch_scale("web", &PatchParams::default(), &scaled).await
+    };
+    scale(3).await?;
+    site.pass_along("before").await?;
+    site.settle("before").await?;
+    let writes = || {
+        let requests = audit.requests(USER)?.into_values();
+        let kept = requests.filter(|it| ["deployments", "things"].contains(&&*it.resource));
+        anyhow::Ok(kept.filter(|it| !["get", "list", "watch"].contains(&&*it.verb)).count())
+    };
+    let before = writes()?;
+
+    scale(5).await?;
+    let added = site.edit(DEPLOYMENT, "web", json!({"spec": {"minReadySeconds": 7}})).await?;
+    let told = site.edit(THING, "web", json!({"status": {"size": 1}})).await?;
+    ensure!(added.metadata.generation >= Some(3) && told.metadata.generation >= Some(2), "{added:?} {told:?}");
+    // Whatever the agent makes of that is done when it has done this.
+    site.pass_along("after").await?;
+    site.settle("after").await?;
+    let after = site.local(DEPLOYMENT, "web").await?;
+    ensure!(after.data["spec"]["replicas"] == 5 && after.data["spec"]["minReadySeconds"] == 7, "{after:?}");
+    ensure!(writes()? == before, "{} writes, and there is nothing to write", writes()? - before);
+
+    // What is its own it puts back.
+    site.edit(
+        DEPLOYMENT,
+        "web",
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "theirs"}]}}}}),
+    )
+    .await?;
+    shows(&site.local, DEPLOYMENT, "web", "the image to be put back", |it| {
+        it["spec"]["template"]["spec"]["containers"][0]["image"] != "theirs"
+    })
+    .await?;
+    ensure!(site.local(DEPLOYMENT, "web").await?.data["spec"]["replicas"] == 5, "what is theirs stays");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

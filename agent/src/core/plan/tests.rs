@@ -217,7 +217,11 @@ fn what_changed_on_either_side_is_applied() {
             ("its source, of the same content", |case| case.entry.source.uid = uid("s9")),
             ("its source's generation", |case| case.entry.generation = 9),
             ("a field of ours, locally", |case| case.seen().managed = Some(Digest::of(b"other"))),
-            ("its local generation", |case| case.seen().generation = 2),
+            ("a field of others, locally", |case| case.seen().generation = 2),
+            ("any, once one of ours was given back", |case| {
+                case.record.as_mut().unwrap().telltale = Telltale::Version;
+                case.seen().generation = 2;
+            }),
             ("its label is gone", |case| case.seen().labelled = false),
             ("its mark is gone", |case| case.seen().mark = None),
             ("its mark is garbled", |case| case.mark().local = key("", "ConfigMap", "other")),
@@ -268,7 +272,8 @@ fn what_changed_on_either_side_is_applied() {
             its source, of the same content            Apply u1 None Created
             its source's generation                    Apply u1 None Created
             a field of ours, locally                   Apply u1 None Created
-            its local generation                       Apply u1 None Created
+            a field of others, locally                 Nothing(Unchanged)
+            any, once one of ours was given back       Apply u1 None Created
             its label is gone                          Apply u1 None Created
             its mark is gone                           Apply u1 None Created
             its mark is garbled                        Apply u1 None Created
