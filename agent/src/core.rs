@@ -225,6 +225,8 @@ pub struct Core {
     recorded: usize,
     kinds: Kinds,
     denied: Denied,
+    /// The same of what webhooks, policies and quotas refuse: that is each object's own affair, and no right that is missing.
+    unadmitted: Denied,
     fuse: Fuse,
     approvals: Approvals,
     gates: Gates,
@@ -304,6 +306,7 @@ impl Core {
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
             denied: Denied::default(),
+            unadmitted: Denied::default(),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
             gates: Gates::default(),

@@ -197,8 +197,8 @@ impl Executor {
                 // Deleted in between: creating is right again.
                 None => Err(Failure::unavailable("it was there and is gone again").into()),
             },
-            // An account that may not create namespaces needs not: its namespaces may be made for it.
-            Err(refused) if entry.implied && refused.failure().reason == Reason::Forbidden => {
+            // Who may not create namespaces needs not: they may be made for it.
+            Err(refused) if entry.implied && refused.failure().is_refused() => {
                 let own = Target { impersonate: None, ..target };
                 match own.read().await? {
                     Some(object) => Ok(OpResult::Exists(Box::new(own.fold(scope, object)?))),
@@ -304,7 +304,7 @@ impl Executor {
             match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
                 Ok(marked) => return target.written(scope, marked, Vec::new()),
                 Err(Stopped::Outdated) => {}
-                Err(Stopped::Refused(refused)) if entry.implied && refused.failure().reason == Reason::Forbidden => {
+                Err(Stopped::Refused(refused)) if entry.implied && refused.failure().is_refused() => {
                     // It stays there whatever its mark says.
                     return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
                 }
@@ -616,5 +616,5 @@ fn advised(stopped: Stopped, policy: &ApplyPolicy) -> Stopped {
 }
 
 fn is_missing(refused: &Refused) -> bool {
-    matches!(refused, Refused::Status { code: 404, .. })
+    matches!(refused, Refused::Status { code: 404, .. }) && !refused.failure().is_refused()
 }

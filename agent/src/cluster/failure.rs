@@ -33,6 +33,11 @@ impl Failure {
         Self::new(Reason::Unavailable, message)
     }
 
+    /// Somebody at the cluster says no, whether or not anything is there.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.reason, Reason::Forbidden | Reason::Denied)
+    }
+
     /// Says of a change that cannot be made in place what could be done.
     pub(super) fn with_advice(self, recreate: Recreate) -> Self {
         if self.reason != Reason::Immutable {
@@ -97,7 +102,9 @@ impl Refused {
     /// The object itself is not there (rather than its kind or namespace).
     pub(super) fn is_object_missing(&self) -> bool {
         match self {
-            Self::Status { code: 404, status, .. } => missing(status) == Missing::Object,
+            Self::Status { code: code @ 404, status, .. } => {
+                missing(status) == Missing::Object && !is_denied(*code, &status.message)
+            }
             Self::Status { .. } | Self::Local(_) => false,
         }
     }
@@ -167,6 +174,8 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
     // What it does is not supported, or nobody answered: "failed calling webhook …".
     let webhook = says(&["admission webhook \"", "failed calling webhook"]);
     let reason = match code {
+        // Whoever denies may give any code, and details of any object.
+        _ if is_denied(code, text) => Reason::Denied,
         404 => match missing(status) {
             Missing::Namespace => Reason::NamespaceUnavailable,
             Missing::Kind => Reason::KindMissing,
@@ -176,7 +185,6 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
             Reason::NamespaceUnavailable
         }
         413 => Reason::TooLarge,
-        _ if is_denied(code, text) => Reason::Denied,
         // One that fails may give any code.
         _ if webhook => Reason::Webhook,
         429 => Reason::Throttled,
@@ -207,13 +215,21 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
 }
 
 /// Whether somebody whose word counts at the cluster says no to this very object. Webhooks and policies may give any code. What
-/// is built into the API server (quotas, limits, Pod security) answers as to somebody who has no right to it; that text
-/// names the user, this one does not.
+/// is built into the API server (quotas, limits, Pod security) answers as to somebody who has no right to it.
 fn is_denied(code: u16, text: &str) -> bool {
     let webhook = text.contains("admission webhook \"") && text.contains(" denied the request");
     let policy = text.contains("ValidatingAdmissionPolicy '") && text.contains(" denied request");
-    let built_in = code == 403 && text.contains("is forbidden: ") && !text.contains("ser \"");
+    let ends = text.contains("because it is being terminated");
+    let built_in = code == 403 && text.contains("is forbidden: ") && !ends && !speaks_of_rights(text);
     webhook || policy || built_in
+}
+
+/// The texts by which the API server says that the user lacks a right: authorization, RBAC's escalation checks, and
+/// OwnerReferencesPermissionEnforcement.
+fn speaks_of_rights(text: &str) -> bool {
+    ["User \"", "user \"", "must have cluster-admin privileges", "you can't set finalizers on"]
+        .iter()
+        .any(|part| text.contains(part))
 }
 
 /// The API server itself, or its etcd, cannot keep up; not one that it passes requests on to, nor a proxy before it, whose

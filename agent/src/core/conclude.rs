@@ -49,10 +49,16 @@ impl Core {
 
     fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
         self.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
-        if outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Forbidden) {
-            self.denied.refused(key, &outcome.message);
-        } else if self.denied.clear(key) && outcome.progress == Progress::Applied {
-            for beside in self.denied.beside(key) {
+        let failed = outcome.reason.filter(|_| outcome.progress == Progress::Failed);
+        for (refused, reason) in [(&mut self.denied, Reason::Forbidden), (&mut self.unadmitted, Reason::Denied)] {
+            if failed == Some(reason) {
+                refused.refused(key, &outcome.message);
+            }
+        }
+        let let_through = (failed != Some(Reason::Forbidden) && self.denied.clear(key))
+            | (failed != Some(Reason::Denied) && self.unadmitted.clear(key));
+        if let_through && outcome.progress == Progress::Applied {
+            for beside in [self.denied.beside(key), self.unadmitted.beside(key)].into_iter().flatten() {
                 self.enqueue(&beside);
             }
         }
@@ -98,7 +104,7 @@ impl Core {
         let often = object.failures >= TRIES_MAX;
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let patience = self.denied.patience(&key.kind);
+        let patience = self.denied.patience(&key.kind).max(self.unadmitted.patience(&key.kind));
         let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
         let wait = wait.max(not_before.unwrap_or_default());
         object.retry_at = Some(now + wait);

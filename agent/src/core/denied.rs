@@ -1,4 +1,4 @@
-//! Kinds that the agent has no permission for, as far as it was refused. Told once for each kind; and as soon as one object
+//! Kinds that the agent is refused, for lack of permission or by admission. Told once for each kind; and as soon as one object
 //! is let through, the others are tried.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -148,7 +148,7 @@ impl Slots {
         }
         let area = Area::from(key);
         match result {
-            OpResult::Failed { reason: Reason::Webhook, message, .. } if took >= STUCK_AFTER => {
+            OpResult::Failed { reason: Reason::Webhook | Reason::Denied, message, .. } if took >= STUCK_AFTER => {
                 let message = Arc::from(message.as_str());
                 if let Some(stuck) = self.stuck.get_mut(&area) {
                     stuck.message = message;

@@ -480,6 +480,7 @@ impl Core {
             }
             self.dequeue(key);
             self.denied.clear(key);
+            self.unadmitted.clear(key);
             self.objects.remove(key);
         }
     }

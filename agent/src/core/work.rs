@@ -275,7 +275,7 @@ fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
 }
 
 pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
-    outcome.progress == Progress::Failed && outcome.reason == Some(Reason::Webhook)
+    outcome.progress == Progress::Failed && matches!(outcome.reason, Some(Reason::Webhook | Reason::Denied))
 }
 
 /// The hub knows for what, and says so.

@@ -33,6 +33,11 @@ fn a_404_is_about_the_namespace_the_kind_or_the_object() {
     check(404, json!({"message": "404 page not found"}), Reason::KindMissing);
     check(404, object.clone(), Reason::Conflict);
     assert!(refused(404, object).is_object_missing());
+    // A webhook hands on the answer to a question of its own.
+    let denied = json!({"message": "admission webhook \"a.b\" denied the request: configmaps \"c\" not found", "reason": "NotFound",
+        "details": {"name": "c", "kind": "configmaps"}});
+    check(404, denied.clone(), Reason::Denied);
+    assert!(!refused(404, denied).is_object_missing());
     assert!(!refused(404, namespace).is_object_missing());
     assert!(refused(404, kind).is_kind_missing());
 }
@@ -59,7 +64,11 @@ fn a_403_is_a_terminating_namespace_a_denial_or_a_missing_permission() {
         check(403, json!({"message": text, "reason": "Forbidden"}), Reason::Denied);
     }
     let escalation = "roles.rbac.authorization.k8s.io \"a\" is forbidden: user \"x\" (groups=[\"y\"]) is attempting to grant RBAC permissions not currently held";
-    check(403, json!({"message": escalation, "reason": "Forbidden"}), Reason::Forbidden);
+    let aggregation = "clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: must have cluster-admin privileges to use the aggregationRule";
+    let owner = "configmaps \"a\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
+    for text in [escalation, aggregation, owner] {
+        check(403, json!({"message": text, "reason": "Forbidden"}), Reason::Forbidden);
+    }
     check(
         403,
         json!({"message": "deployments.apps is forbidden: User \"x\" cannot create resource", "reason": "Forbidden"}),
