@@ -23,7 +23,8 @@ impl Proxies {
     fn of(value: impl Fn(&str) -> Option<String>) -> Self {
         let mut proxies = Self::default();
         for names in VARIABLES {
-            let set = names.into_iter().find_map(|name| Some((name, value(name).filter(|value| !value.is_empty())?)));
+            let set =
+                names.into_iter().find_map(|name| Some((name, value(name)?))).filter(|(_, value)| !value.is_empty());
             match set.map(|(name, value)| (name, host_of(&value))) {
                 Some((name, Some(host))) if proxies.in_use.is_none() => proxies.in_use = Some((name, host)),
                 Some((name, None)) => proxies.ignored.push(name),
@@ -56,8 +57,8 @@ impl Proxies {
 /// Where a proxy is; none if that is no URL of one.
 fn host_of(value: &str) -> Option<String> {
     let uri: Uri = value.parse().ok()?;
-    let known = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
-    let is_known = uri.scheme_str().is_none_or(|scheme| known.contains(&scheme));
+    // The client is built without SOCKS.
+    let is_known = uri.scheme_str().is_none_or(|scheme| ["http", "https"].contains(&scheme));
     let authority = uri.authority().filter(|_| is_known)?.as_str();
     Some(authority.rsplit('@').next().unwrap_or(authority).to_owned())
 }
@@ -77,7 +78,8 @@ mod tests {
         assert_eq!(of(&[("HTTPS_PROXY", "")]), Proxies::default());
         assert_eq!(of(&[("HTTPS_PROXY", "http://me:secret@proxy:3128")]).in_use, used("HTTPS_PROXY", "proxy:3128"));
         assert_eq!(of(&[("https_proxy", "proxy:3128")]).in_use, used("https_proxy", "proxy:3128"));
-        for wrong in ["http//proxy:3128", "http://", "proxy port 3128", "ftp://proxy"] {
+        assert_eq!(of(&[("HTTPS_PROXY", ""), ("https_proxy", "http://proxy:1")]), Proxies::default());
+        for wrong in ["http//proxy:3128", "http://", "proxy port 3128", "ftp://proxy", "socks5://proxy:1080"] {
             let proxies = of(&[("HTTPS_PROXY", wrong), ("ALL_PROXY", "http://other:1")]);
             assert_eq!(
                 (proxies.in_use, proxies.ignored),
