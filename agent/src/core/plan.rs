@@ -169,6 +169,8 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
             Decision::Nothing(Settled::Terminal)
         }
         // While the view is not current nothing follows from not seeing it; it is written to where it was.
+        // Whether it may be taken over is to be seen first.
+        (Some(_), View::Lost) if situation.found == Found::LetGo => Decision::Create,
         (Some(record), View::Lost) if is_left_alone(entry, policy) => {
             if is_known(situation, record) {
                 Decision::Nothing(Settled::Unchanged)

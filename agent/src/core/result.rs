@@ -381,7 +381,8 @@ impl Core {
             (OpResult::Written { observed, .. }, Some(me)) => {
                 let found = Looked::There(Box::new(Seen::from(&*observed)));
                 self.begin_removal(now, me, tombstone, found, out);
-                if self.desired.get(&tombstone.key).is_some() {
+                let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
+                if self.desired.get(&tombstone.key).is_some() && !waits {
                     // What was assigned meanwhile has waited for this.
                     self.enqueue(&tombstone.key);
                 }
@@ -395,10 +396,13 @@ impl Core {
         match result {
             OpResult::Written { observed, .. } => {
                 // Nothing else is decided by it, and nothing would tell when it changes.
+                let seen = Seen::from(&*observed);
                 if self.desired.get(key).is_some()
                     && let Some(object) = self.objects.get_mut(key)
+                    // Something newer may have been heard before this answer.
+                    && !object.seen.as_ref().is_some_and(|newer| seen.is_older_than(newer))
                 {
-                    object.probe = Some(Seen::from(&*observed));
+                    object.probe = Some(seen);
                 }
                 self.look_at(key, *observed);
             }

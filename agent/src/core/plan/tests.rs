@@ -217,6 +217,9 @@ fn what_changed_on_either_side_is_applied() {
             ("its source, of the same content", |case| case.entry.source.uid = uid("s9")),
             ("its source's generation", |case| case.entry.generation = 9),
             ("a field of ours, locally", |case| case.seen().managed = Some(Digest::of(b"other"))),
+            ("to be let go of, while the watch is lost", |case| {
+                (case.found, case.view, case.seen) = (Found::LetGo, View::Lost, None);
+            }),
             ("a field of others, locally", |case| case.seen().generation = 2),
             ("any, once one of ours was given back", |case| {
                 case.record.as_mut().unwrap().telltale = Telltale::Version;
@@ -272,6 +275,7 @@ fn what_changed_on_either_side_is_applied() {
             its source, of the same content            Apply u1 None Created
             its source's generation                    Apply u1 None Created
             a field of ours, locally                   Apply u1 None Created
+            to be let go of, while the watch is lost   Create
             a field of others, locally                 Nothing(Unchanged)
             any, once one of ours was given back       Apply u1 None Created
             its label is gone                          Apply u1 None Created
