@@ -174,6 +174,9 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
     // What it does is not supported, or nobody answered: "failed calling webhook …".
     let webhook = says(&["admission webhook \"", "failed calling webhook"]);
     let reason = match code {
+        403 if cause("NamespaceTerminating") || says(&["because it is being terminated"]) => {
+            Reason::NamespaceUnavailable
+        }
         // Whoever denies may give any code, and details of any object.
         _ if is_denied(code, text) => Reason::Denied,
         404 => match missing(status) {
@@ -181,9 +184,6 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
             Missing::Kind => Reason::KindMissing,
             Missing::Object => Reason::Conflict,
         },
-        403 if cause("NamespaceTerminating") || says(&["because it is being terminated"]) => {
-            Reason::NamespaceUnavailable
-        }
         413 => Reason::TooLarge,
         // One that fails may give any code.
         _ if webhook => Reason::Webhook,
@@ -219,8 +219,7 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
 fn is_denied(code: u16, text: &str) -> bool {
     let webhook = text.contains("admission webhook \"") && text.contains(" denied the request");
     let policy = text.contains("ValidatingAdmissionPolicy '") && text.contains(" denied request");
-    let ends = text.contains("because it is being terminated");
-    let built_in = code == 403 && text.contains("is forbidden: ") && !ends && !speaks_of_rights(text);
+    let built_in = code == 403 && text.contains("is forbidden: ") && !speaks_of_rights(text);
     webhook || policy || built_in
 }
 

@@ -50,13 +50,9 @@ impl Core {
     fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
         self.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
         let failed = outcome.reason.filter(|_| outcome.progress == Progress::Failed);
-        for (refused, reason) in [(&mut self.denied, Reason::Forbidden), (&mut self.unadmitted, Reason::Denied)] {
-            if failed == Some(reason) {
-                refused.refused(key, &outcome.message);
-            }
-        }
-        let let_through = (failed != Some(Reason::Forbidden) && self.denied.clear(key))
-            | (failed != Some(Reason::Denied) && self.unadmitted.clear(key));
+        let refusal = |reason| (failed == Some(reason)).then_some(&*outcome.message);
+        let let_through =
+            self.denied.heard(key, refusal(Reason::Forbidden)) | self.unadmitted.heard(key, refusal(Reason::Denied));
         if let_through && outcome.progress == Progress::Applied {
             for beside in [self.denied.beside(key), self.unadmitted.beside(key)].into_iter().flatten() {
                 self.enqueue(&beside);

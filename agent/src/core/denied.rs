@@ -22,10 +22,21 @@ struct Kind {
 }
 
 impl Denied {
-    pub(super) fn refused(&mut self, key: &ObjectKey, message: &str) {
+    fn refused(&mut self, key: &ObjectKey, message: &str) {
         let kind = self.kinds.entry(key.kind.clone());
         let kind = kind.or_insert_with(|| Kind { objects: BTreeSet::new(), message: message.to_owned() });
         kind.objects.insert(key.clone());
+    }
+
+    /// What became of an object: it is refused with these words, or not any more. Returns whether it was refused and is not.
+    pub(super) fn heard(&mut self, key: &ObjectKey, refusal: Option<&str>) -> bool {
+        match refusal {
+            Some(message) => {
+                self.refused(key, message);
+                false
+            }
+            None => self.clear(key),
+        }
     }
 
     /// It is refused no longer, or of no interest. Returns whether it was.

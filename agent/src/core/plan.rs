@@ -168,9 +168,9 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
         (Some(record), _) if is_made_once(entry, policy) && record.source == entry.source.uid => {
             Decision::Nothing(Settled::Terminal)
         }
-        // While the view is not current nothing follows from not seeing it; it is written to where it was.
         // Whether it may be taken over is to be seen first.
         (Some(_), View::Lost) if situation.found == Found::LetGo => Decision::Create,
+        // While the view is not current nothing follows from not seeing it; it is written to where it was.
         (Some(record), View::Lost) if is_left_alone(entry, policy) => {
             if is_known(situation, record) {
                 Decision::Nothing(Settled::Unchanged)

@@ -230,7 +230,9 @@ impl Core {
         out: &mut Effects,
     ) {
         let unseen = self.objects.get(key).is_some_and(|object| object.seen.is_none());
-        if let (true, Some(found), Some(tombstone)) = (unseen, found, self.overtaken(key)) {
+        let due = self.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
+        let tombstone = due.map(|(tombstone, _)| tombstone.clone());
+        if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
             self.begin_removal(now, me, &tombstone, Looked::There(Box::new(found)), out);
         }
     }
@@ -295,12 +297,11 @@ impl Core {
     }
 
     pub(super) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
-        match &state {
-            RemovalState::Held(Reason::Forbidden, message) => self.denied.refused(&tombstone.key, message),
-            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Finalizing | RemovalState::Done => {
-                self.denied.clear(&tombstone.key);
-            }
-        }
+        let refusal = match &state {
+            RemovalState::Held(Reason::Forbidden, message) => Some(&**message),
+            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Finalizing | RemovalState::Done => None,
+        };
+        self.denied.heard(&tombstone.key, refusal);
         if let Some(removal) = self.removals.get_mut(tombstone)
             && removal.state != state
         {

@@ -103,20 +103,17 @@ impl Core {
         any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
     }
 
-    /// Whether what stands there was to be let go of before it was assigned again, and was not.
-    pub(super) fn is_overtaken(&self, key: &ObjectKey) -> bool {
-        self.open_removals_of(key).any(|(_, removal)| removal.policy.lets_go())
+    /// What was to be let go of there before it was assigned again, and was not.
+    pub(super) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go())
     }
 
-    /// What was to be let go of there, and is not waiting for its retry.
-    pub(super) fn overtaken(&self, key: &ObjectKey) -> Option<Tombstone> {
-        let due = |removal: &Removal| removal.policy.lets_go() && removal.retry_at.is_none();
-        self.open_removals_of(key).find(|(_, removal)| due(removal)).map(|(tombstone, _)| tombstone.clone())
+    pub(super) fn is_overtaken(&self, key: &ObjectKey) -> bool {
+        self.overtaken(key).next().is_some()
     }
 
     pub(super) fn nothing_overtaken(&mut self, now: Monotonic, key: &ObjectKey) {
-        let overtaken = self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go());
-        for tombstone in overtaken.map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
+        for tombstone in self.overtaken(key).map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
             self.removal_done(now, &tombstone);
         }
     }
