@@ -282,7 +282,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 /// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
 /// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { me, key, record, assigned, seen, view, .. } = *evidence;
+    let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
     let ours = |seen: &Seen| {
         let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
@@ -297,7 +297,8 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         }
         // Perhaps it was let go of just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
-        (None, None) if view == View::Current => Verdict::Forget,
+        // What may stand there unseen is found by the creation of what is assigned.
+        (None, None) if view == View::Current && !unshown => Verdict::Forget,
         (_, Some(_) | None) => Verdict::ReMark,
     }
 }

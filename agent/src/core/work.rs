@@ -513,7 +513,10 @@ impl Core {
             (Decision::Nothing(Settled::Drifted), Some(policy), Some(seen)) => {
                 self.drifted(now, me, entry, policy, &seen, out);
             }
-            (Decision::Nothing(_), ..) => self.settled(now, key),
+            (Decision::Nothing(_), _, seen) => {
+                self.settled(now, key);
+                self.let_go_unseen(now, me, key, seen, out);
+            }
             (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
                 self.set_record(key, plan::record_of(entry, &seen, origin, true));
                 // Whoever made it may have ended before that was written.

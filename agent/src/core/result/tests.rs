@@ -181,16 +181,29 @@ impl Server {
 
     /// What is assigned is not any more, and goes.
     fn unassign(&mut self) {
-        let version = Version { revision: Revision(9), ..Version::default() };
-        let accepted = Accepted { version, digest: DesiredSet::default().digest() };
+        self.switch(None, Prune::Delete);
+    }
+
+    /// The first source is not assigned any more, and this one of that number is instead.
+    fn switch(&mut self, instead: Option<(u64, &ApplyPolicy)>, prune: Prune) {
+        let put: Vec<Arc<Entry>> = instead
+            .iter()
+            .map(|(source, policy)| Arc::new(Entry { policy: policy.digest(), ..entry(&place(), *source, 2) }))
+            .collect();
+        let version = Version { revision: Revision(self.version + 9), ..Version::default() };
+        let accepted = Accepted { version, digest: put.iter().cloned().collect::<DesiredSet>().digest() };
         let tombstone = Tombstone { key: place(), source: uid("s1") };
-        let policy = RemovalPolicy::Tombstone(PrunePolicy { prune: Prune::Delete, ..PrunePolicy::LEAST });
+        let policy = RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST });
+        let again = instead.is_some_and(|(source, _)| source == 1);
+        for entry in &put {
+            self.core.inputs.hold(entry.input);
+        }
         self.core.begin_switch(Box::new(Change {
             accepted: attested(accepted),
-            put: Vec::new(),
-            remove: vec![place()],
-            policies: [].into(),
-            tombstones: [(tombstone, policy)].into(),
+            remove: if put.is_empty() { vec![place()] } else { Vec::new() },
+            put,
+            policies: instead.iter().map(|(_, policy)| (policy.digest(), Arc::new((*policy).clone()))).collect(),
+            tombstones: if again { [].into() } else { [(tombstone, policy)].into() },
             left_at: [].into(),
             terminal: Vec::new(),
             decommission: Decommission::No,
@@ -266,6 +279,9 @@ impl Server {
                 !matches!(op, Op::Create { .. } | Op::DryRunCreate { .. } | Op::Get { .. } | Op::Inspect { .. })
             }
         };
+        if matches!(op, Op::Orphan { .. }) && (says == Says::Done || !possible) {
+            self.there = Observed { mark: None, labelled: false, ..there.clone() };
+        }
         match says {
             _ if !possible => done,
             Says::Done => done,
@@ -476,6 +492,55 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         assert_eq!(asked, expected, "{case}");
         let mut removals = server.core.removals.values();
         assert!(removals.all(|removal| removal.state == RemovalState::Done), "{case}");
+    }
+}
+
+/// Nobody heard how its creation ended, its label was lost, and it is to be let go of: what is assigned there next finds it,
+/// and takes over only what it may.
+#[test]
+fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
+    let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
+    let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+    let always = ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() };
+    for (source, policy, labelled, expected) in [
+        (2, &never, false, &["Create", "Orphan", "Create"][..]),
+        (2, &never, true, &["Create", "Orphan", "Create"]),
+        (2, &always, false, &["Create", "Apply"]),
+        (2, &once, false, &["Create", "ReMark"]),
+        (1, &always, false, &["Get", "Create", "Apply"]),
+        (1, &always, true, &["Get", "Create", "Apply"]),
+        (1, &never, false, &["Get", "Orphan", "Create"]),
+    ] {
+        let case = format!("{source}, {policy:?}, labelled {labelled}");
+        let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
+        let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+        let mut answers = [Says::Done; 8];
+        answers[0] = Says::Exists;
+        let mut server = Server::new(&known, answers);
+        server.there = Observed { labelled, ..observed(Some(1), false) };
+        let (id, op) = server.waiting.pop().expect("nothing stands there, as far as is known");
+        assert_eq!(name(&op), "Create");
+        let unheard = OpResult::Failed { reason: Reason::Unavailable, message: "no".to_owned(), retry_after: None };
+        server.step(Event::Executed { id, result: unheard });
+        if source == 1 {
+            server.switch(None, Prune::Orphan);
+        }
+        server.switch(Some((source, policy)), Prune::Orphan);
+        for _ in 0..4 {
+            server.answer_all();
+            if let Some(at) = server.timer.take() {
+                server.now = server.now.max(at);
+                server.step(Event::Timer(Timer::Retry));
+            }
+        }
+        let mut asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
+        asked.dedup();
+        assert_eq!(asked, expected, "{case}");
+        assert!(server.core.removals.values().all(|removal| removal.state == RemovalState::Done), "{case}");
+        let object = server.core.objects.get(&place()).expect("it is assigned");
+        let origin = object.record.as_ref().map(|record| record.origin);
+        let taken_over = policy.takeover != Takeover::Never;
+        assert_eq!(origin, taken_over.then_some(Origin::Adopted), "{case}");
     }
 }
 
