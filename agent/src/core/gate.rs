@@ -68,7 +68,8 @@ impl Gates {
         self.groups.values().any(|group| !group.held.is_empty())
     }
 
-    /// An entry is in the set, and not ready. A wave that gets a new member has its time again.
+    /// An entry is in the set, and not ready. A wave that was given up is waited for again; what waits already waits no
+    /// longer for it than it would have.
     fn join(&mut self, gates: &[Gate], wave: i32, key: &ObjectKey) {
         for Gate { placement, deadline_seconds } in gates {
             let group = self.groups.entry(placement.clone()).or_default();
@@ -76,8 +77,8 @@ impl Gates {
             let wave = group.waves.entry(wave).or_default();
             wave.members += 1;
             wave.unready.insert(key.clone());
-            wave.since = None;
             wave.given_up = false;
+            self.changed.insert(placement.clone());
         }
     }
 
@@ -89,11 +90,8 @@ impl Gates {
             if let Some(left) = group.waves.get_mut(&wave) {
                 left.members = left.members.saturating_sub(1);
                 left.unready.remove(key);
-                if left.members == 0 {
-                    group.waves.remove(&wave);
-                }
             }
-            if group.waves.is_empty() {
+            if group.waves.values().all(|wave| wave.members == 0) {
                 self.freed.extend(self.groups.remove(placement).into_iter().flat_map(|group| group.removals));
             } else {
                 self.changed.insert(placement.clone());
@@ -170,18 +168,23 @@ impl Gates {
         self.groups.values().filter_map(due).min()
     }
 
-    /// What waited and has to be looked at again.
-    pub(super) fn take_released(&mut self) -> BTreeSet<ObjectKey> {
+    /// What waited and has to be looked at again. What goes on waiting has a deadline.
+    pub(super) fn take_released(&mut self, now: Monotonic) -> BTreeSet<ObjectKey> {
         let mut released = BTreeSet::new();
         for placement in std::mem::take(&mut self.changed) {
             let Some(group) = self.groups.get_mut(&placement) else { continue };
-            let front = group.waves.iter().find(|(_, wave)| wave.blocks()).map_or(i32::MAX, |(wave, _)| *wave);
+            group.waves.retain(|_, wave| wave.members > 0);
+            group.waves.values_mut().filter(|wave| !wave.blocks()).for_each(|wave| wave.since = None);
+            let mut blocking = group.waves.iter_mut().find(|(_, wave)| wave.blocks());
+            let front = blocking.as_ref().map_or(i32::MAX, |(wave, _)| **wave);
             while group.held.first().is_some_and(|(wave, _)| *wave <= front) {
                 released.extend(group.held.pop_first().map(|(_, key)| key));
             }
             if group.held.is_empty() {
                 group.waves.values_mut().for_each(|wave| wave.since = None);
                 self.freed.append(&mut group.removals);
+            } else if let Some((_, wave)) = &mut blocking {
+                wave.since.get_or_insert(now);
             }
         }
         released

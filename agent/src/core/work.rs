@@ -366,7 +366,7 @@ impl Core {
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }
-        for key in self.gates.take_released() {
+        for key in self.gates.take_released(now) {
             self.enqueue(&key);
         }
         for tombstone in self.gates.take_freed() {

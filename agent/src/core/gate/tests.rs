@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
+use proptest::prelude::*;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Gate, Monotonic, ObjectKey, Reason};
 
@@ -36,10 +37,10 @@ fn a_wave_waits_for_the_one_before_it_and_for_that_alone() {
     assert_eq!(all.hold(now, &shop, 20, &object("c")), Some(barrier.clone()));
     assert_eq!(all.hold(now, &shop, 10, &object("b")), Some(barrier));
     all.tell(&shop, 0, &object("a"), true);
-    assert_eq!(names(all.take_released()), ["b"]);
+    assert_eq!(names(all.take_released(Monotonic::START)), ["b"]);
     assert_eq!(all.hold(now, &shop, 10, &object("b")), None);
     all.tell(&shop, 10, &object("b"), true);
-    assert_eq!(names(all.take_released()), ["c"]);
+    assert_eq!(names(all.take_released(Monotonic::START)), ["c"]);
     assert!(!all.hold_any());
 }
 
@@ -65,15 +66,105 @@ fn each_wave_has_its_time_and_then_the_next_goes() {
     }
     assert_eq!(all.next_due(), Some(at(605)));
     all.due(at(604));
-    assert!(all.take_released().is_empty());
+    assert!(all.take_released(at(604)).is_empty());
     all.due(at(605));
-    assert_eq!(names(all.take_released()), ["b"], "and not the one after that");
+    assert_eq!(names(all.take_released(at(605))), ["b"], "and not the one after that");
     assert_eq!(all.hold(at(605), &shop, 10, &object("b")), None);
     assert!(all.hold_any());
-    // The last one waits for the second from when it is looked at again.
-    assert!(all.hold(at(700), &shop, 20, &object("c")).is_some());
-    all.due(at(1300));
-    assert_eq!(names(all.take_released()), ["c"]);
+    // The last one waits for the second from then on.
+    all.due(at(1204));
+    assert!(all.take_released(at(1204)).is_empty());
+    all.due(at(1205));
+    assert_eq!(names(all.take_released(at(1205))), ["c"]);
+}
+
+/// What happens to the objects of one Placement, each of a wave of its own.
+#[derive(Clone, Debug)]
+enum Happens {
+    Changes(usize),
+    Leaves(usize),
+    Ready(usize, bool),
+    Passes(u64),
+}
+
+const MEMBERS: [(&str, i32); 5] = [("a", 0), ("b", 0), ("c", 10), ("d", 20), ("e", 20)];
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let member = 0..MEMBERS.len();
+    prop_oneof![
+        member.clone().prop_map(Happens::Changes),
+        member.clone().prop_map(Happens::Leaves),
+        (member, any::<bool>()).prop_map(|(member, ready)| Happens::Ready(member, ready)),
+        (1..400_u64).prop_map(Happens::Passes),
+    ]
+}
+
+proptest! {
+    /// Whoever joins or fails meanwhile: what waits is waited for with a deadline, and each wave in turn has its time once.
+    #[test]
+    fn nothing_waits_longer_than_all_the_waves_before_it_have_time(
+        happened in prop::collection::vec(happens(), 1..40),
+    ) {
+        let shop = gates(&["retail/shop"]);
+        let deadline = Duration::from_secs(u64::from(DEADLINE));
+        let mut all = Gates::default();
+        let mut now = Monotonic::START;
+        let mut inside = [false; MEMBERS.len()];
+        for happens in happened.into_iter().chain([Happens::Passes(u64::from(DEADLINE)), Happens::Passes(1)]) {
+            match happens {
+                Happens::Changes(member) => {
+                    let (name, wave) = MEMBERS[member];
+                    if std::mem::replace(&mut inside[member], true) {
+                        all.leave(&shop, wave, &object(name));
+                    }
+                    all.join(&shop, wave, &object(name));
+                    all.take_released(now);
+                    all.hold(now, &shop, wave, &object(name));
+                }
+                Happens::Leaves(member) => {
+                    let (name, wave) = MEMBERS[member];
+                    if std::mem::replace(&mut inside[member], false) {
+                        all.leave(&shop, wave, &object(name));
+                    }
+                }
+                Happens::Ready(member, ready) => {
+                    let (name, wave) = MEMBERS[member];
+                    if inside[member] {
+                        all.tell(&shop, wave, &object(name), ready);
+                    }
+                }
+                Happens::Passes(seconds) => now = now + Duration::from_secs(seconds),
+            }
+            all.due(now);
+            for released in all.take_released(now) {
+                let wave = MEMBERS.iter().find(|(name, _)| *name == &*released.name).map_or(0, |(_, wave)| *wave);
+                all.hold(now, &shop, wave, &released);
+            }
+            if all.hold_any() {
+                let due = all.next_due();
+                prop_assert!(due.is_some_and(|due| now < due && due <= now + deadline), "{:?} at {:?}", due, now);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_changes_in_a_wave_gives_it_no_more_time_while_something_waits() {
+    let shop = gates(&["retail/shop"]);
+    let at = |seconds| Monotonic::START + Duration::from_secs(seconds);
+    let mut all = Gates::default();
+    for (name, wave) in [("b", 0), ("c", 10)] {
+        all.join(&shop, wave, &object(name));
+    }
+    assert!(all.hold(at(0), &shop, 10, &object("c")).is_some());
+    for seconds in (100..=500).step_by(100) {
+        all.leave(&shop, 0, &object("b"));
+        all.join(&shop, 0, &object("b"));
+        all.due(at(seconds));
+        assert!(all.take_released(at(seconds)).is_empty());
+    }
+    all.due(at(600));
+    assert_eq!(names(all.take_released(at(600))), ["c"]);
 }
 
 #[test]
@@ -84,7 +175,7 @@ fn what_leaves_the_set_holds_nobody_up() {
     all.join(&shop, 10, &object("b"));
     all.hold(Monotonic::START, &shop, 10, &object("b"));
     all.leave(&shop, 0, &object("a"));
-    assert_eq!(names(all.take_released()), ["b"]);
+    assert_eq!(names(all.take_released(Monotonic::START)), ["b"]);
     all.leave(&shop, 10, &object("b"));
     assert!(all.is_empty());
 }
