@@ -218,12 +218,13 @@ pub(super) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
             (Some(record), View::Current | View::Lost) if inspection.is_some() => {
                 dispose(evidence, record.uid.clone(), Some(record))
             }
-            // Not seen by its label, which it may have lost, or got another: the same object may be another hub's by now.
-            (Some(_), View::Current | View::Lost) => Verdict::Look,
+            // Not seen by its label, which it may have lost, or got another: the same object may be another hub's by now. And a
+            // kind that may not be listed is never current.
+            (Some(_), View::Current) | (_, View::Lost) => Verdict::Look,
             // Made, or found there, and taken out again before anything showed it.
-            (None, View::Current | View::Lost) if unshown => Verdict::Look,
+            (None, View::Current) if unshown => Verdict::Look,
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
-            (_, View::Unlisted | View::Unknown | View::Elsewhere) | (None, View::Lost) => Verdict::Wait,
+            (_, View::Unlisted | View::Unknown | View::Elsewhere) => Verdict::Wait,
         };
     };
     let recorded = record.is_some_and(|record| record.uid == seen.uid);

@@ -203,7 +203,7 @@ fn only_what_is_ours_is_deleted() {
             of another source                              Forget
             not there                                      Forget
             not there, as far as was shown                 Look
-            not seen, the watch is lost                    Wait
+            not seen, the watch is lost                    Look
             not seen, its kind not yet listed              Wait
             its kind is not served                         Forget
             being deleted                                  Hold(Finalizing)
