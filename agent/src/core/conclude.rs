@@ -9,6 +9,7 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Reaso
 use super::Core;
 use super::effect::AppliedRecord;
 use super::observe::Outcome;
+use super::pace::HOLD_MAX;
 use super::work::failed_for_a_webhook;
 
 /// Wait after a failed operation, doubled each time up to the second.
@@ -92,12 +93,13 @@ impl Core {
         self.tell_gates(key);
     }
 
-    /// Has an object tried again after a while, longer each time.
+    /// Has an object tried again after a while, longer each time. What is tried often, or is to wait for long, holds up no
+    /// wave meanwhile.
     pub(super) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         object.failures = object.failures.saturating_add(1);
-        let often = object.failures >= TRIES_MAX;
+        let held_up = object.failures >= TRIES_MAX || not_before.is_some_and(|wait| wait > HOLD_MAX);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
         let patience = self.denied.patience(&key.kind).max(self.unadmitted.patience(&key.kind));
@@ -111,7 +113,7 @@ impl Core {
         if failed_for_a_webhook(&object.outcome) {
             self.work.slots.failed(key);
         }
-        if often {
+        if held_up {
             self.mark_tried(key);
         }
         self.notice_failure(now, key);

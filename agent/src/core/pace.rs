@@ -28,7 +28,7 @@ const CAUTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mi
 /// without a success between, up to the second.
 const HOLD: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 /// The longest that one answer may keep everything from being begun. The object that got it waits as long as it was told.
-const HOLD_MAX: Duration = Duration::from_mins(1);
+pub(super) const HOLD_MAX: Duration = Duration::from_mins(1);
 /// What took so long and failed got no answer. The edge waits 35 s for one.
 const UNANSWERED: Duration = Duration::from_secs(30);
 /// Added to half as much again as is usual, before a round counts as slow: below it, it is noise.

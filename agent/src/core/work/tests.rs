@@ -189,6 +189,21 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
 }
 
 #[test]
+fn what_is_to_wait_for_long_holds_up_no_later_wave() {
+    let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
+    let (id, early) = offline.begun.remove(0);
+    let retry_after = Some(Duration::from_hours(1));
+    let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after };
+    offline.step(Event::Executed { id, result });
+    offline.now = offline.now + Duration::from_mins(1);
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.names(), ["late"]);
+    offline.now = offline.now + Duration::from_hours(1);
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.names(), ["late", &*early.name], "it waits as long as it was told");
+}
+
+#[test]
 fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
     let mut entries: Vec<Entry> = (0..100).map(|i| config_map(&format!("c{i:03}"), 0)).collect();
     entries.push(Entry { wave: 0, ..entry(&key("", "Secret", "sibling"), 1, 1) });
