@@ -18,6 +18,7 @@ use super::decommission::LET_GO;
 use super::effect::Write;
 use super::fuse::Leave;
 use super::remove::{Cause, RemovalPolicy};
+use super::switch::before_all_of;
 
 /// The list in force, as far as it came. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: more than that a
 /// target cannot hold.
@@ -63,8 +64,12 @@ impl Approvals {
 
     /// Something is assigned there: whatever was approved there is void.
     pub(super) fn strike_at(&mut self, key: &ObjectKey) {
-        if !self.open.is_empty() {
-            self.open.retain(|removal, _| removal.key != *key);
+        if self.open.is_empty() {
+            return;
+        }
+        let there = self.open.range(before_all_of(key)..).map(|(removal, _)| removal);
+        for removal in there.take_while(|removal| removal.key == *key).cloned().collect::<Vec<_>>() {
+            self.open.remove(&removal);
         }
     }
 

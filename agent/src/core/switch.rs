@@ -484,12 +484,8 @@ impl Core {
 
     /// The removals under way at one place.
     pub(super) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
-        // No UID is shorter than one character, so this is below every tombstone of the key.
-        let from = Tombstone { key: key.clone(), source: "\u{0}".parse().expect("it is one byte long") };
-        self.removals.range(from..).take_while({
-            let key = key.clone();
-            move |(tombstone, _)| tombstone.key == key
-        })
+        let key = key.clone();
+        self.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)
     }
 
     /// After a start: bodies that a crash left behind.
@@ -503,4 +499,9 @@ impl Core {
             self.disk.write(Write::DropBodies(unnamed));
         }
     }
+}
+
+/// Where the tombstones of a place begin: no UID is shorter than one character.
+pub(super) fn before_all_of(key: &ObjectKey) -> Tombstone {
+    Tombstone { key: key.clone(), source: "\u{0}".parse().expect("it is one byte long") }
 }

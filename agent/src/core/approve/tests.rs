@@ -176,3 +176,16 @@ fn pages_are_taken_in_order_and_another_list_replaces_the_former() {
     assert_eq!(approvals.take(now, page(None, 0, &[])), Some(Vec::new()));
     assert!(!approvals.covers(now, &all[3]));
 }
+
+#[test]
+fn what_is_assigned_strikes_what_was_approved_there_of_any_source_and_nothing_else() {
+    let keys = keys(3);
+    let sources = ["s1", "s2"];
+    let until = Monotonic::START + Duration::from_mins(1);
+    let of = |key: &ObjectKey| sources.map(|source| Tombstone { key: key.clone(), source: uid(source) });
+    let mut approvals = Approvals::default();
+    approvals.open.extend(keys.iter().flat_map(of).map(|removal| (removal, until)));
+    approvals.strike_at(&keys[1]);
+    let left: Vec<_> = approvals.open.into_keys().collect();
+    assert_eq!(left, [of(&keys[0]), of(&keys[2])].concat());
+}
