@@ -368,8 +368,11 @@ impl Core {
             }
         }
         if let Some(problem) = self.disk.problem() {
-            let message = bounded(format!("the journal cannot be written: {problem}"));
+            let message = format!("the journal cannot be written: {problem}");
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
+        }
+        for condition in &mut conditions {
+            truncate(&mut condition.message, MESSAGE_BYTES_MAX);
         }
         let tried = self.work.all_tried() && !self.gates.hold_any();
         let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);

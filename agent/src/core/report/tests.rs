@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tideline_common::{ApplyPolicy, Gate};
+
 use super::super::tests::world::{World, config};
 use super::super::tests::{attested, key};
 use super::super::{FuseLimits, Loaded};
@@ -24,6 +26,28 @@ fn what_the_hub_would_refuse_of_a_status_is_not_sent() {
     let long = |bytes: usize| status(format!("\"{}\"", "x".repeat(bytes - 2)));
     assert!(!is_too_large(&long(STATUS_BYTES_MAX)) && is_too_large(&long(STATUS_BYTES_MAX + 1)));
     assert!(!is_too_large(&deep(STATUS_LEVELS_MAX)) && is_too_large(&deep(STATUS_LEVELS_MAX + 1)));
+}
+
+/// Webhooks say much, and the hub takes what is longer than it should be for somebody else's word.
+#[test]
+fn no_condition_is_longer_than_a_message_may_be() {
+    let (mut world, ..) = world();
+    let gate = Gate { placement: "retail/shop".into(), deadline_seconds: 1 };
+    world.hub.policy = ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() };
+    world.cluster.slow = true;
+    let (first, after) = (key("", "ConfigMap", "first"), key("", "ConfigMap", "after"));
+    world.hub.waves.insert(after.clone(), 10);
+    for key in [&first, &after] {
+        world.hub.put(key, 1, 1);
+    }
+    world.run_for(Duration::from_secs(30));
+    if let Some(object) = world.core.objects.get_mut(&first) {
+        object.outcome.progress = Progress::Failed;
+        object.outcome.message = "x".repeat(MESSAGE_BYTES_MAX);
+    }
+    let conditions = world.core.facts().conditions;
+    assert!(conditions.iter().any(|condition| condition.reason == Reason::WaitingForWave), "{conditions:?}");
+    assert!(conditions.iter().all(|condition| condition.message.len() <= MESSAGE_BYTES_MAX), "{conditions:?}");
 }
 
 /// Where an object stands that is ours by its mark, and that nobody assigned. The hub was told.
