@@ -470,6 +470,9 @@ impl Core {
         self.tell_notices(out);
         self.settle_associates(now, out);
         self.report(now, out);
+        if self.work.is_to_read() {
+            self.pump(now, out);
+        }
         if let Some(watch) = self.kinds.take_change() {
             self.copies.watched(&watch);
             out.push(Effect::Watch(watch));

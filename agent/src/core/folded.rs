@@ -61,8 +61,9 @@ struct FoldedSeen {
 #[derive(Clone, Copy, Debug)]
 enum FoldedStatus {
     None,
-    Dropped,
-    Awaited,
+    Dropped { failed: u8 },
+    Awaited { failed: u8 },
+    Unreadable { failed: u8 },
 }
 
 impl Folded {
@@ -105,8 +106,9 @@ impl Folded {
         };
         let status = match status {
             Status::None => FoldedStatus::None,
-            Status::Dropped => FoldedStatus::Dropped,
-            Status::Awaited => FoldedStatus::Awaited,
+            Status::Dropped { failed } => FoldedStatus::Dropped { failed: *failed },
+            Status::Awaited { failed } => FoldedStatus::Awaited { failed: *failed },
+            Status::Unreadable { failed } => FoldedStatus::Unreadable { failed: *failed },
             Status::Known(_) => return None,
         };
         if !said.is_empty() {
@@ -166,8 +168,9 @@ impl Folded {
         let seen = self.seen.as_ref().map(|seen| seen.unfold(&record, entry));
         let status = match self.status {
             FoldedStatus::None => Status::None,
-            FoldedStatus::Dropped => Status::Dropped,
-            FoldedStatus::Awaited => Status::Awaited,
+            FoldedStatus::Dropped { failed } => Status::Dropped { failed },
+            FoldedStatus::Awaited { failed } => Status::Awaited { failed },
+            FoldedStatus::Unreadable { failed } => Status::Unreadable { failed },
         };
         Object {
             record: Some(record),

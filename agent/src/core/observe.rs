@@ -82,10 +82,19 @@ pub(super) enum Status {
     #[default]
     None,
     Known(Arc<RawValue>),
-    /// Reported and dropped. It is read again if a report is due for another reason.
-    Dropped,
+    /// Reported and dropped, or not to be read so often in a row. It is read again if a report is due for another reason, or
+    /// if the hub knows nothing of the object.
+    Dropped {
+        failed: u8,
+    },
     /// Being read again.
-    Awaited,
+    Awaited {
+        failed: u8,
+    },
+    /// It could not be read, and the hub knows nothing of the object: it is told without it, before that is tried again.
+    Unreadable {
+        failed: u8,
+    },
 }
 
 /// A report by its digests, cut to 64 bits: that a change is taken for none happens once in 2^64.
@@ -191,9 +200,9 @@ impl Core {
             }
             // The list that was to bring its status does not come.
             if let Some(object) = self.objects.get_mut(&key)
-                && matches!(object.live.status, Status::Awaited)
+                && let Status::Awaited { failed } = object.live.status
             {
-                object.live.status = Status::Dropped;
+                object.live.status = Status::Dropped { failed };
                 self.dirty(&key, now);
             }
         }

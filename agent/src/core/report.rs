@@ -126,10 +126,10 @@ impl Reports {
     /// The status could not be read; the report goes without.
     pub(super) fn status_unread(&mut self, key: &ObjectKey, object: Option<&mut Object>) {
         if let Some(object) = object
-            && let Status::Awaited = object.live.status
+            && let Status::Awaited { failed } = object.live.status
         {
             // An operation is under way, which brings a status with it; until then the old one is known to the hub.
-            object.live.status = Status::Dropped;
+            object.live.status = Status::Dropped { failed };
             self.dirty.insert(key.into());
         }
     }
@@ -314,7 +314,7 @@ impl Core {
         if let Some(object) = self.objects.get_mut(key) {
             object.told = Some(told);
             if !changed && matches!(object.live.status, Status::Known(_)) {
-                object.live.status = Status::Dropped;
+                object.live.status = Status::Dropped { failed: 0 };
             }
         }
     }
@@ -335,8 +335,8 @@ impl Core {
             if let Some(object) = self.objects.get_mut(name.key()) {
                 object.told = None;
                 // The list brings it again.
-                if matches!(object.live.status, Status::Dropped) {
-                    object.live.status = Status::Awaited;
+                if matches!(object.live.status, Status::Dropped { .. }) {
+                    object.live.status = Status::Awaited { failed: 0 };
                 }
             }
             self.fold_if_many();
@@ -463,22 +463,34 @@ impl Core {
                 told.status = Some(short(status.get().as_bytes()));
                 report.status = Some(status.clone());
             }
-            Status::Dropped if object.told.is_some_and(|former| former.facts == facts) => return,
-            Status::Dropped => {
+            Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == facts) => return,
+            Status::Dropped { failed } => {
+                let failed = *failed;
+                drop(object);
                 if let Some(object) = self.objects.get_mut(&key) {
-                    object.live.status = Status::Awaited;
+                    object.live.status = Status::Awaited { failed };
                 }
                 self.work.read(key, ReadFor::Status);
                 return;
             }
             // The read marks it changed again.
-            Status::Awaited => return,
+            Status::Awaited { .. } => return,
+            Status::Unreadable { failed } => {
+                let failed = *failed;
+                drop(object);
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.live.status = Status::Dropped { failed };
+                }
+                page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+                page.objects.push(report);
+                return;
+            }
         }
         if object.told == Some(told) {
             if let Some(object) = self.objects.get_mut(&key)
                 && matches!(object.live.status, Status::Known(_))
             {
-                object.live.status = Status::Dropped;
+                object.live.status = Status::Dropped { failed: 0 };
             }
             return;
         }

@@ -409,9 +409,17 @@ impl Core {
             OpResult::Failed { reason, message, retry_after } => {
                 // A report without it would make the hub forget the status that it has.
                 if let Some(object) = self.objects.get_mut(key)
-                    && let Status::Awaited = object.live.status
+                    && let Status::Awaited { failed } = object.live.status
                 {
-                    object.live.status = Status::Dropped;
+                    let failed = failed.saturating_add(1);
+                    let unheard_of = object.told.is_none();
+                    object.live.status =
+                        if unheard_of { Status::Unreadable { failed } } else { Status::Dropped { failed } };
+                    // That it stands as it should does not say that it can be read.
+                    object.failures = object.failures.max(u32::from(failed) - 1);
+                    if unheard_of {
+                        self.dirty(key, now);
+                    }
                 }
                 let untried = self.objects.get(key).is_some_and(|object| !object.tried);
                 if what_for == ReadFor::Write && untried && self.desired.get(key).is_some() {
@@ -437,7 +445,7 @@ impl Core {
             | OpResult::Compared { .. } => {}
         }
         if let Some(object) = self.objects.get_mut(key)
-            && let Status::Awaited = object.live.status
+            && let Status::Awaited { .. } = object.live.status
         {
             object.live.status = Status::None;
         }

@@ -183,6 +183,10 @@ impl Work {
         *known = (*known).max(what_for);
     }
 
+    pub(super) fn is_to_read(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
     pub(super) fn landed(&mut self, id: OpId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
         self.slots.landed(&flight.key, flight.doing.does());
@@ -375,10 +379,10 @@ impl Core {
             }
         }
         while self.work.slots.pace.has_room(now, self.work.flights.len()) {
-            if let Some((key, what_for)) = self.work.reads.pop_first() {
-                self.begin_read(now, &key, what_for, out);
-            } else if let Some(key) = self.next_ready() {
+            if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
+            } else if let Some((key, what_for)) = self.work.reads.pop_first() {
+                self.begin_read(now, &key, what_for, out);
             } else if let Some(key) = self.next_mark(now) {
                 self.begin_mark(now, &key, out);
             } else if self.may_remove()
@@ -389,7 +393,11 @@ impl Core {
                 return;
             }
         }
-        if !self.work.ready.is_empty() || !self.work.removals.is_empty() || !self.work.marks.is_empty() {
+        if self.work.is_to_read()
+            || !self.work.ready.is_empty()
+            || !self.work.removals.is_empty()
+            || !self.work.marks.is_empty()
+        {
             self.work.slots.pace.is_full();
         }
     }

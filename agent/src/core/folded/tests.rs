@@ -31,7 +31,7 @@ fn object(entry: &Entry) -> Object {
             health: Health::Progressing,
             message: "1 of 2 are ready".to_owned(),
             observed_generation: Some(1),
-            status: Status::Dropped,
+            status: Status::Dropped { failed: 0 },
         },
         sighted: SurveyId(4),
         told: Some(Told { facts: 1, status: Some(2) }),
@@ -108,7 +108,7 @@ fn what_is_unfolded_is_what_was_folded() {
         |object| object.queued = Some(-3),
         |object| object.told = None,
         |object| object.live = Live::default(),
-        |object| object.live.status = Status::Awaited,
+        |object| object.live.status = Status::Awaited { failed: 0 },
         |object| object.terminal = object.record.as_ref().map(|it| (it.source.clone(), Terminal::CreatedOnce)),
         |object| object.outcome = Outcome::default(),
         |object| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tideline_common::{ApplyPolicy, Gate};
+use tideline_common::{ApplyPolicy, EntryState, Gate};
 
 use super::super::tests::world::{World, config};
 use super::super::tests::{attested, key};
@@ -26,6 +26,41 @@ fn what_the_hub_would_refuse_of_a_status_is_not_sent() {
     let long = |bytes: usize| status(format!("\"{}\"", "x".repeat(bytes - 2)));
     assert!(!is_too_large(&long(STATUS_BYTES_MAX)) && is_too_large(&long(STATUS_BYTES_MAX + 1)));
     assert!(!is_too_large(&deep(STATUS_LEVELS_MAX)) && is_too_large(&deep(STATUS_LEVELS_MAX + 1)));
+}
+
+/// A controller that may create what it may not look at.
+#[test]
+fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_again() {
+    let deployment = key("apps", "Deployment", "d0");
+    let mut world = World::new(5);
+    world.hub.put(&deployment, 1, 1);
+    world.heal();
+    world.quiesce();
+    let known = |world: &World| world.hub.reports.get(&deployment).map(|(_, _, report)| report.status.is_some());
+    assert_eq!(known(&world), Some(true));
+    world.cluster.unreadable.insert(deployment.clone());
+    world.hub.forget_reports();
+    world.quiesce();
+    assert_eq!(known(&world), Some(false));
+    // In half an hour, with waits that double up to five minutes.
+    assert!((1..30).contains(&world.cluster.refused_reads), "{}", world.cluster.refused_reads);
+    world.cluster.unreadable.clear();
+    world.quiesce();
+    assert_eq!(known(&world), Some(true));
+}
+
+/// It has a status, which was reported and dropped.
+#[test]
+fn on_a_quiet_cluster_what_is_said_anew_waits_for_nothing() {
+    let deployment = key("apps", "Deployment", "d0");
+    let mut world = World::new(5);
+    world.hub.put(&deployment, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
+    world.run_for(Duration::from_secs(2));
+    let (_, _, report) = &world.hub.reports[&deployment];
+    assert_eq!(report.reason, Some(Reason::AgentTooOld));
 }
 
 /// Webhooks say much, and the hub takes what is longer than it should be for somebody else's word.

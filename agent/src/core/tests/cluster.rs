@@ -48,6 +48,10 @@ pub(in crate::core) struct Cluster {
     pub(in crate::core) looks: u64,
     /// Kinds that cannot be listed.
     pub(in crate::core) unlistable: BTreeSet<GroupKind>,
+    /// What may not be read, nor listed.
+    pub(in crate::core) unreadable: BTreeSet<ObjectKey>,
+    /// How often one was asked for.
+    pub(in crate::core) refused_reads: u64,
     /// Whose metadata may not be written.
     pub(in crate::core) unwritable: BTreeSet<ObjectKey>,
     /// Whose removal is done, and not answered, the next time.
@@ -89,6 +93,10 @@ impl Cluster {
     }
 
     pub(in crate::core) fn list(&mut self, kind: &GroupKind) {
+        if self.unreadable.iter().any(|key| key.kind == *kind) {
+            let (reason, message) = (Reason::Forbidden, "no".to_owned());
+            return self.feed.push_back(Event::WatchLost { kind: kind.clone(), reason, message });
+        }
         let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.is_labelled());
         let objects = labelled.map(|(key, local)| local.observed(key)).collect();
         self.feed.push_back(Event::Listed { kind: kind.clone(), objects });
@@ -208,6 +216,10 @@ impl Cluster {
                 }
                 Some(_) | None => OpResult::PreconditionFailed,
             },
+            Op::Get { key, .. } if self.unreadable.contains(key) => {
+                self.refused_reads += 1;
+                OpResult::Failed { reason: Reason::Forbidden, message: "no".to_owned(), retry_after: None }
+            }
             Op::Get { key, .. } => match self.objects.get(key) {
                 None => OpResult::Gone,
                 Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },

@@ -25,6 +25,8 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) tombstones: BTreeMap<Tombstone, (u64, PrunePolicy)>,
     pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionName, u64, ObjectReport)>,
     sessions: u64,
+    /// How often it has forgotten what it was told.
+    forgot: u64,
     pub(in crate::core) page: usize,
     bodies: BTreeMap<Digest, String>,
     /// Of whatever is placed from now on.
@@ -133,6 +135,12 @@ impl Hub {
     }
 
     /// A person accepts that history was lost: nothing that was to be removed is spoken for.
+    /// What it was told is lost, as when it is started again.
+    pub(in crate::core) fn forget_reports(&mut self) {
+        self.forgot += 1;
+        self.reports.clear();
+    }
+
     pub(in crate::core) fn forget_removals(&mut self) {
         self.epoch += 1;
         self.tombstones.clear();
@@ -338,7 +346,7 @@ impl Hub {
                 self.tombstones.remove(&tombstone);
             }
         }
-        ReportedAnswer { seq: request.seq, memory: 1 }
+        ReportedAnswer { seq: request.seq, memory: 1 + self.forgot }
     }
 }
 
