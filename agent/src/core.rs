@@ -60,6 +60,7 @@ mod report;
 mod result;
 mod rows;
 mod session;
+mod set_back;
 mod shared;
 mod slots;
 mod switch;
@@ -213,8 +214,8 @@ pub struct Core {
     copies: Copies,
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
-    /// Of the removals.
     journal_age: JournalAge,
+    started_at: Option<Monotonic>,
     /// Something could not be applied because its body was missing, since the last set was accepted.
     lacks_bodies: bool,
     ran: Ran,
@@ -302,6 +303,7 @@ impl Core {
             told_ahead: BTreeSet::new(),
             removals: BTreeMap::new(),
             journal_age: JournalAge::Unknown,
+            started_at: None,
             lacks_bodies: false,
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
@@ -424,12 +426,18 @@ impl Core {
         self.work.slots.pace.reading()
     }
 
+    /// Whether nothing is changed because the journal was set back, and the hub was not heard since.
+    pub fn journal_is_set_back(&self) -> bool {
+        self.is_set_back()
+    }
+
     /// How many kinds the agent has no permission for, as far as it was refused, for metrics.
     pub fn kinds_forbidden(&self) -> usize {
         self.kinds.forbidden(&self.denied).len()
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
+        self.started_at = Some(now);
         self.recall_mode(out);
         self.drop_bodies();
         self.fuse.started(now);
@@ -480,7 +488,7 @@ impl Core {
         self.fold();
         self.patrol(now, out);
         let due = [self.work.next_retry(), self.work.next_given_up(now), self.gates.next_due(), self.disk.next_retry()];
-        let retry = due.into_iter().flatten().min();
+        let retry = due.into_iter().flatten().chain(self.look_first_until(now)).min();
         self.work.set_timer(retry, out);
         // Without a session nobody is told anything, whatever is left to say. One that is being renewed is waited for.
         let quiet = !self.renews_session() && (self.session_name().is_none() || self.reports.is_quiet());

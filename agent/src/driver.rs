@@ -330,6 +330,7 @@ impl Driver {
         }
         self.metrics.forbidden(self.core.kinds_forbidden());
         self.metrics.keeps(self.core.keeping());
+        self.mode_reporter.set_back(self.core.journal_is_set_back(), &self.health);
         let pace = self.core.pace();
         if pace != self.pace {
             self.metrics.paced(pace, std::mem::replace(&mut self.pace, pace));

@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 #[derive(Default)]
 pub(crate) struct ModeReporter {
     gate: Option<ReadinessGate>,
+    set_back: Option<ReadinessGate>,
 }
 
 impl ModeReporter {
@@ -55,6 +56,25 @@ impl ModeReporter {
         metrics.frozen(false);
         metrics.unknown_to_hub(true);
         self.gate = Some(health.gate("unknown-to-hub"));
+    }
+
+    /// Whether the journal is older than what stands at the cluster.
+    pub(crate) fn set_back(&mut self, set_back: bool, health: &Health) {
+        match (&self.set_back, set_back) {
+            (None, true) => {
+                error!(
+                    "the data directory was set back: what stands in this cluster was applied by a later one. Nothing is changed                      until the hub has said what is to stand here. Was this machine restored from a backup, or an old copy \
+                     of the data directory started? There is nothing to do once the hub is reached; if another agent runs \
+                     with this identity, the hub says so then"
+                );
+                self.set_back = Some(health.gate("set-back"));
+            }
+            (Some(_), false) => {
+                info!("the hub has said what is to stand in this cluster: the agent goes on");
+                self.set_back = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
     }
 
     pub(crate) fn thaw(&mut self, metrics: &Metrics) {

@@ -20,7 +20,7 @@ use super::Core;
 use super::effect::{AppliedRecord, Effect, Effects};
 use super::event::OpResult;
 use super::gather::Change;
-use super::observe::Seen;
+use super::observe::{Object, Seen};
 use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
 use super::work::Doing;
 
@@ -78,10 +78,11 @@ impl Core {
         let recorded = object
             .as_ref()
             .is_some_and(|object| object.record.as_ref().is_some_and(|record| record.source == removal.source));
-        let unseen = object.as_ref().is_none_or(|object| object.seen.is_none());
+        let goes = |object: &Object| object.seen.as_ref().is_none_or(|seen| seen.deleting);
+        let perhaps_gone = object.as_ref().is_none_or(|object| goes(object));
         drop(object);
         match self.removals.get_mut(removal) {
-            Some(state) if recorded && (unseen || state.failures > 0) => {
+            Some(state) if recorded && (perhaps_gone || state.failures > 0) => {
                 state.cause = Cause::Spared;
                 self.enqueue_removals(&removal.key);
             }

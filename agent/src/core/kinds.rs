@@ -157,6 +157,11 @@ impl Kinds {
         self.kinds.get(kind).map_or(View::Unlisted, Kind::view)
     }
 
+    /// Whether something was heard of all that is needed: what there is, or why that is not known.
+    pub(super) fn are_heard_of(&self) -> bool {
+        self.kinds.values().all(|kind| kind.references == 0 || kind.view() != View::Unlisted)
+    }
+
     /// Whether all that is needed is known and current. That a kind is not served is knowledge too; and one that may not be
     /// looked at speaks for itself, unless nothing may.
     pub(super) fn in_sync(&self) -> bool {

@@ -130,7 +130,7 @@ impl Core {
 
     /// Whether anything may be changed at the cluster now.
     pub(super) fn may_change(&self) -> bool {
-        self.phase == Phase::Running && self.is_in_place() && self.mode.may_change()
+        self.phase == Phase::Running && self.is_in_place() && self.mode.may_change() && !self.is_set_back()
     }
 
     /// Whether something may be deleted or let go of now. Every step of a removal asks anew: what was begun before is not

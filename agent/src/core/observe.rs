@@ -267,6 +267,8 @@ impl Core {
         object.seen = Some(seen);
         object.doubted = false;
         object.unshown = false;
+        self.compare_age(key, observed.mark.as_deref());
+        let object = self.objects.at(key);
         object.live.health = observed.health;
         object.live.message = observed.health_message;
         object.live.status = observed.status.map_or(Status::None, Status::Known);

@@ -133,6 +133,8 @@ pub(super) enum JournalAge {
     Current,
     /// Nobody has: the data directory may have been set back, and a removal in it may be of years ago.
     Unknown,
+    /// Nobody has, and it was set back: what stands at the cluster was applied by a later one.
+    SetBack,
 }
 
 /// What a live look found in a namespace, or of a CRD's kind.
@@ -241,14 +243,14 @@ pub(super) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
                 match evidence.journal {
                     JournalAge::Current => dispose(evidence, seen.uid.clone(), written),
                     // Only the hub knows, and it is not heard.
-                    JournalAge::Unknown => Verdict::Hold(Reason::Unavailable),
+                    JournalAge::Unknown | JournalAge::SetBack => Verdict::Hold(Reason::Unavailable),
                 }
             } else {
                 Verdict::Forget
             }
         }
         // Of the same source, and another object than the journal knows: it may have been assigned again since.
-        Some(Ownership::Ours) if !recorded && evidence.journal == JournalAge::Unknown => {
+        Some(Ownership::Ours) if !recorded && evidence.journal != JournalAge::Current => {
             Verdict::Hold(Reason::Unavailable)
         }
         Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),

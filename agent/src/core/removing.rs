@@ -13,7 +13,7 @@ use super::effect::{AppliedRecord, Effects, Op, Write};
 use super::fuse::Passage;
 use super::observe::Seen;
 use super::plan::Me;
-use super::remove::{Evidence, Ground, Inspection, JournalAge, Removal, RemovalState, Verdict, may_delete};
+use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
 use super::work::Doing;
 
@@ -40,16 +40,6 @@ impl Core {
                     self.work.removal_retries.remove(&(at, tombstone.clone()));
                 }
                 self.work.remove(removal.wave, tombstone);
-            }
-        }
-    }
-
-    /// The hub has said what the target is to hold: what the journal says of removals is part of that, or is there no more.
-    pub(super) fn journal_is_current(&mut self) {
-        if std::mem::replace(&mut self.journal_age, JournalAge::Current) == JournalAge::Unknown {
-            let waiting: Vec<_> = self.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
-            for key in waiting {
-                self.enqueue_removals(&key);
             }
         }
     }

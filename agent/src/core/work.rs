@@ -366,7 +366,7 @@ impl Core {
 
     /// Begins whatever may begin now.
     pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.may_change()) else { return };
+        let Some(me) = self.me().filter(|_| self.may_change() && !self.looks_first(now)) else { return };
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }

@@ -112,3 +112,40 @@ fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran()
         },
     );
 }
+
+/// A machine is restored from a backup, or an old copy of the data directory is started where the first agent ended, and the hub
+/// is away: nothing is undone, run again or removed that was applied or taken out since.
+#[test]
+fn an_old_copy_changes_nothing_before_it_has_heard_the_hub() {
+    each_seed(
+        SEEDS,
+        |_| Scenario { loses_journal: false, ..PLAIN },
+        |world| {
+            world.rage(6);
+            world.heal();
+            world.sleep(SETTLING);
+            let old = world.journal().clone();
+            world.rage(6);
+            world.heal();
+            world.sleep(SETTLING);
+            world.check_converged();
+            if !world.has_later_than(&old) {
+                // Nothing shows how old it is.
+                return;
+            }
+            world.stop(Which::Original);
+            world.start_copy(Copied::Directory, old);
+            world.set_cut_off(Which::Copy, true);
+            let before = world.applied();
+            world.sleep(HEARD);
+            assert_eq!(world.applied(), before, "it has changed something");
+            world.set_cut_off(Which::Copy, false);
+            world.heal_all();
+            world.sleep(HEARD);
+            world.accept_instance(Which::Copy);
+            world.sleep(HEARD);
+            world.turn_to_the(Which::Copy);
+            world.check_converged();
+        },
+    );
+}

@@ -48,6 +48,8 @@ pub(in crate::core) struct Cluster {
     pub(in crate::core) looks: u64,
     /// Kinds that cannot be listed.
     pub(in crate::core) unlistable: BTreeSet<GroupKind>,
+    /// Kinds of which nothing is ever heard.
+    pub(in crate::core) silent: BTreeSet<GroupKind>,
     /// What may not be read, nor listed.
     pub(in crate::core) unreadable: BTreeSet<ObjectKey>,
     /// How often one was asked for.
@@ -67,7 +69,7 @@ pub(in crate::core) struct Cluster {
 impl Cluster {
     pub(in crate::core) fn watch(&mut self, kinds: BTreeMap<GroupKind, Arc<str>>) {
         for kind in kinds.keys() {
-            if !self.watched.contains_key(kind) {
+            if !self.watched.contains_key(kind) && !self.silent.contains(kind) {
                 let served = Served::Yes { namespaced: &*kind.kind != "Namespace", status: true };
                 self.feed.push_back(Event::Kind { kind: kind.clone(), served });
                 self.list(kind);

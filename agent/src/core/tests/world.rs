@@ -217,6 +217,11 @@ impl World {
         self.faults = true;
     }
 
+    /// The hub is away, and all else is well.
+    pub(in crate::core) fn hub_is_away(&mut self) {
+        self.link_up = false;
+    }
+
     pub(in crate::core) fn heal(&mut self) {
         self.link_up = true;
         self.heal_cluster();

@@ -5,6 +5,7 @@ use super::super::effect::Write;
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::plan::mark_of;
 use super::super::remove::RemovalPolicy;
+use super::super::set_back::LOOK_FIRST_MAX;
 use super::super::tests::world::World;
 use super::super::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
@@ -304,6 +305,9 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
     let kind = tideline_common::GroupKind::new("", "ConfigMap");
     offline.restart_without_lists();
     offline.step(Event::WatchLost { kind, reason: Reason::Forbidden, message: "no".into() });
+    assert!(offline.begun.is_empty(), "what stands there is looked at first");
+    offline.now = offline.now + LOOK_FIRST_MAX;
+    offline.step(Event::Timer(Timer::Retry));
     assert_eq!(offline.names(), ["a"], "a creation needs no list, and finds out");
     offline.step(Event::Listed { kind: deployment.key.kind, objects: Vec::new() });
     assert_eq!(offline.names(), ["a", "d"]);

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tideline_common::{InstanceId, ObjectKey, Uid};
+use tideline_common::{Digest, InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
 use super::{Agent, Happening, Standing, World};
 use crate::faults::BAD_WIRE;
+use crate::journal::Journal;
 
 /// What of an agent is copied.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +78,13 @@ impl World {
 
     /// Somebody copies what the agent is, and starts the copy in the same cluster.
     pub(crate) fn copy_agent(&mut self, what: Copied) {
-        self.note(|| format!("the agent is COPIED: {what:?}"));
-        let mut journal = self.agent.journal.clone();
+        let journal = self.agent.journal.clone();
+        self.start_copy(what, journal);
+    }
+
+    /// Starts a copy that was made of the agent, then or now.
+    pub(crate) fn start_copy(&mut self, what: Copied, mut journal: Journal) {
+        self.note(|| format!("a COPY of the agent is started: {what:?}"));
         if let Copied::Secret = what {
             journal.lose();
             self.lost_journal = true;
@@ -179,6 +185,21 @@ impl World {
     pub(crate) fn heal_all(&mut self) {
         self.for_each_agent(Self::heal_agent);
         self.heal();
+    }
+
+    /// Whether something stands that was applied of a later generation than this journal knows.
+    pub(crate) fn has_later_than(&self, journal: &Journal) -> bool {
+        journal.entries.values().any(|entry| {
+            let mark =
+                self.cluster.objects.get(&entry.key).filter(|local| local.label).and_then(|local| local.mark.as_ref());
+            mark.is_some_and(|mark| mark.source.uid == entry.source.uid && mark.generation > entry.generation)
+        })
+    }
+
+    /// What was applied last of what stands for us.
+    pub(crate) fn applied(&self) -> BTreeMap<ObjectKey, (Uid, Option<Digest>)> {
+        let ours = self.cluster.objects.iter().filter(|(_, local)| local.owner.is_some());
+        ours.map(|(key, local)| (key.clone(), (local.uid.clone(), local.input))).collect()
     }
 
     /// What stands for us at the cluster, by UID.
