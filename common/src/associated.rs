@@ -196,13 +196,34 @@ impl AddAssign<&Self> for Sum {
 
 /// What was made of one object at one target, of one resource: how many, and a few of those that do worst.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "MadeFields")]
 pub struct Made {
     #[serde(flatten)]
     pub tally: Tally,
     /// At most [`ASSOCIATED_WORST_MAX`], the worst first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub worst: Vec<Example>,
+}
+
+/// What was made as it is read: see [`keyed`](crate::object::keyed).
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MadeFields {
+    total: u64,
+    ready: u64,
+    phases: BTreeMap<Phase, u64>,
+    reasons: BTreeMap<String, u64>,
+    restarts: u64,
+    endpoints: u64,
+    endpoints_ready: u64,
+    worst: Vec<Example>,
+}
+
+impl From<MadeFields> for Made {
+    fn from(fields: MadeFields) -> Self {
+        let MadeFields { total, ready, phases, reasons, restarts, endpoints, endpoints_ready, worst } = fields;
+        Self { tally: Tally { total, ready, phases, reasons, restarts, endpoints, endpoints_ready }, worst }
+    }
 }
 
 impl Made {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, Hasher, ItemHash, SetDigest};
 use crate::ids::{Revision, Uid};
-use crate::object::{ObjectKey, SourceRef};
-use crate::policy::{ApplyPolicy, PrunePolicy};
+use crate::object::{GroupKind, ObjectKey, SourceRef, keyed};
+use crate::policy::{ApplyPolicy, ApproveDeletions, Prune, PruneAdopted, PrunePolicy, Takeover};
 use crate::reason::Reason;
 
 /// What is to be done with an assigned object. None of these is a removal: an entry in the set is assigned.
@@ -33,7 +33,7 @@ pub struct Impersonation {
 /// One line of a desired set: what a target should hold at one destination key. Alike for all targets it is alike for,
 /// so that it is made and hashed once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "EntryFields")]
 pub struct Entry {
     #[serde(flatten)]
     pub key: ObjectKey,
@@ -57,6 +57,60 @@ pub struct Entry {
     /// A namespace that is only there because something in it is placed: created if missing, never changed or deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub implied: bool,
+}
+
+/// An entry as it is read: see [`keyed`].
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryFields {
+    #[serde(default)]
+    group: Arc<str>,
+    kind: Arc<str>,
+    #[serde(default)]
+    namespace: Arc<str>,
+    name: Arc<str>,
+    version: Arc<str>,
+    source: SourceRef,
+    #[serde(default)]
+    generation: i64,
+    state: StateName,
+    #[serde(default)]
+    reason: Option<Reason>,
+    input: Digest,
+    policy: Digest,
+    #[serde(default)]
+    wave: i32,
+    #[serde(default)]
+    impersonate: Option<Arc<Impersonation>>,
+    #[serde(default)]
+    implied: bool,
+}
+
+/// An [`EntryState`] without its reason.
+#[derive(Deserialize)]
+enum StateName {
+    Apply,
+    Hold,
+    Withheld,
+}
+
+impl TryFrom<EntryFields> for Entry {
+    type Error = &'static str;
+
+    fn try_from(fields: EntryFields) -> Result<Self, Self::Error> {
+        let EntryFields { group, kind, namespace, name, version, source, generation, .. } = fields;
+        let EntryFields { state, reason, input, policy, wave, impersonate, implied, .. } = fields;
+        let state = match (state, reason) {
+            (StateName::Apply, _) => EntryState::Apply,
+            (StateName::Hold, Some(reason)) => EntryState::Hold(reason),
+            (StateName::Withheld, Some(reason)) => EntryState::Withheld(reason),
+            (StateName::Hold | StateName::Withheld, None) => {
+                return Err("an entry that is not applied lacks its reason");
+            }
+        };
+        let key = ObjectKey { kind: GroupKind { group, kind }, namespace, name };
+        Ok(Self { key, version, source, generation, state, input, policy, wave, impersonate, implied })
+    }
 }
 
 impl Entry {
@@ -111,15 +165,16 @@ impl Entry {
     }
 }
 
-/// The fact that a source is no longer assigned to a destination of a target. With an entry's absence it is one of the
-/// only two grounds for a removal.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Tombstone {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    /// The source that was assigned; the same key may be assigned to another.
-    #[serde(rename = "sourceUid")]
-    pub source: Uid,
+keyed! {
+    /// The fact that a source is no longer assigned to a destination of a target. With an entry's absence it is one of the
+    /// only two grounds for a removal.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Tombstone {
+        pub key: ObjectKey,
+        /// The source that was assigned; the same key may be assigned to another.
+        #[serde(rename = "sourceUid")]
+        pub source: Uid,
+    }
 }
 
 impl Tombstone {
@@ -135,6 +190,7 @@ impl Tombstone {
 /// Where the place is assigned again it says that what stands there was to be let go of meanwhile, so that it counts as
 /// adopted, as it would at an agent that saw both.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "UnassignmentFields")]
 pub struct Unassignment {
     #[serde(flatten)]
     pub tombstone: Tombstone,
@@ -143,6 +199,38 @@ pub struct Unassignment {
     /// The revision that took it out. What is assigned and taken out again, of the same source, leaves by another.
     #[serde(default)]
     pub at: Revision,
+}
+
+/// An unassignment as it is read: see [`keyed`].
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UnassignmentFields {
+    #[serde(default)]
+    group: Arc<str>,
+    kind: Arc<str>,
+    #[serde(default)]
+    namespace: Arc<str>,
+    name: Arc<str>,
+    source_uid: Uid,
+    prune: Prune,
+    #[serde(default)]
+    prune_adopted: PruneAdopted,
+    #[serde(default)]
+    approve_deletions: ApproveDeletions,
+    #[serde(default)]
+    adopted: Option<Takeover>,
+    #[serde(default)]
+    at: Revision,
+}
+
+impl From<UnassignmentFields> for Unassignment {
+    fn from(fields: UnassignmentFields) -> Self {
+        let UnassignmentFields { group, kind, namespace, name, source_uid, .. } = fields;
+        let UnassignmentFields { prune, prune_adopted, approve_deletions, adopted, at, .. } = fields;
+        let key = ObjectKey { kind: GroupKind { group, kind }, namespace, name };
+        let policy = PrunePolicy { prune, prune_adopted, approve_deletions, adopted };
+        Self { tombstone: Tombstone { key, source: source_uid }, policy, at }
+    }
 }
 
 /// All that one target should hold, with its digest kept up to date.

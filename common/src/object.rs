@@ -40,6 +40,7 @@ impl fmt::Display for GroupKind {
 ///
 /// At a target this is the *destination key*. Cheap to clone; the parts are shared where the maker shared them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "KeyFields")]
 pub struct ObjectKey {
     #[serde(flatten)]
     pub kind: GroupKind,
@@ -48,6 +49,70 @@ pub struct ObjectKey {
     pub namespace: Arc<str>,
     pub name: Arc<str>,
 }
+
+/// A key as it is read, see [`keyed`].
+#[derive(Deserialize)]
+struct KeyFields {
+    #[serde(default)]
+    group: Arc<str>,
+    kind: Arc<str>,
+    #[serde(default)]
+    namespace: Arc<str>,
+    name: Arc<str>,
+}
+
+impl From<KeyFields> for ObjectKey {
+    fn from(KeyFields { group, kind, namespace, name }: KeyFields) -> Self {
+        Self { kind: GroupKind { group, kind }, namespace, name }
+    }
+}
+
+/// Declares a structure that is written with the fields of its key among its own, and read without `#[serde(flatten)]`: that
+/// keeps every field that it does not know in memory, at many times its size, and a peer sends as many as it likes.
+macro_rules! keyed {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $(#[$key_meta:meta])*
+            pub key: ObjectKey,
+            $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(::serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            $(#[$key_meta])*
+            #[serde(flatten)]
+            pub key: $crate::object::ObjectKey,
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(::serde::Deserialize)]
+                #[serde(rename_all = "camelCase")]
+                struct Fields {
+                    #[serde(default)]
+                    group: ::std::sync::Arc<str>,
+                    kind: ::std::sync::Arc<str>,
+                    #[serde(default)]
+                    namespace: ::std::sync::Arc<str>,
+                    name: ::std::sync::Arc<str>,
+                    $($(#[$field_meta])* $field: $type,)*
+                }
+
+                let Fields { group, kind, namespace, name, $($field),* } =
+                    <Fields as ::serde::Deserialize>::deserialize(deserializer)?;
+                let kind = $crate::object::GroupKind { group, kind };
+                let key = $crate::object::ObjectKey { kind, namespace, name };
+                Ok(Self { key, $($field),* })
+            }
+        }
+    };
+}
+
+pub(crate) use keyed;
 
 impl Ord for GroupKind {
     fn cmp(&self, other: &Self) -> Ordering {

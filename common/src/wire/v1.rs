@@ -12,6 +12,7 @@
 //! hub's, as the answer to that very request (see [`crate::signature`]). Every request is taken once
 //! ([`crate::replay`]). Messages are JSON, compressed as their media type says.
 
+mod number_refused;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -28,12 +29,13 @@ use crate::digest::Digest;
 use crate::health::Health;
 use crate::history::{Attestation, Shown};
 use crate::ids::{Epoch, HubId, InstanceId, SessionName, SessionNumber, TargetId, Uid, Version};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, keyed};
 use crate::policy::ApplyPolicy;
 use crate::reason::Reason;
 use crate::signature::{SigningKey, VerifyingKey};
 use crate::token::base64_bytes;
 
+pub use number_refused::NumberRefused;
 pub use terminal::{Terminal, TerminalFact};
 
 /// A message as plain JSON.
@@ -202,16 +204,6 @@ pub enum Continuity {
     /// What a newer hub says; read as [`Continuity::Broken`], which removes nothing.
     #[serde(other)]
     Unknown,
-}
-
-/// Refuses a request whose number is not free in the present run of the hub. Every agent gets one at its first request to
-/// each run, so it says what an agent must know of a run: sessions go on over a restart, and say it only when they begin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NumberRefused {
-    #[serde(flatten)]
-    pub refusal: Refusal,
-    #[serde(default)]
-    pub addresses: HubAddresses,
 }
 
 /// Where a hub is reached, and by whom it is certified there: all that is so now or will be so soon. An agent keeps what it
@@ -432,15 +424,15 @@ pub struct BodiesRequest {
     pub wanted: Vec<BodyWanted>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BodyWanted {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub input: Digest,
-    /// Bytes already had of a body larger than one answer.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub offset: u64,
+keyed! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct BodyWanted {
+        pub key: ObjectKey,
+        pub input: Digest,
+        /// Bytes already had of a body larger than one answer.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub offset: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -548,31 +540,31 @@ pub enum Progress {
     Unknown,
 }
 
-/// The latest state of one object at one target.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectReport {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub source_uid: Uid,
-    pub progress: Progress,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// The input that was last applied, whatever is desired by now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<Digest>,
-    pub health: Health,
-    /// The *source* generation that `status` is about: that of the last apply whose local generation the local
-    /// controller has observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terminal: Option<Terminal>,
-    /// The local object's `.status`, whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Arc<RawValue>>,
+keyed! {
+    /// The latest state of one object at one target.
+    #[derive(Clone, Debug)]
+    pub struct ObjectReport {
+        pub key: ObjectKey,
+        pub source_uid: Uid,
+        pub progress: Progress,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<Reason>,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub message: String,
+        /// The input that was last applied, whatever is desired by now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub input: Option<Digest>,
+        pub health: Health,
+        /// The *source* generation that `status` is about: that of the last apply whose local generation the local
+        /// controller has observed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub observed_generation: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub terminal: Option<Terminal>,
+        /// The local object's `.status`, whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub status: Option<Arc<RawValue>>,
+    }
 }
 
 impl PartialEq for ObjectReport {
@@ -591,17 +583,17 @@ impl PartialEq for ObjectReport {
     }
 }
 
-/// What was made of one object at one target, by its latest state. It is said in every session anew: what was said in an
-/// earlier one does not stand any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AssociatedReport {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub source_uid: Uid,
-    /// What is asked for and known. Without any, it is not asked for any more.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub made: BTreeMap<AssociatedKind, Made>,
+keyed! {
+    /// What was made of one object at one target, by its latest state. It is said in every session anew: what was said in an
+    /// earlier one does not stand any more.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AssociatedReport {
+        pub key: ObjectKey,
+        pub source_uid: Uid,
+        /// What is asked for and known. Without any, it is not asked for any more.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub made: BTreeMap<AssociatedKind, Made>,
+    }
 }
 
 /// A signed "no". Unsigned ones come from something between hub and agent and say nothing about the agent's standing.

@@ -152,7 +152,7 @@ fn queries_that_cannot_be_read_say_why() {
     );
     check_query(
         "session=1.00000000000000aa&after=e30",
-        &expect![[r#"refused: the query's after cannot be read: missing field `name` at line 1 column 2: "e30""#]],
+        &expect![[r#"refused: the query's after cannot be read: missing field `kind` at line 1 column 2: "e30""#]],
     );
     check_query(&"a".repeat(5000), &expect!["refused: the query is longer than 4096 bytes"]);
 }

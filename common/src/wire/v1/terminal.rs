@@ -1,16 +1,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Uid;
-use crate::object::ObjectKey;
+use crate::object::keyed;
 
-/// Something that happened once and must not happen again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TerminalFact {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub source_uid: Uid,
-    pub fact: Terminal,
+keyed! {
+    /// Something that happened once and must not happen again.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TerminalFact {
+        pub key: ObjectKey,
+        pub source_uid: Uid,
+        pub fact: Terminal,
+    }
 }
 
 /// What is known to have happened once, of one source at one target.
