@@ -516,7 +516,8 @@ pub struct TargetCondition {
 pub struct ReportedAnswer {
     pub seq: u64,
     /// Names what the hub remembers of this target's reports. Where it is not what the last answer said, the hub was
-    /// restarted, or has lost some: send every object again. No single answer need arrive for that to be noticed.
+    /// restarted, has lost some, or another agent with this identity has spoken since: send every object again. No single
+    /// answer need arrive for that to be noticed.
     #[serde(default)]
     pub memory: u64,
 }

@@ -65,6 +65,10 @@ impl Sessions {
         self.holder.record()
     }
 
+    fn held_by(&self) -> Option<InstanceId> {
+        self.record().holder().map(|holder| holder.instance.id)
+    }
+
     /// How much of the record was handed out.
     #[cfg(test)]
     pub(super) fn version(&self) -> u64 {
@@ -88,11 +92,16 @@ impl Core {
         out: &mut Effects,
     ) -> bool {
         let Some(target) = self.targets.get_mut(&key) else { return false };
+        let former = target.sessions.held_by();
         let admitted = target.sessions.holder.admit(now, session);
         match admitted {
             Admitted::InUse => {}
             Admitted::Passed => {
                 target.seq = 0;
+                // One that had the place before believes that what it said then stands. The other has spoken since.
+                if target.sessions.held_by() != former {
+                    target.memory = target.memory.wrapping_add(1);
+                }
                 if let Some(waiting) = target.waiting.take() {
                     self.polls.remove(&(waiting.until, key));
                     out.push(fenced(waiting.id, session));

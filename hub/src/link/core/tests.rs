@@ -540,10 +540,10 @@ fn report_that_comes_late_or_twice_is_answered_and_not_taken_in() {
             store 2
             heard, in sync true
             report 2
-            2: reported 2 memory 1"#]],
+            2: reported 2 memory 2"#]],
     );
-    check(&script.report(5, 2, true), &expect!["3: reported 2 memory 1"]);
-    check(&script.report(5, 1, true), &expect!["4: reported 1 memory 1"]);
+    check(&script.report(5, 2, true), &expect!["3: reported 2 memory 2"]);
+    check(&script.report(5, 1, true), &expect!["4: reported 1 memory 2"]);
 }
 
 #[test]

@@ -31,5 +31,5 @@ fn a_target_that_is_served_again_is_remembered_anew() {
     script.event(Event::TargetClosed { target: target(), why });
     script.event(Event::TargetKnown { target: target(), cluster, holder, decommission });
     let late = script.report(5, 1, true);
-    assert!(late.contains("reported 1 memory 2"), "{late}");
+    assert!(late.contains("reported 1 memory 3"), "{late}");
 }

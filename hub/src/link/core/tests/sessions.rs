@@ -128,6 +128,36 @@ fn a_holder_that_was_displaced_by_a_copy_of_its_home_gets_the_place_back() {
     assert_eq!(others(&script), ["host-3"]);
 }
 
+/// What the hub names its memory of the target's reports, as this session is told.
+fn memory(script: &mut Script, session: u64, seq: u64) -> u64 {
+    let said = script.report(session, seq, true);
+    let (_, memory) = said.rsplit_once("memory ").expect("it is taken in");
+    memory.lines().next().expect("a number").parse().expect("a number")
+}
+
+/// It has nothing to say by itself: all that it knows was acknowledged to it before the other spoke.
+#[test]
+fn who_gets_its_place_back_is_to_say_all_again() {
+    let mut script = Script::new();
+    script.open(None);
+    let own = memory(&mut script, 5, 1);
+    assert_eq!(memory(&mut script, 5, 2), own);
+    script.open(None);
+    let others = memory(&mut script, 6, 1);
+    assert_eq!(memory(&mut script, 6, 2), others, "a start says all once");
+    let home = SessionName::new(5, 1);
+    let fenced = Some(Fenced { session: home, by: SessionName::new(6, 1) });
+    let proves = SessionRequest { last: SessionNumber(6), fenced, ..asks_from(home, 1) };
+    script.asks(proves.clone());
+    script.asks(SessionRequest { fenced: None, ..proves.clone() });
+    let back = memory(&mut script, 7, 1);
+    assert!(back != own && back != others, "{back}");
+    // The same process opens another session, as where a proxy lost the answer.
+    let last = SessionNumber(7);
+    script.asks(SessionRequest { home: SessionName::new(7, 1), last, fenced: None, ..proves });
+    assert_eq!(memory(&mut script, 8, 1), back);
+}
+
 #[test]
 fn another_instance_that_is_heard_no_more_is_spoken_of_for_a_day() {
     let mut script = Script::new();
