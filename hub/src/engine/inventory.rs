@@ -50,6 +50,7 @@ impl Engine {
 
     fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
         let replaces = self.targets.get(id).is_some_and(|outline| outline.record.key != record.key);
+        let former = self.memory.get(id).and_then(RememberedTarget::known_key);
         if self.memory.get(id).is_some_and(|remembered| remembered.is_revoked_for(&record.key)) {
             self.vacate(id);
         }
@@ -59,6 +60,9 @@ impl Engine {
             warn!(sync_target = record.name, "its agent's key was replaced; who has the former one is refused");
             self.step(now, link::Event::TargetClosed { target: id, why });
             self.changes.push(Change::History(HistoryChange::Unclaimed(id)));
+        }
+        if former.is_some_and(|former| former != record.key) {
+            self.unsay(id);
         }
         if let Some(former) = record.adopts {
             self.adopt(former, id, &record);
@@ -110,9 +114,21 @@ impl Engine {
                  annotation tideline.dev/agent-key is put back, or it enrols with a new token"
             );
         }
+        let revoked = remembered.is_revoked();
         self.memory.shows(id, &name, None, None);
         self.close(now, id);
         self.targets.closed(id);
+        if revoked {
+            self.unsay(id);
+        }
+    }
+
+    /// What was said of this target was said with a key that is its agent's no more. It is not to stand until the next agent
+    /// says otherwise, nor to take the room of what that says. What happened once there is in the ledger, and stays.
+    fn unsay(&mut self, id: TargetId) {
+        self.targets.closed(id);
+        self.summary.forget(id);
+        self.bounds.forget(id);
     }
 
     /// Ends what is under way with its agent.

@@ -93,6 +93,36 @@ fn nothing_is_said_of_what_other_targets_have() {
     assert!(!hub.is_in_breach());
 }
 
+/// Whether its key is revoked, or another is in its place at once.
+#[test]
+fn what_a_thief_said_ends_with_its_key() {
+    for revoked in [true, false] {
+        let mut hub = Hub::with_agent();
+        hub.reports(1, vec![word(0, "u0", Progress::Failed)]);
+        for page in 0..=DESIRED_OBJECTS_MAX / REPORT_PAGE_OBJECTS_MAX {
+            let first = 100 + page * REPORT_PAGE_OBJECTS_MAX;
+            let invented = first..first + REPORT_PAGE_OBJECTS_MAX;
+            let held = invented.map(|nth| word(nth, "invented", Progress::DeletionHeld));
+            hub.reports(2 + page as u64, held.collect());
+        }
+        hub.persist();
+        assert_eq!((hub.known(), hub.is_in_breach()), (1 + DESIRED_OBJECTS_MAX, true));
+        if revoked {
+            hub.engine.keys_revoked(target(), "shop", &[agent(1).key]);
+            hub.engine.target_seen(hub.now, in_service(true), None);
+            assert_eq!(hub.known(), 0);
+        }
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
+        hub.persist();
+        let session = begins(&mut hub, 1, SessionName::new(1, 0)).unwrap();
+        let objects = vec![word(0, "u0", Progress::Applied), word(7, "of an orphan", Progress::DeletionHeld)];
+        hub.says(ReportedRequest { session, objects, ..report(1) });
+        assert_eq!((hub.known(), hub.is_in_breach()), (2, false), "revoked {revoked}");
+        let facts = hub.engine.ledger.target(target()).unwrap().facts();
+        assert_eq!(facts.len(), 1, "it is not for a word to be unsaid that something has run");
+    }
+}
+
 #[test]
 fn a_breach_is_shown_for_an_hour_after_the_last() {
     let mut hub = Hub::with_agent();
