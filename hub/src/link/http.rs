@@ -378,12 +378,23 @@ impl Head {
     fn unpack<'a>(&self, content: &'a [u8]) -> Result<Cow<'a, [u8]>, codec::Error> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         let unpacked = codec::unpack_request(media_type, content);
-        // What cannot be unpacked may have cost as much as any.
-        let bytes = unpacked.as_ref().map_or(REQUEST_BYTES_MAX, |json| json.len());
-        let more = bytes.saturating_sub(content.len());
-        self.has_sent(more);
-        // What it is packed from is signed with it.
-        self.has_signed(more);
+        let more = |bytes: usize| bytes.saturating_sub(content.len());
+        match &unpacked {
+            // What it is packed from is signed with it.
+            Ok(json) => {
+                self.has_sent(more(json.len()));
+                self.has_signed(more(json.len()));
+            }
+            Err(codec::Error::TooLarge(most)) => {
+                self.has_sent(more(*most));
+                self.has_signed(more(*most));
+            }
+            // The media type is not signed, so nobody on the way is to accuse the key by it. But up to where nothing more can be
+            // unpacked it may have cost as much as any.
+            Err(codec::Error::Inflate(_)) => self.has_sent(more(REQUEST_BYTES_MAX)),
+            // Nothing was unpacked.
+            Err(_) => {}
+        }
         unpacked
     }
 }

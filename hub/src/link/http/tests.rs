@@ -478,6 +478,27 @@ async fn content_that_is_of_no_use_counts_as_its_key_s() {
     }
 }
 
+/// A proxy may write another media type over that of any request.
+#[tokio::test(start_paused = true)]
+async fn a_media_type_that_was_changed_on_the_way_accuses_nobody() {
+    static CONTENT: &[u8] = br#"{"session":"1.0000000000000001","seq":1,"inSync":true}"#;
+    for media_type in ["text/html", "", tideline_common::wire::v1::MEDIA_TYPE_DEFLATE] {
+        let hub = start(1);
+        let (peer, _) = Peers::new(Places::within(1_000)).unserved();
+        let mut numbers = told(&hub).await;
+        for _ in 0..3 * REQUEST_BYTES_PER_KEY_BURST / REQUEST_BYTES_MAX {
+            let number = numbers.take();
+            let sent = Sent { media_type, ..Sent::of(&agent(), TARGET, number, ("PUT", REPORTED_PATH, ""), CONTENT) };
+            let mut request = sent.request(Body::from(CONTENT));
+            request.extensions_mut().insert(peer());
+            let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
+            assert!(matches!(router.oneshot(request).await.unwrap().status().as_u16(), 400 | 503));
+        }
+        assert_eq!(*hub.service.breaches.lock().unwrap(), [], "{media_type}");
+        assert_eq!(hub.service.handled.load(Ordering::Relaxed), 0, "{media_type}");
+    }
+}
+
 /// Whoever is told to wait may have requests on their way still; only who goes on regardless is shown as in breach.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_sends_twice_a_burst_is_in_breach_and_not_before() {
