@@ -11,6 +11,9 @@
 //! another run, such as one that was recorded before the hub was restarted, is answered with the id of this one and nothing
 //! else. Both sides' headers are covered by the signatures of [`crate::signature`].
 //!
+//! A request that somebody on the way keeps back has a number that is free. So where a hub has not heard from a signer for too
+//! long, it leaps over all numbers that may have been used by then.
+//!
 //! The scheme is that of the anti-replay window of IPsec (RFC 4303 §3.4.3), with the run in the place of the security
 //! association; a refused number is answered with a good one, as in ACME (RFC 8555 §6.5.1).
 
@@ -27,6 +30,9 @@ pub const WINDOW: u64 = 256;
 /// How far a number may be ahead of the highest one seen. An agent that asked other replicas meanwhile comes back with a
 /// leap; a number near the end of the range would leave no room for the next ones.
 const LEAP_MAX: u64 = 1 << 32;
+/// How far the window goes on when it leaps: more numbers than a signer has used that never arrived. The range has room for
+/// 2^40 of these.
+const LEAP: u64 = 1 << 24;
 
 /// One number of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +120,13 @@ impl ReplayWindow {
         let fresh = *word & bit(number) == 0;
         *word |= bit(number);
         fresh
+    }
+
+    /// Takes nothing any more that was signed before, whether it arrived or not. Whoever signs still is told the next number,
+    /// and signs anew.
+    pub fn leap(&mut self) {
+        self.highest = self.highest.saturating_add(LEAP);
+        self.taken = [u64::MAX; (WINDOW / 64) as usize];
     }
 
     /// The lowest number that none ever reached.

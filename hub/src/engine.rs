@@ -429,6 +429,7 @@ impl Engine {
                 }
             }
             link::Effect::Stale(target) => {
+                self.targets.fell_silent(target);
                 if self.targets.heard(target, Contact::Silent) {
                     warn!(sync_target = %target, "target is stale: nothing that says it is in sync within its deadline");
                 }

@@ -13,6 +13,7 @@ use tracing::warn;
 use crate::engine::RememberedTarget;
 use crate::enrol;
 use crate::link::core::{Request, RequestId};
+use crate::link::exchange::Silences;
 use crate::link::http::{Reply, Service, Unverified};
 use crate::shared::Shared;
 use crate::summary::Breach;
@@ -39,6 +40,10 @@ impl Service for LinkService {
 
     fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey> {
         self.shared.read(|engine| engine.remembered(target).map_or_else(Vec::new, RememberedTarget::replaced_keys))
+    }
+
+    fn silences(&self, target: TargetId) -> Silences {
+        self.shared.read(|engine| engine.targets.silences(target))
     }
 
     async fn token_key(&self, token: &str) -> Result<VerifyingKey, Unverified> {

@@ -22,6 +22,23 @@ fn a_number_is_taken_once_in_any_order_within_the_window() {
 }
 
 #[test]
+fn after_a_leap_nothing_is_taken_that_was_signed_before_and_the_signer_goes_on_where_it_is_told() {
+    let (mut agent, mut hub) = (RunNumbers::default(), ReplayWindow::default());
+    agent.answered(RunNumber { run: run(1), number: hub.next() });
+    let signed: Vec<_> = (0..1000).map(|_| number_for(run(1), &agent.take()).expect("the run is known")).collect();
+    assert!(hub.take(signed[3]));
+    for _ in 0..3 {
+        hub.leap();
+        assert!(signed.iter().all(|number| !hub.take(*number)));
+        let next = hub.next();
+        assert!((next - WINDOW..next).all(|number| !hub.take(number)), "nobody was told of these");
+        agent.answered(RunNumber { run: run(1), number: next });
+        let number = number_for(run(1), &agent.take()).expect("the run is known");
+        assert!(hub.take(number) && !hub.take(number));
+    }
+}
+
+#[test]
 fn an_agent_that_knows_no_run_is_told_one_and_goes_on_where_its_former_process_ended() {
     let (mut agent, mut hub) = (RunNumbers::default(), ReplayWindow::default());
     (1..=500).for_each(|number| assert!(hub.take(number)));

@@ -5,6 +5,7 @@ use tideline_common::wire::v1::{ClusterFacts, Decommission};
 use tideline_common::{InstanceId, Monotonic, Reason, TargetId, Uid};
 
 use crate::link::core::HolderRecord;
+use crate::link::exchange::Silences;
 use crate::placement::Target;
 
 /// What the inventory says of a target.
@@ -56,6 +57,8 @@ pub struct Targets {
     holders: BTreeMap<TargetId, HolderRecord>,
     /// When the agent of each was heard from last, served or not.
     asked: BTreeMap<TargetId, Monotonic>,
+    /// How often each fell silent, served or not.
+    silences: BTreeMap<TargetId, Silences>,
     /// Those that are to leave service and how, whether or not an agent may speak for them at the moment.
     leaving: BTreeMap<TargetId, Decommission>,
     /// Seen, and not told to placement yet: they have no index.
@@ -159,6 +162,16 @@ impl Targets {
     /// When its agent was heard from last, in this run.
     pub fn last_asked(&self, target: TargetId) -> Option<Monotonic> {
         self.asked.get(&target).copied()
+    }
+
+    /// What is heard of it from now on is to have been said from now on.
+    pub(super) fn fell_silent(&mut self, target: TargetId) {
+        self.silences.entry(target).or_default().0 += 1;
+    }
+
+    /// How often it fell silent, in this run.
+    pub fn silences(&self, target: TargetId) -> Silences {
+        self.silences.get(&target).copied().unwrap_or_default()
     }
 
     pub(super) fn facts(&mut self, target: TargetId, facts: ClusterFacts) {

@@ -128,18 +128,26 @@ pub fn verify(
     }
 }
 
-/// The numbers that were taken in this run, of senders that were verified: 40 bytes for each of the hub's targets and tokens.
+/// How often a sender fell silent in this run: was not heard for so long that what it said before is not to be believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Silences(pub u64);
+
+/// The numbers that were taken in this run, of senders that were verified: 48 bytes for each of the hub's targets and tokens.
 #[derive(Debug, Default)]
-pub struct TakenNumbers(HashMap<Sender, ReplayWindow>);
+pub struct TakenNumbers(HashMap<Sender, (Silences, ReplayWindow)>);
 
 impl TakenNumbers {
-    /// Takes the request's number in `run`, and returns the next that is free; that alone if this one is not.
-    pub fn take(&mut self, run: RunId, sender: &Sender, signed: Signed<'_>) -> Result<u64, u64> {
+    /// Takes the request's number in `run`, and returns the next that is free; that alone if this one is not. No request is
+    /// taken that its sender signed before it fell silent last.
+    pub fn take(&mut self, run: RunId, sender: &Sender, silences: Silences, signed: Signed<'_>) -> Result<u64, u64> {
         let number = number_for(run, signed.request.run);
-        let window = match self.0.get_mut(sender) {
-            Some(window) => window,
-            None => self.0.entry(sender.clone()).or_default(),
+        let (known, window) = match self.0.get_mut(sender) {
+            Some(known) => known,
+            None => self.0.entry(sender.clone()).or_insert_with(|| (silences, ReplayWindow::default())),
         };
+        if std::mem::replace(known, silences) != silences {
+            window.leap();
+        }
         let taken = number.is_some_and(|number| window.take(number));
         if taken { Ok(window.next()) } else { Err(window.next()) }
     }

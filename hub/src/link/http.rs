@@ -32,7 +32,7 @@ use tideline_common::{SessionId, TargetId};
 use tokio::time::timeout;
 
 use super::core;
-use super::exchange::{self, Answered, Claimant, Sender, Stamp, TakenNumbers, busy, refusal};
+use super::exchange::{self, Answered, Claimant, Sender, Silences, Stamp, TakenNumbers, busy, refusal};
 pub use super::exchange::{Signer, Unverified};
 use super::refusals::{Refusals, RefusedAs};
 use crate::listener::{Caller, Crowded, Peer};
@@ -48,6 +48,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// Keys that a target signed with before: a few, and not the present one.
     fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey>;
+
+    /// How often a target fell silent.
+    fn silences(&self, target: TargetId) -> Silences;
 
     /// The key of an enrolment token, by its name.
     fn token_key(&self, token: &str) -> impl Future<Output = Result<VerifyingKey, Unverified>> + Send;
@@ -217,7 +220,12 @@ impl<S: Service> Link<S> {
 
     /// Takes the request's number, and returns the next that is free; that alone if this one is not.
     fn take_number(&self, sender: &Sender, signed: Signed<'_>) -> Result<u64, u64> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).take(self.signer.run, sender, signed)
+        let silences = match sender {
+            Sender::Target(target) => self.service.silences(*target),
+            Sender::Replaced(_) | Sender::Token(_) => Silences::default(),
+        };
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.take(self.signer.run, sender, silences, signed)
     }
 
     /// What is said to whom nothing was read of, and of them.

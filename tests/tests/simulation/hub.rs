@@ -19,7 +19,7 @@ use tideline_hub::ledger::{
 };
 use tideline_hub::link::Desk;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
-use tideline_hub::link::exchange::{Signer, TakenNumbers};
+use tideline_hub::link::exchange::{Signer, Silences, TakenNumbers};
 use tideline_hub::placement::Change;
 use tideline_hub::summary::{Screened, Service, Summary, screen};
 use uuid::Uuid;
@@ -98,6 +98,7 @@ pub(crate) struct Hub {
     pub(crate) up: bool,
     /// The numbers that this run took, and what signs its answers.
     pub(crate) taken: TakenNumbers,
+    pub(crate) silences: Silences,
     pub(crate) signer: Signer,
     pub(crate) disk: Disk,
     pub(crate) ledger: Ledger,
@@ -235,6 +236,7 @@ impl Hub {
             run: 0,
             up: false,
             taken: TakenNumbers::default(),
+            silences: Silences::default(),
             signer: signer(0),
             disk: Disk::default(),
             ledger: Ledger::default(),
@@ -587,7 +589,8 @@ impl Hub {
             }
             link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
             link::Effect::Quarantined { .. } => panic!("there is one cluster"),
-            link::Effect::Heard { .. } | link::Effect::Stale(_) | link::Effect::Facts { .. } => {}
+            link::Effect::Stale(_) => self.silences.0 += 1,
+            link::Effect::Heard { .. } | link::Effect::Facts { .. } => {}
         }
     }
 

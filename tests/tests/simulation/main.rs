@@ -209,6 +209,29 @@ fn whatever_somebody_between_them_does_each_acts_on_the_words_of_the_other_alone
 }
 
 #[test]
+fn nothing_that_was_kept_back_makes_a_dead_target_fresh() {
+    each_seed(
+        SEEDS,
+        |_| PLAIN,
+        |world| {
+            world.heal();
+            world.sleep(Duration::from_mins(5));
+            assert_eq!(world.hub.freshness(), Some(Freshness::Fresh));
+            world.cut();
+            world.sleep(Duration::from_mins(10));
+            world.lose_agent();
+            world.sleep(Duration::from_mins(20));
+            world.heal();
+            for _ in 0..10 {
+                assert_eq!(world.hub.freshness(), Some(Freshness::Stale));
+                world.replay_all();
+                world.sleep(Duration::from_secs(10));
+            }
+        },
+    );
+}
+
+#[test]
 fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
     each_seed(
         SEEDS,

@@ -406,6 +406,12 @@ impl World {
         }
     }
 
+    /// Nothing arrives any more that either says.
+    pub(crate) fn cut(&mut self) {
+        self.note(|| "the wire is cut".to_owned());
+        self.partitioned = true;
+    }
+
     pub(crate) fn lose_hub(&mut self) {
         self.note(|| "the hub is gone for ever".to_owned());
         self.hub.crash();

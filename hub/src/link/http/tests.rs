@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use axum::body::Bytes;
 use futures::stream;
@@ -28,6 +28,8 @@ struct Known {
     handled: AtomicU32,
     /// The target has another key by now.
     replaced: AtomicBool,
+    /// How often the target fell silent.
+    silences: AtomicU64,
     breaches: Mutex<Vec<Breach>>,
     /// What a session is answered with; or else that the target is gone.
     session: Mutex<Option<SessionAnswer>>,
@@ -46,6 +48,10 @@ impl Service for Known {
 
     fn replaced_keys(&self, target: TargetId) -> Vec<VerifyingKey> {
         if target.to_string() == TARGET { vec![former_agent().public()] } else { Vec::new() }
+    }
+
+    fn silences(&self, _: TargetId) -> Silences {
+        Silences(self.silences.load(Ordering::Relaxed))
     }
 
     async fn token_key(&self, token: &str) -> Result<VerifyingKey, Unverified> {
@@ -241,6 +247,28 @@ async fn what_was_said_to_one_run_is_not_taken_by_another() {
     numbers.answered(got.run);
     // Both are behind one balancer now.
     for hub in [&before, &after, &before] {
+        assert_eq!(hub.send(&Sent::new(&agent(), TARGET, numbers.take())).await.status, 200);
+    }
+}
+
+/// Somebody on the way has kept it back, and lets it go when its agent is dead.
+#[tokio::test]
+async fn what_was_signed_before_a_target_fell_silent_is_not_taken_after() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    let kept: Vec<_> = (0..3).map(|_| Sent::new(&agent(), TARGET, numbers.take())).collect();
+    assert_eq!(hub.send(&kept[0]).await.status, 200);
+    hub.service.silences.store(1, Ordering::Relaxed);
+    let mut next = None;
+    for sent in &kept {
+        let got = hub.send(sent).await;
+        assert_eq!(got.refusal(), RefusalKind::BadRequestNumber);
+        next = Some(got.run);
+    }
+    assert_eq!(hub.service.handled.load(Ordering::Relaxed), 1);
+    // One that is alive signs again.
+    numbers.answered(next.unwrap());
+    for _ in 0..3 {
         assert_eq!(hub.send(&Sent::new(&agent(), TARGET, numbers.take())).await.status, 200);
     }
 }

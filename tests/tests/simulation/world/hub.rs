@@ -179,7 +179,7 @@ impl World {
                 return self.refuse(&asked, &unverified.into());
             }
         };
-        let next = match self.hub.taken.take(self.hub.signer.run, &sender, signed) {
+        let next = match self.hub.taken.take(self.hub.signer.run, &sender, self.hub.silences, signed) {
             Ok(next) => next,
             Err(next) => {
                 let refused = self.hub.signer.number_refused();
