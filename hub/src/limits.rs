@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use tideline_apiserver::BODY_BYTES_MAX;
 use tideline_common::limits::{
-    DESIRED_OBJECTS_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_BYTES_MAX, REQUEST_BYTES_MAX, STATUS_BYTES_MAX,
+    DESIRED_OBJECTS_MAX, HUB_URL_BYTES_MAX, POLL_WAIT_SECONDS_MAX, REPORT_PAGE_BYTES_MAX, REQUEST_BYTES_MAX,
+    STATUS_BYTES_MAX,
 };
+use tideline_common::signature;
+use tideline_common::wire::codec::QUERY_BYTES_MAX;
 
 /// Connections of agents: 10,000 with a long poll and a report each, at HTTP/1.1.
 pub(crate) const AGENT_CONNECTIONS_MAX: usize = 20_000;
@@ -103,8 +106,13 @@ pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 /// Bytes of all headers of a request. Signed ones have 2 KiB; bearer tokens of identity providers up to 8.
 pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
-/// Bytes that an HTTP/1.1 connection buffers, each way: a head, and what came with it.
-pub(crate) const HTTP1_BUFFER_BYTES_MAX: usize = 64 << 10;
+/// Bytes that an HTTP/1.1 connection buffers, each way: a head, and what came with it. An unfinished head is kept of nobody
+/// knows whom, so that there is no more room than for all headers and a request line of 8 KiB, of which an agent's has six: the
+/// path of a URL, and a query.
+pub(crate) const HTTP1_BUFFER_BYTES_MAX: usize = 24 << 10;
+const _: () = assert!(HTTP1_BUFFER_BYTES_MAX >= HEADER_BYTES_MAX as usize + HUB_URL_BYTES_MAX + QUERY_BYTES_MAX + 1024);
+const _: () = assert!(HEADER_BYTES_MAX as usize >= 4 * signature::HEADER_BYTES_MAX + (8 << 10) + 1024);
+const _: () = assert!(UNVERIFIED_CONNECTIONS_MAX * HTTP1_BUFFER_BYTES_MAX <= 96 << 20);
 
 /// Bytes of agents' messages being received, in all: 640 of 100 KiB, which is a page of 1,000 reports as it travels.
 pub(crate) const AGENT_BODY_BYTES_MAX: usize = 64 << 20;

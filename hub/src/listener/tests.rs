@@ -174,6 +174,24 @@ async fn who_does_not_show_who_they_are_is_closed_in_time() {
 }
 
 #[tokio::test]
+async fn of_an_unfinished_head_as_much_is_kept_as_the_largest_has() {
+    let served = Served::new(LONG, FEW).await;
+    let long = |bytes: usize| "x".repeat(bytes);
+    // The longest URL of an agent with its signature, and a token of an administrator.
+    let mut largest =
+        format!("GET /ask?{} HTTP/1.1\r\nhost: localhost\r\ncaller: a\r\nconnection: close\r\n", long(6 << 10));
+    for (name, bytes) in [("authorization", 8 << 10), ("a", 1 << 10), ("b", 1 << 10), ("c", 1 << 10), ("d", 1 << 10)] {
+        largest.extend([name, ": ", &long(bytes), "\r\n"]);
+    }
+    let said = served.ends(format!("{largest}\r\n").as_bytes()).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    // Long before anybody is late.
+    let unfinished = format!("GET /ask HTTP/1.1\r\nhost: localhost\r\nlong: {}", long(HTTP1_BUFFER_BYTES_MAX));
+    served.ends(&unfinished.as_bytes()[..HTTP1_BUFFER_BYTES_MAX]).await;
+    assert_eq!(served.peers.census().closed.get(&Closed::Late), None);
+}
+
+#[tokio::test]
 async fn a_body_of_nobody_is_not_read() {
     let served = Served::new(SHORT, FEW).await;
     let head = "POST /read HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8388608\r\nexpect: 100-continue\r\n\r\n";
