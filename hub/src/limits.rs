@@ -9,6 +9,7 @@ use tideline_common::limits::{
 };
 use tideline_common::signature;
 use tideline_common::wire::codec::QUERY_BYTES_MAX;
+use tideline_common::{CAPABILITIES_MAX, CAPABILITY_BYTES_MAX};
 
 /// Connections of agents: 10,000 with a long poll and a report each, at HTTP/1.1.
 pub(crate) const AGENT_CONNECTIONS_MAX: usize = 20_000;
@@ -113,6 +114,11 @@ pub(crate) const HTTP1_BUFFER_BYTES_MAX: usize = 24 << 10;
 const _: () = assert!(HTTP1_BUFFER_BYTES_MAX >= HEADER_BYTES_MAX as usize + HUB_URL_BYTES_MAX + QUERY_BYTES_MAX + 1024);
 const _: () = assert!(HEADER_BYTES_MAX as usize >= 4 * signature::HEADER_BYTES_MAX + (8 << 10) + 1024);
 const _: () = assert!(UNVERIFIED_CONNECTIONS_MAX * HTTP1_BUFFER_BYTES_MAX <= 96 << 20);
+
+/// Bytes of a request for a session, or to enrol, sent and unpacked: names of all that an agent understands, twice over, and
+/// what it says of itself and its cluster.
+pub(crate) const OPENING_BYTES_MAX: usize = 64 << 10;
+const _: () = assert!(OPENING_BYTES_MAX > 2 * CAPABILITIES_MAX * (CAPABILITY_BYTES_MAX + 3) + (16 << 10));
 
 /// Bytes of agents' messages being received, in all: 640 of 100 KiB, which is a page of 1,000 reports as it travels.
 pub(crate) const AGENT_BODY_BYTES_MAX: usize = 64 << 20;

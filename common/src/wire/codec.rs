@@ -83,10 +83,10 @@ pub fn decode<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, 
     read(&unpack(LINK_MESSAGE_BYTES_MAX, media_type, bytes)?)
 }
 
-/// The JSON of a request, for [`read`]. A request may have [`REQUEST_BYTES_MAX`], sent and inflated, which bounds what it costs
-/// to read it.
-pub fn unpack_request<'a>(media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
-    unpack(REQUEST_BYTES_MAX, media_type, bytes)
+/// The JSON of a request, for [`read`]. It may have `most` bytes, sent and inflated, which bounds what it costs to read it;
+/// none has more than [`REQUEST_BYTES_MAX`].
+pub fn unpack_request<'a>(most: usize, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
+    unpack(most.min(REQUEST_BYTES_MAX), media_type, bytes)
 }
 
 /// Reads what [`unpack_request`] gave.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tideline_common::limits::REQUEST_BYTES_MAX;
 use tideline_common::replay::{ReplayWindow, RunNumber, number_for};
 use tideline_common::signature::{self, Headers, NONCE_BYTES, Parameters, Signed, SigningKey, VerifyingKey};
 use tideline_common::wire::codec;
@@ -15,6 +16,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{HubId, RunId, TargetId};
 
 use super::core;
+use crate::limits::OPENING_BYTES_MAX;
 
 /// Where a link's path begins, whatever prefix a proxy put before it.
 const LOGICAL_ROOT: &str = "/link/v1/";
@@ -150,6 +152,15 @@ impl TakenNumbers {
         }
         let taken = number.is_some_and(|number| window.take(number));
         if taken { Ok(window.next()) } else { Err(window.next()) }
+    }
+}
+
+/// Bytes that the content of a request may have, sent and unpacked. A poll waits with what it has sent, and sends nothing.
+pub fn content_max(path: &str) -> usize {
+    match path {
+        DESIRED_PATH => 0,
+        BODIES_PATH | REPORTED_PATH => REQUEST_BYTES_MAX,
+        _ => OPENING_BYTES_MAX,
     }
 }
 

@@ -24,7 +24,6 @@ use bytes::Bytes;
 use http_body_util::LengthLimitError;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
-use tideline_common::limits::REQUEST_BYTES_MAX;
 use tideline_common::signature::{self, NONCE_BYTES, Signed, VerifyingKey};
 use tideline_common::wire::codec;
 use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, Refusal, RefusalKind};
@@ -238,10 +237,10 @@ impl<S: Service> Link<S> {
                 return Refused { counts_as: RefusedAs::Flood, refusal: busy(crowded.to_string()) };
             }
             Unread::Crowded(crowded) => busy(crowded.to_string()),
-            Unread::TooLarge => {
+            Unread::TooLarge(most) => {
                 // Nobody knows whether it is what was signed: whoever is on the way may have added to it. So it accuses nobody;
                 // but it counts.
-                let message = format!("a request may have {REQUEST_BYTES_MAX} bytes");
+                let message = format!("a request of this kind may have {most} bytes of content");
                 refusal(RefusalKind::TooLarge, message)
             }
             Unread::Broken(why) => busy(why),
@@ -367,11 +366,15 @@ impl Head {
         if let Some(peer) = &self.peer {
             peer.verified(sender.into()).map_err(Unread::Crowded)?;
         }
-        match timeout(CONTENT_WAIT, to_bytes(body, REQUEST_BYTES_MAX)).await {
+        match timeout(CONTENT_WAIT, to_bytes(body, self.content_max())).await {
             Err(_elapsed) => Err(Unread::Broken("the content of the request did not come in time".to_owned())),
-            Ok(Err(error)) => Err(unreadable(&error)),
+            Ok(Err(error)) => Err(unreadable(&error, self.content_max())),
             Ok(Ok(content)) => Ok(content),
         }
+    }
+
+    fn content_max(&self) -> usize {
+        exchange::content_max(exchange::logical_path(self.uri.path()))
     }
 
     fn origin(&self, random: &SystemRandom) -> Result<core::Origin, Refusal> {
@@ -385,7 +388,7 @@ impl Head {
 
     fn unpack<'a>(&self, content: &'a [u8]) -> Result<Cow<'a, [u8]>, codec::Error> {
         let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let unpacked = codec::unpack_request(media_type, content);
+        let unpacked = codec::unpack_request(self.content_max(), media_type, content);
         let more = |bytes: usize| bytes.saturating_sub(content.len());
         match &unpacked {
             // What it is packed from is signed with it.
@@ -399,7 +402,7 @@ impl Head {
             }
             // The media type is not signed, so nobody on the way is to accuse the key by it. But up to where nothing more can be
             // unpacked it may have cost as much as any.
-            Err(codec::Error::Inflate(_)) => self.has_sent(more(REQUEST_BYTES_MAX)),
+            Err(codec::Error::Inflate(_)) => self.has_sent(more(self.content_max())),
             // Nothing was unpacked.
             Err(_) => {}
         }
@@ -414,15 +417,16 @@ fn replaced() -> Refusal {
 /// Why the content of a request that was verified was not read.
 enum Unread {
     Crowded(Crowded),
-    TooLarge,
+    /// It may have so many bytes.
+    TooLarge(usize),
     Broken(String),
 }
 
-fn unreadable(error: &axum::Error) -> Unread {
+fn unreadable(error: &axum::Error, most: usize) -> Unread {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         if error.is::<LengthLimitError>() {
-            return Unread::TooLarge;
+            return Unread::TooLarge(most);
         }
         cause = error.source();
     }

@@ -65,7 +65,7 @@ fn a_request_may_have_less_than_an_answer() -> Result<(), Error> {
     let long = "x".repeat(REQUEST_BYTES_MAX);
     let (media_type, bytes) = encode(&long)?;
     assert_eq!(decode::<String>(media_type, &bytes)?, long);
-    assert!(matches!(unpack_request(media_type, &bytes), Err(Error::TooLarge(REQUEST_BYTES_MAX))));
+    assert!(matches!(unpack_request(usize::MAX, media_type, &bytes), Err(Error::TooLarge(REQUEST_BYTES_MAX))));
     Ok(())
 }
 

@@ -5,17 +5,18 @@ use axum::body::Bytes;
 use futures::stream;
 use http_body_util::BodyExt;
 use serde_json::json;
+use tideline_common::limits::REQUEST_BYTES_MAX;
 use tideline_common::replay::{RunNumber, RunNumbers};
 use tideline_common::signature::{Headers, Parameters, SigningKey};
 use tideline_common::wire::v1::{
-    Accepted, Attested, DESIRED_PATH, DesiredAnswer, ENROL_PATH, HubAddresses, NumberRefused, REPORTED_PATH,
-    ReportedAnswer, SESSION_PATH, SessionAnswer, SessionRequest,
+    Accepted, Attested, BODIES_PATH, DESIRED_PATH, DesiredAnswer, ENROL_PATH, HubAddresses, MEDIA_TYPE,
+    MEDIA_TYPE_DEFLATE, NumberRefused, REPORTED_PATH, ReportedAnswer, SESSION_PATH, SessionAnswer, SessionRequest,
 };
 use tideline_common::{Attestation, Digest, Epoch, Revision, RevisionPoint, RunId, Shown, Version};
 use tower::ServiceExt;
 
 use super::*;
-use crate::limits::{REQUEST_BYTES_PER_KEY_BURST, REQUESTS_PER_KEY_BURST, UNTAKEN_IN_A_ROW_MAX};
+use crate::limits::{OPENING_BYTES_MAX, REQUEST_BYTES_PER_KEY_BURST, REQUESTS_PER_KEY_BURST, UNTAKEN_IN_A_ROW_MAX};
 use crate::listener::{Peers, Places};
 
 const TARGET: &str = "00000000-0000-4000-8000-000000000001";
@@ -146,8 +147,7 @@ impl Sent {
         let digest = signature::content_digest(content);
         let covered = signature::Request { method, path, query, content_digest: &digest, run: &run };
         let headers = signature::sign_request(key, covered, Parameters { key_id, created: 0, nonce: "n" });
-        let media_type = tideline_common::wire::v1::MEDIA_TYPE;
-        Self { method, path, query, media_type, content, digest, run, headers }
+        Self { method, path, query, media_type: MEDIA_TYPE, content, digest, run, headers }
     }
 
     fn signed(&self) -> Signed<'_> {
@@ -471,6 +471,50 @@ async fn what_is_too_large_is_a_breach_only_if_it_is_what_was_signed() {
     assert_eq!((hub.send(&sent).await.refusal(), breaches()), (RefusalKind::TooLarge, vec![Breach::Message]));
 }
 
+/// What one kind may have, another has no use for; also where it is small until it is unpacked.
+#[tokio::test]
+async fn a_request_has_as_much_content_as_its_kind_may_have() {
+    let hub = start(1);
+    let mut numbers = told(&hub).await;
+    *hub.service.session.lock().unwrap() = Some(opened());
+    let mut refused = async |asks: (&'static str, &'static str, &'static str), packed: bool, bytes: usize| {
+        let text = "x".repeat(bytes.saturating_sub(2));
+        let (media_type, content) = if packed {
+            codec::encode(&text).unwrap()
+        } else {
+            (MEDIA_TYPE, serde_json::to_vec(&text).unwrap()[..bytes].to_vec())
+        };
+        let content = content.leak();
+        let sent = Sent { media_type, ..Sent::of(&agent(), TARGET, numbers.take(), asks, content) };
+        let got = hub.send(&sent).await;
+        (got.status != 200).then(|| got.refusal())
+    };
+    let too_large = Some(RefusalKind::TooLarge);
+    // What is not too large is no message of any kind.
+    let read = Some(RefusalKind::Malformed);
+    for (asks, most) in [
+        (("PUT", REPORTED_PATH, ""), REQUEST_BYTES_MAX),
+        (("POST", BODIES_PATH, ""), REQUEST_BYTES_MAX),
+        (OPENS, OPENING_BYTES_MAX),
+    ] {
+        for packed in [false, true] {
+            assert_eq!(refused(asks, packed, most).await, read, "{asks:?} {packed}");
+            assert_eq!(refused(asks, packed, most + 1).await, too_large, "{asks:?} {packed}");
+        }
+    }
+    assert_eq!(refused(("GET", DESIRED_PATH, POLL), false, 0).await, None);
+    assert_eq!(refused(("GET", DESIRED_PATH, POLL), false, 1).await, too_large);
+    assert_eq!(refused(("GET", "/link/v1/nothing", ""), false, OPENING_BYTES_MAX + 1).await, too_large);
+    let enrols = Sent::of(
+        &SigningKey::from_seed([2; 32]),
+        "store",
+        numbers.take(),
+        ("POST", ENROL_PATH, ""),
+        vec![b' '; OPENING_BYTES_MAX + 1].leak(),
+    );
+    assert_eq!(hub.send(&enrols).await.refusal(), RefusalKind::TooLarge);
+}
+
 /// Nothing of it is taken in, and all of it costs: whoever has the key of an agent sends no more of it than of anything else.
 #[tokio::test(start_paused = true)]
 async fn content_that_is_of_no_use_counts_as_its_key_s() {
@@ -482,8 +526,8 @@ async fn content_that_is_of_no_use_counts_as_its_key_s() {
         (REPORTS, &b"{}"[..], &LARGE[..], Some(RefusalKind::TooLarge), &[][..]),
         (REPORTS, b"{}", &LARGE[1..], Some(RefusalKind::Malformed), &[]),
         (REPORTS, &LARGE[1..], &LARGE[1..], Some(RefusalKind::Malformed), OF_KEY),
-        (POLLS, &LARGE[1..], &LARGE[1..], None, OF_KEY),
-        (("GET", "/link/v1/nothing", ""), &LARGE[1..], &LARGE[1..], Some(RefusalKind::Malformed), OF_KEY),
+        (POLLS, &LARGE[1..], &LARGE[1..], Some(RefusalKind::TooLarge), &[]),
+        (("GET", "/link/v1/nothing", ""), &LARGE[1..], &LARGE[1..], Some(RefusalKind::TooLarge), &[]),
     ] {
         let hub = start(1);
         let (peer, _) = Peers::new(Places::within(1_000)).unserved();
@@ -510,7 +554,7 @@ async fn content_that_is_of_no_use_counts_as_its_key_s() {
 #[tokio::test(start_paused = true)]
 async fn a_media_type_that_was_changed_on_the_way_accuses_nobody() {
     static CONTENT: &[u8] = br#"{"session":"1.0000000000000001","seq":1,"inSync":true}"#;
-    for media_type in ["text/html", "", tideline_common::wire::v1::MEDIA_TYPE_DEFLATE] {
+    for media_type in ["text/html", "", MEDIA_TYPE_DEFLATE] {
         let hub = start(1);
         let (peer, _) = Peers::new(Places::within(1_000)).unserved();
         let mut numbers = told(&hub).await;

@@ -212,7 +212,7 @@ impl World {
             return self.refuse(&asked, &refuse(refusal));
         }
         let message = &asked.travelling.message;
-        let json = || codec::unpack_request(message.media_type, &message.content);
+        let json = || codec::unpack_request(exchange::content_max(message.path), message.media_type, &message.content);
         let found = match sender {
             Sender::Target(target) => target,
             Sender::Replaced(_) => unreachable!("no key is remembered here"),
