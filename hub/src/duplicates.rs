@@ -11,6 +11,7 @@ use tideline_api::{AgentInstance, SyncTarget};
 use tideline_common::InstanceId;
 
 use crate::link::core::{HolderRecord, Seen};
+use crate::printable::printable;
 use crate::sync_target::{self, annotate};
 
 /// On a SyncTarget: the instance that a person wants to hold it, and when that was said. A later word replaces it; the same
@@ -98,7 +99,8 @@ fn choose(target: &str, found: &SyncTarget, instance: InstanceId) -> Result<Acce
     }
     let Some(at) = others.iter().position(|known| known.id == instance.to_string()) else {
         let heard: Vec<_> = others.iter().map(|known| format!("{} on {}", known.id, known.host)).collect();
-        return Err(Error::NoInstance { target: target.to_owned(), instance, heard: heard.join(", ") });
+        let heard = printable(&heard.join(", "));
+        return Err(Error::NoInstance { target: target.to_owned(), instance, heard });
     };
     let accepted = others.remove(at);
     Ok(Accepted { target: target.to_owned(), instance: accepted, others })

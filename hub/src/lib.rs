@@ -26,6 +26,7 @@ mod metrics;
 mod options;
 mod patch;
 pub mod placement;
+pub mod printable;
 pub mod release;
 mod run;
 mod service;

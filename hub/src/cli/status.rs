@@ -15,9 +15,10 @@ use tideline_hub::duplicates;
 use tideline_hub::held_unassignments::{self, HeldUnassignment};
 use tideline_hub::history::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
+use tideline_hub::printable::printable;
 use tideline_hub::virtual_resources::GROUP;
 
-use super::table::{self, Table};
+use super::table::Table;
 
 /// Objects asked for at once, as kubectl does.
 const PAGE: usize = 500;
@@ -222,7 +223,7 @@ impl Status {
             text.push('\n');
         }
         for hint in hints.iter().take(HINTS_MAX) {
-            let _infallible = writeln!(text, "{hint}");
+            let _infallible = writeln!(text, "{}", printable(hint));
         }
         if let Some(more) = hints.len().checked_sub(HINTS_MAX).filter(|more| *more > 0) {
             let _infallible = writeln!(text, "… and {more} more; --output json shows all.");
@@ -363,7 +364,7 @@ impl Status {
                 let target = target.as_deref().unwrap_or("a target that is gone");
                 let colon = if message.is_empty() { "" } else { ": " };
                 let at = namespace.as_ref().map_or_else(String::new, |namespace| format!(" as {namespace}"));
-                hints.push(format!("{source} on {target}{at}: {reason}{colon}{}", table::printable(message)));
+                hints.push(format!("{source} on {target}{at}: {reason}{colon}{message}"));
             }
         }
         hints
@@ -385,7 +386,7 @@ fn made_cells(kind: AssociatedKind, Sum { targets, tally }: &Sum) -> [String; 7]
         ready.to_string(),
         or_dash(phases),
         restarts.to_string(),
-        or_dash(table::printable(&tally.why())),
+        or_dash(tally.why()),
     ]
 }
 

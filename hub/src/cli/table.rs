@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tideline_hub::printable::printable;
+
 /// Between two columns.
 const GAP: &str = "   ";
 
@@ -40,9 +42,4 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
-}
-
-/// A text on one line that cannot move the cursor of a terminal: clusters write some of what is shown.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -2,10 +2,12 @@
 
 use clap::Subcommand;
 use serde_json::json;
+use tideline_api::AgentInstance;
 use tideline_common::{InstanceId, SpaceName, TargetId};
 use tideline_hub::agents::{self, Agent, AgentState};
 use tideline_hub::duplicates::{self, Accepted};
 use tideline_hub::kubeconfig::{self, Access};
+use tideline_hub::printable::printable;
 
 use super::table::Table;
 use super::{Common, Output, confirm};
@@ -224,11 +226,12 @@ fn adopted_text(agent: &Agent) -> String {
 }
 
 fn accepted_text(Accepted { target, instance, others }: &Accepted) -> String {
-    let others: Vec<_> = others.iter().map(|other| format!("{} on {}", other.id, other.host)).collect();
-    let (id, host) = (&instance.id, &instance.host);
+    let named = |instance: &AgentInstance| printable(&format!("{} on {}", instance.id, instance.host));
+    let others: Vec<_> = others.iter().map(named).collect();
     let when = if instance.holds { "It keeps the cluster already" } else { "It takes over when it asks next" };
     format!(
-        "{id} on {host} is to keep the cluster of {target}. {when}. Stop the others, if they still run: {}\n",
+        "{} is to keep the cluster of {target}. {when}. Stop the others, if they still run: {}\n",
+        named(instance),
         others.join(", ")
     )
 }

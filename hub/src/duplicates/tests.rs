@@ -35,6 +35,17 @@ fn of_several_agents_a_person_reads_host_address_and_since_when() {
 }
 
 #[test]
+fn who_is_none_of_them_is_told_of_each_in_words_that_a_terminal_shows() {
+    let status = json!({"instances": [{"id": "0000000000000001", "host": "a\u{1b}[2J\u{202e}", "holds": true}]});
+    let metadata = json!({"name": "store"});
+    let found = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "SyncTarget", "metadata": metadata, "spec": {}, "status": status,
+    });
+    let error = choose("store", &tideline_api::decode(found).unwrap(), InstanceId(7)).unwrap_err();
+    assert!(error.to_string().ends_with("0000000000000001 on a [2J "), "{error:?}");
+}
+
+#[test]
 fn who_holds_the_target_is_shown_first_and_alone_as_the_holder() {
     let shown = instances(&record(true, 2));
     let shown: Vec<_> = shown.iter().map(|it| (it.host.as_str(), it.address.as_deref(), it.holds)).collect();

@@ -41,6 +41,7 @@ const PURE: &[&str] = &[
     "hub/src/listener/connections",
     "hub/src/link/core",
     "hub/src/link/exchange",
+    "hub/src/printable",
 ];
 
 /// What a pure module must not name.

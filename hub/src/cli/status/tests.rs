@@ -97,6 +97,15 @@ fn what_is_stale_or_failed_is_said_below() {
 }
 
 #[test]
+fn no_agent_writes_to_the_terminal_by_the_name_of_its_host() {
+    let instances = json!([{"id": "1", "host": "a\u{1b}[2J\u{202e}", "holds": true}, {"id": "2", "host": "b"}]);
+    let status = json!({"phase": "DuplicateAgent", "instances": instances});
+    let status = Status::of("default", vec![target("store", &status)], Vec::new()).unwrap();
+    let text = status.text("2026-03-01T10:00:00Z".parse().unwrap());
+    assert!(text.contains("1 on a [2J  keeps the cluster"), "{text:?}");
+}
+
+#[test]
 fn what_was_made_is_shown_where_it_was_asked_for() {
     let mut sent = deployment(&json!({"expected": 2, "reported": 2, "applied": 2, "progressing": 2}), &json!([]));
     sent["associated"] = json!({

@@ -3,6 +3,20 @@ use expect_test::expect;
 use super::*;
 
 #[test]
+fn no_agent_writes_to_the_terminal_of_who_chooses_it() {
+    let instance = |id: &str| AgentInstance {
+        id: id.to_owned(),
+        host: "a\u{1b}[2J\u{202e}\nb".to_owned(),
+        address: None,
+        since: None,
+        holds: false,
+    };
+    let accepted = Accepted { target: "store".to_owned(), instance: instance("1"), others: vec![instance("2")] };
+    let text = accepted_text(&accepted);
+    assert!(text.starts_with("1 on a [2J  b is to keep") && text.ends_with(": 2 on a [2J  b\n"), "{text:?}");
+}
+
+#[test]
 fn who_an_agent_is_and_what_became_of_its_target_is_shown() {
     let agent = Agent {
         name: "store-0042".to_owned(),

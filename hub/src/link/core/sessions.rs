@@ -10,6 +10,7 @@ use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, Targ
 use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, history, refuse};
 use crate::ledger::{Proof, TargetContinuity};
+use crate::printable::is_printable;
 
 /// Letters of a host's name that are kept: as many as Linux gives one.
 const HOST_LETTERS_MAX: usize = 64;
@@ -146,7 +147,7 @@ impl Core {
         target.shown = accepted.map(|accepted| history::shown(key, accepted, from.proof));
         let shown =
             target.shown.filter(|_| sets.continuity(key, target.shown) == TargetContinuity::Broken { recorded: false });
-        let host = instance.host.chars().take(HOST_LETTERS_MAX).collect();
+        let host = instance.host.chars().filter(|c| is_printable(*c)).take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
         let verdict =
             target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced, capabilities }, from.id);

@@ -48,6 +48,18 @@ fn whose_home_does_not_know_the_session_in_use_waits_until_the_holder_was_silent
     );
 }
 
+/// A person reads it on a terminal.
+#[test]
+fn of_a_host_s_name_letters_are_kept() {
+    let mut script = Script::new();
+    script.open(None);
+    script.desired(5, None, 0);
+    let host = format!("\u{1b}]0;x\u{7}a\u{202e}b\n{}", "é".repeat(100));
+    let asks = stranger(&script);
+    script.asks(SessionRequest { instance: Instance { host, ..asks.instance }, ..asks });
+    assert_eq!(others(&script), [format!("]0;xab{}", "é".repeat(58))]);
+}
+
 #[test]
 fn silence_is_counted_over_restarts_of_the_hub() {
     let mut script = Script::new();
