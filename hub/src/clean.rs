@@ -27,7 +27,8 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Source {
     pub key: ObjectKey,
     pub uid: Uid,
-    pub labels: Arc<Labels>,
+    /// None where they cannot be read, which the content says then.
+    pub labels: Option<Arc<Labels>>,
     pub content: Content,
 }
 
@@ -83,13 +84,15 @@ pub fn read(object: &Value) -> Result<Source, Refusal> {
     let uid = Uid::try_from(uid).map_err(|error| Refusal::undecodable(format!("metadata.uid: {error}")))?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let key = ObjectKey::new(GroupKind::new(group, kind), namespace, name);
-    let labels = Arc::new(strings(metadata.get("labels")));
-    let content = match never::never_placed(&key, object) {
-        Some(why) => Content::NeverPlaced(why),
-        None => match outbound(&key, version, metadata, object) {
-            Ok(outbound) => Content::Outbound(outbound),
-            Err(refusal) => Content::Unreadable(refusal),
-        },
+    let (labels, content) = match strings(metadata, "labels") {
+        Err(refusal) => (None, Content::Unreadable(refusal)),
+        Ok(labels) => {
+            let content = match never::never_placed(&key, object) {
+                Some(why) => Content::NeverPlaced(why),
+                None => outbound(&key, version, metadata, object).map_or_else(Content::Unreadable, Content::Outbound),
+            };
+            (Some(Arc::new(labels)), content)
+        }
     };
     Ok(Source { key, uid, labels, content })
 }
@@ -116,7 +119,7 @@ fn outbound(
     metadata: &Map<String, Value>,
     object: &Value,
 ) -> Result<Outbound, Refusal> {
-    let annotations = strings(metadata.get("annotations"));
+    let annotations = strings(metadata, "annotations")?;
     let wave = match annotations.get(WAVE_ANNOTATION) {
         Some(wave) => wave.trim().parse().map_err(|_| {
             Refusal::undecodable(format!("annotation {WAVE_ANNOTATION}: {wave:?} is not a whole number"))
@@ -164,9 +167,21 @@ fn kept_fields(paths: &str) -> Result<Vec<FieldPath>, Refusal> {
     parsed.collect()
 }
 
-fn strings(value: Option<&Value>) -> Labels {
-    let pairs = value.and_then(Value::as_object).into_iter().flatten();
-    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+/// Labels or annotations. To leave out what is no string would be to take it for absent, which only null means.
+fn strings(metadata: &Map<String, Value>, field: &str) -> Result<Labels, Refusal> {
+    let pairs = match metadata.get(field) {
+        None | Some(Value::Null) => return Ok(Labels::new()),
+        Some(Value::Object(pairs)) => pairs,
+        Some(other) => return Err(Refusal::undecodable(format!("metadata.{field}: {other} is no map of strings"))),
+    };
+    let pair = |(key, value): (&String, &Value)| match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some((key.clone(), text.clone()))),
+        other => Err(Refusal::undecodable(format!(
+            "metadata.{field}: {key:?} is {other}, which is no string; put it in quotes"
+        ))),
+    };
+    pairs.iter().filter_map(|each| pair(each).transpose()).collect()
 }
 
 /// Compact JSON with sorted keys: the same text for the same object, however the map happens to be built.

@@ -95,12 +95,13 @@ impl Ingest {
             },
             Role::Locations => {
                 let decoded = decode::<Location>(object.clone()).map_err(|error| error.to_string());
-                let selector = decoded.and_then(|location| {
-                    Selector::try_from(&location.spec.instance_selector).map_err(|error| exit::chain(&error))
+                let read = decoded.and_then(|location| {
+                    let selector = Selector::try_from(&location.spec.instance_selector);
+                    let selector = selector.map_err(|error| exit::chain(&error))?;
+                    Ok((location.metadata.labels.unwrap_or_default(), selector))
                 });
-                let labels = labels(&object["metadata"]["labels"]);
                 self.shared.ingest(|engine, _| {
-                    engine.index.apply_location(&name(), labels, selector);
+                    engine.index.apply_location(&name(), read);
                     engine.index.location_generation(&name(), generation(object));
                 });
             }
@@ -300,11 +301,6 @@ fn uid(object: &Value) -> Option<Uid> {
 
 fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
-}
-
-fn labels(value: &Value) -> Labels {
-    let pairs = value.as_object().into_iter().flatten();
-    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 #[cfg(test)]

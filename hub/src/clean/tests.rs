@@ -238,8 +238,9 @@ fn service_accounts_and_namespaces_leave_what_controllers_added() {
     let expected =
         expect![[r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"a"},"name":"shop"}}"#]];
     let source = read(&namespace).unwrap();
-    expected.assert_eq(&implied_namespace("shop", &source.labels).text);
-    assert_eq!(placed(&namespace).input, implied_namespace("shop", &source.labels));
+    let labels = source.labels.unwrap();
+    expected.assert_eq(&implied_namespace("shop", &labels).text);
+    assert_eq!(placed(&namespace).input, implied_namespace("shop", &labels));
 }
 
 #[test]
@@ -351,6 +352,19 @@ fn what_cannot_be_read_says_what_would_be_right() {
         .assert_eq(&refused(&object("v1", "ConfigMap", locations)));
     let keep = json!({"metadata": {"annotations": {"tideline.dev/keep-fields": "[\"spec\"]"}}});
     expect![[r#"annotation tideline.dev/keep-fields: "spec": it begins with neither / (a JSON pointer such as /spec/replicas) nor $ (JSONPath such as $.spec.replicas)"#]].assert_eq(&refused(&object("v1", "Service", keep)));
+    let number = json!({"metadata": {"labels": {"app": 42}}});
+    expect![[r#"metadata.labels: "app" is 42, which is no string; put it in quotes"#]].assert_eq(&refused(&object(
+        "example.org/v1",
+        "Widget",
+        number,
+    )));
+    let list = json!({"metadata": {"annotations": {"tideline.dev/assigned-locations": ["eu"]}}});
+    expect![[
+        r#"metadata.annotations: "tideline.dev/assigned-locations" is ["eu"], which is no string; put it in quotes"#
+    ]]
+    .assert_eq(&refused(&object("example.org/v1", "Widget", list)));
+    let null = json!({"metadata": {"labels": {"app": null}, "annotations": {"tideline.dev/wave": null}}});
+    assert_eq!(placed(&object("v1", "ConfigMap", null)).wave, default_wave(&GroupKind::new("", "ConfigMap")));
     let large = json!({"data": {"a": "x".repeat(BODY_BYTES_MAX)}});
     assert!(refused(&object("v1", "ConfigMap", large)).contains("no target could store more"));
     expect!["metadata is missing"].assert_eq(&refused(&json!([])));

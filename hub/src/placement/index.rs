@@ -95,10 +95,10 @@ impl Index {
         self.inventory.delete_target(index);
     }
 
-    /// An unreadable selector leaves the last good one in force.
-    pub fn apply_location(&mut self, name: &str, labels: Labels, selector: Result<Selector, String>) {
+    /// Told with its labels and its selector. An unreadable Location leaves both as they were.
+    pub fn apply_location(&mut self, name: &str, read: Result<(Labels, Selector), String>) {
         self.note_all();
-        self.inventory.apply_location(name, labels, selector);
+        self.inventory.apply_location(name, read);
     }
 
     pub fn delete_location(&mut self, name: &str) {

@@ -115,13 +115,17 @@ impl Inventory {
         self.news.targets.insert(index);
     }
 
-    pub(super) fn apply_location(&mut self, name: &str, labels: Labels, selector: Result<Selector, String>) {
+    pub(super) fn apply_location(&mut self, name: &str, read: Result<(Labels, Selector), String>) {
         let name: Arc<str> = name.into();
         self.location_list.saw(name.clone());
         let former = self.locations.remove(&name);
-        let (selector, problem) = match selector {
-            Ok(selector) => (Some(selector), None),
-            Err(problem) => (former.as_ref().and_then(|former| former.selector.clone()), Some(problem)),
+        let (labels, selector, problem) = match read {
+            Ok((labels, selector)) => (labels, Some(selector), None),
+            Err(problem) => {
+                let good = former.as_ref().map(|former| (former.labels.clone(), former.selector.clone()));
+                let (labels, selector) = good.unwrap_or_default();
+                (labels, selector, Some(problem))
+            }
         };
         let same = former.as_ref().is_some_and(|former| former.labels == labels && former.selector == selector);
         let generation = former.as_ref().map_or(0, |former| former.generation);

@@ -150,7 +150,8 @@ impl Object {
     }
 
     /// Takes in the object's latest form. Returns whether that may change anything.
-    pub(super) fn take(&mut self, labels: Arc<Labels>, content: Content) -> bool {
+    pub(super) fn take(&mut self, labels: Option<Arc<Labels>>, content: Content) -> bool {
+        let labels = labels.unwrap_or_else(|| self.labels.clone());
         match (&mut self.state, content) {
             (State::Readable { outbound, problem }, Content::Outbound(new)) => {
                 if *outbound == new && problem.is_none() && self.labels == labels {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(super) struct Space {
     pub(super) unread: VecDeque<Arc<PlacementRule>>,
     /// Whether rules changed since it was last worked out which targets they reach.
     pub(super) reaches_otherwise: bool,
+    /// Namespaces whose labels were never readable: nobody knows what selects what is in them.
+    pub(super) unlabelled: BTreeSet<Arc<str>>,
     /// Objects that ask for Locations by annotation.
     pub(super) direct: RoaringBitmap,
     pub(super) news: News,
@@ -114,6 +116,7 @@ impl Space {
             is_resolved: false,
             unread: VecDeque::new(),
             reaches_otherwise: false,
+            unlabelled: BTreeSet::new(),
             direct: RoaringBitmap::new(),
             news: News::default(),
             ready_changes: Vec::new(),
@@ -128,9 +131,9 @@ impl Space {
             && self.listings.get(&namespaces).is_some_and(Listing::complete)
     }
 
-    /// Whether a Placement was never readable, so that nothing may be taken from any target.
+    /// Whether a Placement, or the labels of a namespace, were never readable: nothing may be taken from any target then.
     pub(super) fn is_unreadable(&self) -> bool {
-        self.placements.values().any(|placing| placing.rule.is_none())
+        !self.unlabelled.is_empty() || self.placements.values().any(|placing| placing.rule.is_none())
     }
 
     /// Whether the space was seen to have a resource.
@@ -204,7 +207,7 @@ impl Space {
         self.unsaid.insert(index);
         self.match_object(index);
         if key.kind.is("", "Namespace") {
-            self.apply_namespace(&key.name, Some(labels), Some(index));
+            self.apply_namespace(&key.name, labels, index);
         }
     }
 
@@ -262,7 +265,8 @@ impl Space {
         self.unsaid.remove(index);
         self.direct.remove(index);
         if object.key.kind.is("", "Namespace") {
-            self.apply_namespace(&object.key.name, None, None);
+            self.namespaces.entry(object.key.name.clone()).or_default().object = None;
+            self.label_namespace(&object.key.name, None);
         }
         if let Some(namespace) = self.namespaces.get_mut(&object.key.namespace) {
             namespace.members.remove(index);
@@ -311,14 +315,29 @@ impl Space {
         variants.filter(|variant| variant.asks()).map(|variant| variant.targets.len()).sum()
     }
 
-    fn apply_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>, object: Option<u32>) {
+    /// Without `labels`, which cannot be read then, the last good ones stand.
+    fn apply_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>, object: u32) {
         let namespace = self.namespaces.entry(name.clone()).or_default();
-        namespace.object = object;
+        namespace.object = Some(object);
+        if labels.is_some() {
+            self.label_namespace(name, labels);
+        } else if namespace.labels.is_none() {
+            self.unlabelled.insert(name.clone());
+        }
+    }
+
+    /// Without `labels`, the namespace itself is not known any more.
+    fn label_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>) {
+        let thawed = self.unlabelled.remove(name) && !self.is_unreadable();
+        let namespace = self.namespaces.entry(name.clone()).or_default();
         if namespace.labels != labels {
             namespace.labels = labels;
             for index in namespace.members.clone() {
                 self.match_object(index);
             }
+        }
+        if thawed {
+            self.all_dirty();
         }
     }
 

@@ -112,6 +112,13 @@ impl Index {
             };
             summary.add(Reason::Undecodable, message);
         }
+        if let Some(namespace) = space.unlabelled.first() {
+            let message = format!(
+                "the labels of the namespace {namespace} cannot be read; until they can nothing is taken from any \
+                 target of this space"
+            );
+            summary.add(Reason::Undecodable, message);
+        }
         if let Some(rule) = placing.rule.as_deref() {
             if placing.targets.is_empty() {
                 summary.add(Reason::NoTargets, no_targets(space, placing, rule, &self.inventory));

@@ -138,7 +138,7 @@ impl World {
     }
 
     fn location(&mut self, name: &str, with: &str, instances: &str) {
-        self.index.apply_location(name, labels(with), Ok(selector(instances)));
+        self.index.apply_location(name, Ok((labels(with), selector(instances))));
     }
 
     fn placement(&mut self, name: &str, spec: &Value) {
@@ -149,6 +149,15 @@ impl World {
         let object = json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "uid": format!("ns-{name}"), "labels": labels(with)}
+        });
+        self.index.apply(&space(), &namespaces(), clean::read(&object).unwrap());
+    }
+
+    /// The namespace `shop`, with a label that is no string.
+    fn odd_namespace(&mut self) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "shop", "uid": "ns-shop", "labels": {"team": 1}}
         });
         self.index.apply(&space(), &namespaces(), clean::read(&object).unwrap());
     }

@@ -45,9 +45,18 @@ enum Op {
     Namespace(u8, u8),
     Object((u8, u8), Option<(u8, u8, u8)>),
     Placement(u8, Option<Plan>),
+    /// Of what there is, the metadata cannot be read from now on: no assignment is another for that.
+    Unreadable(Unread),
     Drain,
     Relist,
     Restart,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Unread {
+    Location(u8),
+    Namespace(u8),
+    Object((u8, u8)),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -82,6 +91,11 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..2_u8, label).prop_map(|(nth, label)| Op::Namespace(nth, label)),
         8 => ((0..2_u8, 0..4_u8), prop::option::weighted(0.8, object)).prop_map(|(key, object)| Op::Object(key, object)),
         5 => (0..3_u8, prop::option::weighted(0.8, plan)).prop_map(|(nth, plan)| Op::Placement(nth, plan)),
+        3 => prop_oneof![
+            (0..3_u8).prop_map(Unread::Location),
+            (0..2_u8).prop_map(Unread::Namespace),
+            (0..2_u8, 0..4_u8).prop_map(Unread::Object),
+        ].prop_map(Op::Unreadable),
         4 => Just(Op::Drain),
         1 => Just(Op::Relist),
         1 => Just(Op::Restart),
@@ -172,7 +186,7 @@ impl Plain {
             Op::Namespace(nth, label) => put(&mut self.namespaces, nth, Some(label)),
             Op::Object(key, object) => put(&mut self.objects, key, object),
             Op::Placement(nth, plan) => put(&mut self.placements, nth, plan),
-            Op::Drain | Op::Relist | Op::Restart => {}
+            Op::Unreadable(_) | Op::Drain | Op::Relist | Op::Restart => {}
         }
     }
 
@@ -282,7 +296,29 @@ impl World {
             }
             Op::Placement(nth, Some(plan)) => self.placement(&nth.to_string(), &plan.spec()),
             Op::Placement(nth, None) => self.index.delete_placement(&space(), &nth.to_string()),
-            Op::Drain | Op::Relist | Op::Restart => {}
+            Op::Unreadable(_) | Op::Drain | Op::Relist | Op::Restart => {}
+        }
+    }
+
+    /// What is known already is told again, with labels that cannot be read.
+    fn tell_unreadable(&mut self, of: Unread, plain: &Plain) {
+        let unreadable = |mut object: Value| {
+            object["metadata"]["labels"]["l"] = json!(1);
+            clean::read(&object).unwrap()
+        };
+        match of {
+            Unread::Location(nth) if plain.locations.contains_key(&nth) => {
+                self.index.apply_location(&nth.to_string(), Err("metadata.labels".to_owned()));
+            }
+            Unread::Namespace(nth) if plain.namespaces.contains_key(&nth) => {
+                self.index.apply(&space(), &namespaces(), unreadable(namespace_object(nth, 0)));
+            }
+            Unread::Object(key) => {
+                if let Some(object) = plain.objects.get(&key) {
+                    self.index.apply(&space(), &config_maps(), unreadable(config_map_of(key, *object)));
+                }
+            }
+            Unread::Location(_) | Unread::Namespace(_) => {}
         }
     }
 
@@ -348,6 +384,7 @@ proptest! {
             plain.take(op);
             world.tell(op);
             match op {
+                Op::Unreadable(of) => world.tell_unreadable(*of, &plain),
                 Op::Drain => {
                     world.settle();
                     prop_assert_eq!(world.resolved(), plain.resolved());
@@ -382,6 +419,10 @@ proptest! {
         world.settle();
         prop_assert_eq!(world.resolved(), plain.resolved());
         prop_assert_eq!(world.drain(), 0);
+        for op in plain.ops() {
+            world.tell(&op);
+        }
+        prop_assert_eq!(world.drain(), 0, "what can be read again is as it was");
 
         let mut fresh = World::unlisted();
         for op in plain.ops() {

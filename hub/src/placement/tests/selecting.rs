@@ -204,6 +204,69 @@ fn an_unreadable_object_keeps_its_last_good_form_and_its_siblings_go_on() {
 }
 
 #[test]
+fn labels_and_annotations_that_cannot_be_read_are_not_absent() {
+    let clauses = json!([{
+        "resources": ["configmaps"],
+        "namespaceSelectors": [{"matchLabels": {"team": "a"}}],
+        "objectSelectors": [{"matchLabels": {"app": "web"}}]
+    }]);
+    let mut world = World::new(1);
+    world.location("eu", "tier=1", "all=yes");
+    world.object("web", "app=web");
+    let mut asking = config_map("asking", "asking", "", "1");
+    asking["metadata"]["annotations"] = json!({"tideline.dev/assigned-locations": "[\"eu\"]"});
+    world.apply(&asking);
+    world.placement(
+        "p",
+        &json!({
+            "locations": [{"matchLabels": {"tier": "1"}}],
+            "objects": clauses
+        }),
+    );
+    assert_eq!(world.placed(), ["asking@0", "web@0"]);
+
+    world.index.apply_location("eu", Err("metadata.labels.tier: a number".to_owned()));
+    asking["metadata"]["annotations"] = json!({"tideline.dev/assigned-locations": ["eu"]});
+    let mut web = config_map("web", "web", "", "2");
+    web["metadata"]["labels"] = json!({"app": 42});
+    world.apply(&asking);
+    world.apply(&web);
+    world.odd_namespace();
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["asking@0", "web@0"]);
+    let status = world.index.placement_status(&space(), "p").unwrap();
+    let messages: Vec<_> = status.problems.iter().map(|problem| &*problem.message).collect();
+    expect_test::expect![[r#"
+        [
+            "metadata.labels: \"app\" is 42, which is no string; put it in quotes; its last good form stays in force",
+        ]
+    "#]]
+    .assert_debug_eq(&messages);
+    let location = world.index.location_status("eu").unwrap().problem.unwrap();
+    assert_eq!(location.1, "metadata.labels.tier: a number; its last good form stays in force");
+
+    // A hub that never could read any of it knows no more.
+    let mut world = World::restarted(world.told);
+    world.target(0, "n=0,all=yes");
+    world.location("eu", "tier=1", "all=yes");
+    world.placement("p", &json!({"targets": [{}], "objects": clauses}));
+    world.apply(&asking);
+    world.object("web", "app=web");
+    world.odd_namespace();
+    world.list();
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["asking@0", "web@0"]);
+    let status = world.index.placement_status(&space(), "p").unwrap();
+    assert!(status.problems.iter().any(|problem| problem.message.contains("labels of the namespace shop")));
+    world.namespace("shop", "team=b");
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["asking@0"]);
+}
+
+#[test]
 fn a_system_object_is_not_placed_whatever_selects_it() {
     let mut world = World::new(1);
     world.object("kube-root-ca.crt", "");
