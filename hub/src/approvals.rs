@@ -28,6 +28,10 @@ pub struct Approvals {
     all: BTreeMap<Uid, Approval>,
     ends: BTreeSet<(Monotonic, Uid)>,
     lists: BTreeMap<TargetId, List>,
+    /// Those that approve nothing any more, whatever they say later.
+    over: BTreeSet<Uid>,
+    /// Of them, those that are over since [`Approvals::take_over`].
+    over_since: Vec<Uid>,
     /// While they are read: those seen so far. None when all of them are known.
     listing: Option<BTreeSet<Uid>>,
 }
@@ -43,7 +47,14 @@ struct List {
 impl Default for Approvals {
     /// Nothing was read yet.
     fn default() -> Self {
-        Self { all: BTreeMap::new(), ends: BTreeSet::new(), lists: BTreeMap::new(), listing: Some(BTreeSet::new()) }
+        Self {
+            all: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            lists: BTreeMap::new(),
+            over: BTreeSet::new(),
+            over_since: Vec::new(),
+            listing: Some(BTreeSet::new()),
+        }
     }
 }
 
@@ -51,12 +62,10 @@ impl Approvals {
     /// An approval is there, or is another now. Returns the targets whose lists changed.
     #[must_use]
     pub fn put(&mut self, now: Monotonic, object: Uid, approval: Approval) -> Vec<TargetId> {
-        if let Some(seen) = &mut self.listing {
-            seen.insert(object.clone());
-        }
+        self.saw(&object);
         let former = self.all.get(&object).cloned();
         let mut changed = self.take(&object);
-        if approval.until > now && !approval.removals.is_empty() {
+        if approval.until > now && !approval.removals.is_empty() && !self.over.contains(&object) {
             let says = |approval: &Approval| (approval.target, approval.expires, approval.removals.clone());
             let read_again = former.as_ref().map(says) == Some(says(&approval));
             if read_again {
@@ -71,9 +80,24 @@ impl Approvals {
         self.relist(changed)
     }
 
+    /// An approval is there and cannot be read. It is over: nobody could tell what to strike from it meanwhile.
+    #[must_use]
+    pub fn unreadable(&mut self, object: &Uid) -> Vec<TargetId> {
+        self.saw(object);
+        self.end(object);
+        let changed = self.take(object);
+        self.relist(changed)
+    }
+
+    /// Those that are over since this was last asked.
+    pub fn take_over(&mut self) -> Vec<Uid> {
+        std::mem::take(&mut self.over_since)
+    }
+
     /// An approval is gone.
     #[must_use]
     pub fn remove(&mut self, object: &Uid) -> Vec<TargetId> {
+        self.over.remove(object);
         let changed = self.take(object);
         self.relist(changed)
     }
@@ -120,6 +144,7 @@ impl Approvals {
     #[must_use]
     pub fn end_listing(&mut self) -> Vec<TargetId> {
         let Some(seen) = self.listing.take() else { return Vec::new() };
+        self.over.retain(|object| seen.contains(object));
         let gone: Vec<_> = self.all.keys().filter(|object| !seen.contains(*object)).cloned().collect();
         let mut changed: BTreeSet<_> = gone.iter().flat_map(|object| self.take(object)).collect();
         // Nobody was told anything before.
@@ -179,6 +204,18 @@ impl Approvals {
             skip -= approval.removals.len();
         }
         None
+    }
+
+    fn saw(&mut self, object: &Uid) {
+        if let Some(seen) = &mut self.listing {
+            seen.insert(object.clone());
+        }
+    }
+
+    fn end(&mut self, object: &Uid) {
+        if self.over.insert(object.clone()) {
+            self.over_since.push(object.clone());
+        }
     }
 
     fn take(&mut self, object: &Uid) -> BTreeSet<TargetId> {

@@ -130,7 +130,11 @@ impl Ingest {
                     let Some(uid) = uid(object) else { return };
                     self.shared.step(|engine, _| engine.history_accepted(uid, history::read(&acceptance.spec)));
                 }
-                Err(error) => warn!(error = exit::chain(&error), "a HistoryAcceptance cannot be read"),
+                Err(error) => {
+                    warn!(error = exit::chain(&error), "a HistoryAcceptance cannot be read");
+                    let Some(uid) = uid(object) else { return };
+                    self.shared.step(|engine, _| engine.acceptance_unreadable(uid));
+                }
             },
             Role::Objects => self.source(of, object),
             Role::Other => {}
@@ -194,8 +198,12 @@ impl Ingest {
         self.shared.step(|engine, now| match read {
             Ok(approved) => engine.approval_seen(now, uid, approved.from(now)),
             Err(error) => {
-                warn!(error, "a DeletionApproval cannot be read; it approves nothing");
-                engine.approval_gone(now, &uid);
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                warn!(
+                    name,
+                    error, "a DeletionApproval cannot be read: it is void from now on; delete it, and approve anew"
+                );
+                engine.approval_unreadable(now, &uid);
             }
         });
     }

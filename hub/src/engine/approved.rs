@@ -5,7 +5,7 @@ use tideline_common::{Monotonic, TargetId, Uid};
 
 use super::Engine;
 use crate::approvals::Approval;
-use crate::ledger::HistoryChange;
+use crate::ledger::{HistoryChange, Void};
 use crate::link::core as link;
 use crate::placement::Change;
 use crate::summary::{TargetReports, Waiting};
@@ -20,6 +20,22 @@ impl Engine {
         let changed = self.approvals.put(now, object, approval);
         self.step(now, link::Event::Approved(changed));
         self.assigned_since(&[target].into());
+    }
+
+    /// The space shows an approval that cannot be read. What was accepted or assigned meanwhile could not be struck from it, so
+    /// that it is void from now on, also when it can be read again.
+    pub fn approval_unreadable(&mut self, now: Monotonic, object: &Uid) {
+        let changed = self.approvals.unreadable(object);
+        self.void_what_is_over();
+        self.step(now, link::Event::Approved(changed));
+    }
+
+    /// Remembers it for later runs, which know nothing else of what is over.
+    fn void_what_is_over(&mut self) {
+        let over = self.approvals.take_over();
+        let known = |approval: &Uid| self.ledger.void(approval) == Some(&Void::All);
+        let over: Vec<_> = over.into_iter().filter(|approval| !known(approval)).collect();
+        self.changes.extend(over.into_iter().map(|approval| Change::History(HistoryChange::Over(approval))));
     }
 
     pub fn approval_gone(&mut self, now: Monotonic, object: &Uid) {

@@ -35,6 +35,11 @@ impl Engine {
         self.changes.push(Change::History(HistoryChange::AcceptanceGone(object)));
     }
 
+    /// The acceptance is there and cannot be read: that it was heeded is remembered.
+    pub fn acceptance_unreadable(&mut self, object: Uid) {
+        self.acceptances.insert(object);
+    }
+
     /// The acceptances are read anew.
     pub fn acceptances_reset(&mut self) {
         self.acceptances.clear();

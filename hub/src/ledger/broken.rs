@@ -86,6 +86,8 @@ pub enum HistoryChange {
     Unclaimed(TargetId),
     /// Something was assigned at these places since the approval was given.
     Assigned { approval: Uid, at: BTreeSet<ObjectKey> },
+    /// The approval has ended or could not be read, and approves nothing any more.
+    Over(Uid),
     /// The approval is gone, and need not be remembered.
     ApprovalGone(Uid),
 }
@@ -104,7 +106,7 @@ pub struct Accepted {
 /// What an approval of deletions does not approve any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Void {
-    /// It was given before a person accepted that history was lost.
+    /// It was given before a person accepted that history was lost, or is over.
     All,
     /// Something was assigned there since.
     At(BTreeSet<ObjectKey>),
@@ -316,6 +318,9 @@ impl Draft {
                 let known = self.voids.get(&approval).cloned().unwrap_or_else(|| ledger.voids.get(&approval).cloned());
                 let void = Void::At(at);
                 self.voids.insert(approval, Some(known.map_or(void.clone(), |known| known.or(void))));
+            }
+            HistoryChange::Over(approval) => {
+                self.voids.insert(approval, Some(Void::All));
             }
             HistoryChange::ApprovalGone(approval) => {
                 self.voids.insert(approval, None);

@@ -344,6 +344,50 @@ fn what_is_assigned_to_a_place_voids_what_was_approved_there_for_good() {
     assert_eq!(hub.engine.ledger.void(&name("a")), None, "nobody asks any more");
 }
 
+#[test]
+fn an_approval_that_could_not_be_read_stays_void_when_it_can_be_read_again() {
+    for voided_before in [true, false] {
+        let mut hub = Hub::with_approvals_listed(4);
+        hub.unassign(0);
+        hub.unassign(1);
+        hub.shows_approval("a", &[0, 1]);
+        hub.shows(target(), unknown(100), Proof::OwnWord);
+        if voided_before {
+            hub.accept(unknown(100));
+            hub.persist();
+        }
+        hub.engine.approval_unreadable(hub.now, &name("a"));
+        assert_eq!(hub.approved(), []);
+        hub.shows_approval("a", &[0, 1]);
+        assert_eq!(hub.approved(), [], "also before that is written");
+        hub.persist();
+        assert_eq!(hub.engine.ledger.void(&name("a")), Some(&Void::All));
+
+        let mut next = hub.started_again();
+        next.engine.approval_unreadable(next.now, &name("a"));
+        next.engine.approvals_listed(next.now);
+        next.persist();
+        next.shows_approval("a", &[0, 1]);
+        assert_eq!(next.approved(), [], "after a restart");
+        next.engine.approval_gone(next.now, &name("a"));
+        next.persist();
+        assert_eq!(next.engine.ledger.void(&name("a")), None, "nobody asks any more");
+    }
+}
+
+#[test]
+fn an_acceptance_that_cannot_be_read_is_not_forgotten_to_have_been_heeded() {
+    let mut hub = Hub::with_approvals_listed(1);
+    hub.shows(target(), unknown(100), Proof::OwnWord);
+    hub.accept(unknown(100));
+    hub.persist();
+    hub.engine.acceptances_reset();
+    hub.engine.acceptance_unreadable(name("accepted"));
+    hub.engine.acceptances_listed();
+    hub.persist();
+    assert_eq!(hub.engine.ledger.heeded().collect::<Vec<_>>(), [&name("accepted")]);
+}
+
 /// As when the approval was given while the hub was down, and the assignment is older.
 #[test]
 fn an_approval_of_a_place_that_has_something_is_void_there() {
