@@ -65,6 +65,9 @@ impl Approvals {
         self.saw(&object);
         let former = self.all.get(&object).cloned();
         let mut changed = self.take(&object);
+        if approval.until <= now {
+            self.end(&object);
+        }
         if approval.until > now && !approval.removals.is_empty() && !self.over.contains(&object) {
             let says = |approval: &Approval| (approval.target, approval.expires, approval.removals.clone());
             let read_again = former.as_ref().map(says) == Some(says(&approval));
@@ -87,6 +90,16 @@ impl Approvals {
         self.end(object);
         let changed = self.take(object);
         self.relist(changed)
+    }
+
+    /// Whether it is being read which there are, and this one was not seen.
+    pub fn is_unseen(&self, object: &Uid) -> bool {
+        self.listing.as_ref().is_some_and(|seen| !seen.contains(object))
+    }
+
+    /// Whether it approves nothing any more, whatever it says.
+    pub fn is_over(&self, object: &Uid) -> bool {
+        self.over.contains(object)
     }
 
     /// Those that are over since this was last asked.
@@ -157,11 +170,12 @@ impl Approvals {
         self.ends.first().map(|(at, _)| *at)
     }
 
-    /// Ends what has come to its end.
+    /// Ends what has come to its end, for good: neither another end nor a clock that is set back makes it approve anything again.
     #[must_use]
     pub fn expire(&mut self, now: Monotonic) -> Vec<TargetId> {
         let mut changed = BTreeSet::new();
         while let Some((_, object)) = self.ends.first().filter(|(at, _)| *at <= now).cloned() {
+            self.end(&object);
             changed.extend(self.take(&object));
         }
         self.relist(changed)

@@ -136,8 +136,8 @@ impl Read {
 }
 
 /// Reads an approval; or says why it cannot be one. A part that cannot be meant is no reason to believe the rest.
-pub(crate) fn read(spec: &DeletionApprovalSpec, now: Timestamp) -> Result<Read, String> {
-    let DeletionApprovalSpec { target_name, target_uid, expires, deletions } = spec;
+pub(crate) fn read(approval: &DeletionApproval, now: Timestamp) -> Result<Read, String> {
+    let DeletionApprovalSpec { target_name, target_uid, expires, deletions } = &approval.spec;
     let target = target_uid.parse().map_err(|_| format!("the UID of the target {target_name} is none"))?;
     let removal = |deletion: &ApprovedDeletion| {
         let ApprovedDeletion { api_group, kind, namespace, name, source_uid } = deletion;
@@ -145,10 +145,12 @@ pub(crate) fn read(spec: &DeletionApprovalSpec, now: Timestamp) -> Result<Read, 
         let source = source_uid.parse().map_err(|_| format!("the source of {kind} {namespace}/{name} has no UID"))?;
         Ok(Tombstone { key: ObjectKey::new(kind, namespace.as_str(), name.as_str()), source })
     };
+    // No more than it had when it was made: the clock may have been set back since.
+    let made = approval.creation_timestamp().map_or(now, |made| made.0.max(now));
     Ok(Read {
         target,
         expires: expires.0.as_second(),
-        left: expires.0.duration_since(now).try_into().unwrap_or_default(),
+        left: expires.0.duration_since(made).try_into().unwrap_or_default(),
         removals: deletions.iter().map(removal).collect::<Result<_, String>>()?,
     })
 }

@@ -194,7 +194,7 @@ impl Ingest {
     fn approval(&self, object: &Value) {
         let Some(uid) = uid(object) else { return };
         let read = decode::<DeletionApproval>(object.clone()).map_err(|error| exit::chain(&error));
-        let read = read.and_then(|approval| approve::read(&approval.spec, Timestamp::now()));
+        let read = read.and_then(|approval| approve::read(&approval, Timestamp::now()));
         self.shared.step(|engine, now| match read {
             Ok(approved) => engine.approval_seen(now, uid, approved.from(now)),
             Err(error) => {

@@ -142,6 +142,25 @@ fn reading_one_again_is_no_news() {
     assert_eq!(approvals.next_end(), None);
 }
 
+#[test]
+fn what_has_ended_approves_nothing_again_whatever_end_it_says_later() {
+    let mut approvals = read();
+    let _changed = approvals.put(at(0), object("a"), approval(EAST, 60, removals(0, 2)));
+    let _changed = approvals.expire(at(60));
+    let _changed = approvals.put(at(60), object("b"), approval(EAST, 60, removals(2, 4)));
+    assert_eq!(approvals.take_over(), [object("a"), object("b")]);
+    for name in ["a", "b"] {
+        assert!(approvals.put(at(61), object(name), approval(EAST, 90, removals(0, 4))).is_empty());
+    }
+    assert!(told(&approvals, at(61), EAST).is_empty());
+    assert!(approvals.take_over().is_empty(), "that is said once");
+    approvals.begin_listing();
+    let _changed = approvals.put(at(61), object("a"), approval(EAST, 90, removals(0, 4)));
+    let _changed = approvals.end_listing();
+    assert!(told(&approvals, at(61), EAST).is_empty());
+    assert_eq!(approvals.over, [object("a")].into(), "the other is gone");
+}
+
 #[derive(Clone, Debug)]
 enum Happening {
     Put { object: u8, target: bool, until: u64, from: usize, count: usize },
@@ -164,9 +183,11 @@ proptest! {
     fn what_is_told_is_what_is_in_force(happenings in prop::collection::vec(happening(), 0..30)) {
         let mut approvals = read();
         let mut model: BTreeMap<u8, (bool, u64, Vec<Tombstone>)> = BTreeMap::new();
+        let mut over: BTreeSet<u8> = BTreeSet::new();
         let mut now = 0;
         for happening in happenings {
             let before = [EAST, WEST].map(|id| approvals.lists.get(&target(id)).map(|list| list.name));
+            let passes = matches!(happening, Happening::Pass(_));
             let changed = match happening {
                 Happening::Put { object: name, target: east, until, from, count } => {
                     let listed = removals(from, from + count);
@@ -176,6 +197,7 @@ proptest! {
                 }
                 Happening::Remove(name) => {
                     model.remove(&name);
+                    over.remove(&name);
                     approvals.remove(&object(&name.to_string()))
                 }
                 Happening::Pass(seconds) => {
@@ -183,7 +205,10 @@ proptest! {
                     approvals.expire(at(now))
                 }
             };
-            model.retain(|_, (_, until, _)| *until > now);
+            // Of one without removals nothing ends when time passes.
+            let ends = |until: u64, all: &[Tombstone]| until <= now && !(passes && all.is_empty());
+            over.extend(model.iter().filter(|(_, (_, until, all))| ends(*until, all)).map(|(name, _)| *name));
+            model.retain(|name, (_, until, _)| *until > now && !over.contains(name));
             for (east, id, before) in [(true, EAST, before[0]), (false, WEST, before[1])] {
                 let expected: BTreeSet<_> =
                     model.values().filter(|(at, ..)| *at == east).flat_map(|(_, _, all)| all.clone()).collect();

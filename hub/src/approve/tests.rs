@@ -13,33 +13,40 @@ fn deletion(name: &str, source: &str) -> ApprovedDeletion {
     }
 }
 
-fn spec(deletions: Vec<ApprovedDeletion>) -> DeletionApprovalSpec {
-    DeletionApprovalSpec {
+/// Made at 20, until 100.
+fn approval(deletions: Vec<ApprovedDeletion>) -> DeletionApproval {
+    let spec = DeletionApprovalSpec {
         target_name: "east".to_owned(),
         target_uid: "11111111-1111-4111-8111-111111111111".to_owned(),
         expires: Time(Timestamp::from_second(100).expect("a moment")),
         deletions,
-    }
+    };
+    let mut approval = DeletionApproval::new("east-1", spec);
+    approval.metadata.creation_timestamp = Some(Time(Timestamp::from_second(20).expect("a moment")));
+    approval
 }
 
 #[test]
 fn an_approval_is_read_with_what_is_left_of_it() {
     let now = Timestamp::from_second(40).expect("a moment");
-    let approval = read(&spec(vec![deletion("web", "s1")]), now).expect("it can be read").from(Monotonic::START);
+    let known = read(&approval(vec![deletion("web", "s1")]), now).expect("it can be read").from(Monotonic::START);
     let source: Uid = "s1".parse().expect("a UID");
     let key = ObjectKey::new(GroupKind::new("apps", "Deployment"), "shop", "web");
-    assert_eq!(*approval.removals, [Tombstone { key, source }]);
-    assert_eq!((approval.expires, approval.until), (100, Monotonic::START + Duration::from_mins(1)));
+    assert_eq!(*known.removals, [Tombstone { key, source }]);
+    assert_eq!((known.expires, known.until), (100, Monotonic::START + Duration::from_mins(1)));
     let later = Timestamp::from_second(4000).expect("a moment");
-    let ended = read(&spec(Vec::new()), later).expect("it can be read").from(Monotonic::START);
-    assert_eq!(ended.until, Monotonic::START);
+    let left = |now| read(&approval(Vec::new()), now).expect("it can be read").from(Monotonic::START).until;
+    assert_eq!(left(later), Monotonic::START);
+    let before_it_was_made = Monotonic::START + Duration::from_secs(80);
+    assert_eq!(left(Timestamp::UNIX_EPOCH), before_it_was_made, "no more than when it was made");
 }
 
 #[test]
 fn an_approval_that_cannot_be_meant_approves_nothing() {
     let now = Timestamp::UNIX_EPOCH;
-    assert!(read(&spec(vec![deletion("web", "s1"), deletion("api", "")]), now).is_err());
-    let elsewhere = DeletionApprovalSpec { target_uid: "east".to_owned(), ..spec(Vec::new()) };
+    assert!(read(&approval(vec![deletion("web", "s1"), deletion("api", "")]), now).is_err());
+    let mut elsewhere = approval(Vec::new());
+    elsewhere.spec.target_uid = "east".to_owned();
     assert!(read(&elsewhere, now).is_err());
 }
 

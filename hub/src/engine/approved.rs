@@ -18,6 +18,7 @@ impl Engine {
         let left = approval.removals.iter().filter(|removal| !void.is_some_and(|void| void.covers(&removal.key)));
         approval.removals = left.cloned().collect();
         let changed = self.approvals.put(now, object, approval);
+        self.void_what_is_over();
         self.step(now, link::Event::Approved(changed));
         self.assigned_since(&[target].into());
     }
@@ -39,7 +40,8 @@ impl Engine {
     }
 
     pub fn approval_gone(&mut self, now: Monotonic, object: &Uid) {
-        if self.ledger.void(object).is_some() {
+        // Also where it is not written yet.
+        if self.ledger.void(object).is_some() || self.approvals.is_over(object) {
             self.changes.push(Change::History(HistoryChange::ApprovalGone(object.clone())));
         }
         let changed = self.approvals.remove(object);
@@ -53,6 +55,10 @@ impl Engine {
 
     /// Every approval that there is was seen.
     pub fn approvals_listed(&mut self, now: Monotonic) {
+        // Nobody asks any more what is void of those that are gone.
+        let gone = self.ledger.voided().filter(|approval| self.approvals.is_unseen(approval)).cloned();
+        let gone: Vec<_> = gone.map(|approval| Change::History(HistoryChange::ApprovalGone(approval))).collect();
+        self.changes.extend(gone);
         let changed = self.approvals.end_listing();
         self.step(now, link::Event::Approved(changed));
         self.accept_history();
@@ -60,6 +66,7 @@ impl Engine {
 
     pub(super) fn approvals_due(&mut self, now: Monotonic) {
         let changed = self.approvals.expire(now);
+        self.void_what_is_over();
         if !changed.is_empty() {
             self.step(now, link::Event::Approved(changed));
         }

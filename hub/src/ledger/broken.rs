@@ -259,6 +259,11 @@ impl Ledger {
         self.voids.get(approval)
     }
 
+    /// Approvals of which something is void, as far as they are not known to be gone.
+    pub fn voided(&self) -> impl Iterator<Item = &Uid> {
+        self.voids.keys()
+    }
+
     /// Objects by which a person accepted something, once, as far as they are not known to be gone.
     pub fn heeded(&self) -> impl Iterator<Item = &Uid> {
         self.heeded.iter()

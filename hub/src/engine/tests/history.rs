@@ -375,6 +375,27 @@ fn an_approval_that_could_not_be_read_stays_void_when_it_can_be_read_again() {
     }
 }
 
+/// The target gets the object again, which is unassigned later, and the hub starts with a clock that is late.
+#[test]
+fn an_approval_that_has_ended_is_void_for_later_runs() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(0);
+    hub.shows_approval("a", &[0]);
+    hub.pass(Duration::from_hours(25));
+    assert_eq!(hub.approved(), []);
+    let mut next = hub.started_again();
+    next.shows_approval("a", &[0]);
+    next.engine.approvals_listed(next.now);
+    next.persist();
+    assert_eq!(next.approved(), []);
+    assert_eq!(next.engine.ledger.void(&name("a")), Some(&Void::All));
+    // It was deleted while no hub ran.
+    let mut next = next.started_again();
+    next.engine.approvals_listed(next.now);
+    next.persist();
+    assert_eq!(next.engine.ledger.void(&name("a")), None);
+}
+
 #[test]
 fn an_acceptance_that_cannot_be_read_is_not_forgotten_to_have_been_heeded() {
     let mut hub = Hub::with_approvals_listed(1);
