@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::identity;
 use crate::ledger::{self, Restored};
+use crate::written_by;
 
 /// What is attached: when the backup was made, as a person reads it.
 const MADE: &str = "made";
@@ -64,8 +65,8 @@ pub fn backup(data_dir: &Path, to: &Path, now: jiff::Timestamp) -> Result<(), Er
 
 /// Makes the hub of a backup in `data_dir`, which must have no store. Keys that it has are kept, if they are of the same hub.
 ///
-/// The store comes last, and with the record that it was restored: wherever this ends, no hub starts on a store that says nothing,
-/// or that has no keys.
+/// The store comes last, and with the record that it was restored; before the keys comes the word that a hub wrote there. Wherever
+/// this ends, no hub starts on a store that says nothing or has no keys, nor on keys alone with an empty store.
 pub fn restore(from: &Path, data_dir: &Path) -> Result<Outcome, Error> {
     let mut restore = Restore::begin(from, data_dir)?;
     let attached = |name| restore.attachment(name).ok_or_else(|| Error::Incomplete(from.to_owned(), name));
@@ -76,6 +77,7 @@ pub fn restore(from: &Path, data_dir: &Path) -> Result<Outcome, Error> {
     let keys = keys_in(&path, hub)?;
     let record = ledger::restored(&Restored { id: Uuid::new_v4().to_string(), made: made.clone() });
     restore.add(vec![Op::Put(record.key.into(), record.value.unwrap_or_default().into())])?;
+    written_by::write(data_dir).map_err(|source| Error::Write { path: data_dir.to_owned(), source })?;
     if keys == Keys::OfBackup {
         identity::put(data_dir, &backed_up).map_err(|source| Error::Write { path, source })?;
     }

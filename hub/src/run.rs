@@ -61,6 +61,12 @@ pub enum Error {
         env!("CARGO_PKG_VERSION")
     )]
     Newer { by: String, source: Box<Error> },
+    #[error(
+        "a hub kept its store in {dir}, and store.db is gone: with an empty one in its place no agent would be known. Put it back, \
+         or restore a backup: tideline-hub restore FILE --data-dir {dir}. To begin anew with nothing but the keys, remove \
+         {dir}/written-by"
+    )]
+    StoreLost { dir: String },
     #[error("cannot open the store")]
     Store(#[source] tideline_store::Error),
     #[error(transparent)]
@@ -115,6 +121,10 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
         .mode(0o700)
         .create(dir)
         .map_err(|source| Error::DataDir { path: dir.clone(), source })?;
+    // Before an empty one is made there.
+    if written_by::is_in(dir) && !SqliteStore::is_in(dir) {
+        return Err(Error::StoreLost { dir: dir.display().to_string() });
+    }
     let engine = SqliteStore::open(dir).map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::clone(&engine) as _;
     let identity = Identity::open(dir, engine.revision())?;

@@ -18,6 +18,11 @@ pub(crate) fn read(dir: &Path) -> Option<String> {
     (!version.is_empty()).then_some(version)
 }
 
+/// Whether any version wrote its data there: there was a store then, or one is being restored.
+pub(crate) fn is_in(dir: &Path) -> bool {
+    dir.join(FILE).exists()
+}
+
 /// Says that this version writes there from now on. Only after everything there was read: whoever cannot read it has
 /// written nothing.
 pub(crate) fn write(dir: &Path) -> io::Result<()> {

@@ -89,11 +89,11 @@ async fn where_the_keys_cannot_be_used_or_written_there_is_no_store() {
     backup(&path("hub"), &path("b"), jiff::Timestamp::UNIX_EPOCH).unwrap();
     fs::create_dir_all(path("other/identity.new")).unwrap();
     assert!(matches!(restore(&path("b"), &path("other")), Err(Error::Write { .. })));
-    assert_eq!(names(&path("other")), ["identity.new", "store.lock"]);
+    assert_eq!(names(&path("other")), ["identity.new", "store.lock", "written-by"]);
     // What was in the way is not any more, and nothing else is.
     fs::remove_dir(path("other/identity.new")).unwrap();
     restore(&path("b"), &path("other")).unwrap();
-    assert_eq!(names(&path("other")), ["identity.json", "store.db", "store.lock"]);
+    assert_eq!(names(&path("other")), ["identity.json", "store.db", "store.lock", "written-by"]);
 
     fs::write(path("hub/identity.json"), r#"{"schema": 2}"#).unwrap();
     backup(&path("hub"), &path("newer"), jiff::Timestamp::UNIX_EPOCH).unwrap();

@@ -62,3 +62,35 @@ async fn a_hub_whose_ledger_is_newer_ends_and_names_the_version_that_reads_it() 
     raise_schema_of_ledger(dir.path()).await;
     is_refused(dir.path(), "the ledger has schema version 99").await;
 }
+
+#[tokio::test]
+async fn a_hub_whose_store_is_lost_begins_no_other_until_a_person_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    run_once(dir.path()).await.unwrap();
+    let is_refused = async || {
+        let lost = run_once(dir.path()).await.unwrap_err();
+        assert!(matches!(lost, Error::StoreLost { .. }), "{lost}");
+        assert!(lost.to_string().contains("tideline-hub restore FILE --data-dir"), "{lost}");
+        assert!(!dir.path().join("store.db").exists(), "no other is made");
+    };
+    let backup = dir.path().join("backup");
+    crate::backup::backup(dir.path(), &backup, jiff::Timestamp::UNIX_EPOCH).unwrap();
+    for file in ["store.db", "store.db-wal", "store.db-shm"] {
+        let _ = fs::remove_file(dir.path().join(file));
+    }
+    is_refused().await;
+    is_refused().await;
+    crate::backup::restore(&backup, dir.path()).unwrap();
+    run_once(dir.path()).await.unwrap();
+
+    // As when a restore into an empty directory ends after the keys and before the store.
+    for file in ["store.db", "store.db-wal", "store.db-shm", "written-by", "identity.json"] {
+        let _ = fs::remove_file(dir.path().join(file));
+    }
+    crate::backup::restore(&backup, dir.path()).unwrap();
+    fs::remove_file(dir.path().join("store.db")).unwrap();
+    is_refused().await;
+
+    fs::remove_file(dir.path().join("written-by")).unwrap();
+    run_once(dir.path()).await.unwrap();
+}
