@@ -104,6 +104,9 @@ pub struct Agent {
     /// When it asked last: in this run of the hub, or else in the one in which its SyncTarget was deleted, before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_contact: Option<Timestamp>,
+    /// Whether its target has reported to this run of the hub. If not, it is not known what is held there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reported: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,6 +127,13 @@ pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
     let mut agents: Vec<_> = all.items.into_iter().filter_map(|it| Agent::deserialize(it.data).ok()).collect();
     agents.sort_by(|a, b| (&a.name, a.target).cmp(&(&b.name, b.target)));
     Ok(agents)
+}
+
+/// Whether the target of this UID has reported to this run of the hub.
+pub(crate) async fn has_reported(root: &Client, target: &str) -> Result<bool, RequestError> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
+    let agent = Api::<DynamicObject>::all_with(root.clone(), &resource).get_opt(target).await?;
+    Ok(agent.and_then(|it| Agent::deserialize(it.data).ok()).is_some_and(|agent| agent.reported))
 }
 
 /// Revokes the keys of a SyncTarget's agents: the one that it has, and all that the hub remembers of it, for a key that was lost or
@@ -299,6 +309,7 @@ impl Agent {
             former_keys: former.clone(),
             cluster: cluster.as_ref().map(ToString::to_string),
             last_contact: asked.or(heard).map(whole_seconds),
+            reported: engine.waiting_for_approval(target).is_some(),
             deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),
             deleted_by: deleted.as_ref().and_then(|deletion| deletion.by.clone()),
             adopted_by: *heir,

@@ -20,6 +20,7 @@ use tideline_runtime::exit;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::agents;
 use crate::approvals::Approval;
 use crate::held_deletions::{HeldDeletion, TARGET_LABEL, label};
 use crate::kubeconfig::RequestError;
@@ -48,6 +49,8 @@ pub struct Held {
     /// The SyncTarget's name.
     pub target: String,
     pub target_uid: String,
+    /// Whether the cluster has reported to this run of the hub. If not, what it holds is not known.
+    pub reported: bool,
     /// In the order of their keys.
     pub deletions: Vec<HeldDeletion>,
 }
@@ -86,7 +89,10 @@ pub async fn held(root: &Client, target: &str) -> Result<Held, Error> {
     let mut deletions: Vec<_> = all.items.into_iter().filter_map(|object| HeldDeletion::read(&object.data)).collect();
     deletions.retain(|held| held.target.uid == uid);
     deletions.sort_by_key(HeldDeletion::key);
-    Ok(Held { target: target.to_owned(), target_uid: uid, deletions })
+    let reported = agents::has_reported(root, &uid).await;
+    let reported =
+        reported.map_err(|source| Error::Request { operation: "read the agent of the SyncTarget", source })?;
+    Ok(Held { target: target.to_owned(), target_uid: uid, reported, deletions })
 }
 
 /// Records the approval of these deletions and no others.

@@ -28,6 +28,8 @@ const NAMED_MAX: usize = 5;
 pub enum Error {
     #[error("cannot {operation}")]
     Request { operation: &'static str, source: RequestError },
+    #[error("cannot read the break of history {name}; use the tideline-hub of the hub's version")]
+    Unreadable { name: String, source: serde_json::Error },
 }
 
 /// Why targets keep what they have, and begin no removal.
@@ -169,7 +171,13 @@ pub async fn breaks(root: &Client) -> Result<Vec<HistoryBreak>, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
     let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
     let all = all.map_err(|error| Error::Request { operation: "list the breaks of history", source: error.into() })?;
-    Ok(all.items.into_iter().filter_map(|object| HistoryBreak::deserialize(object.data).ok()).collect())
+    all.items.into_iter().map(of_object).collect()
+}
+
+/// One that is left out would be none.
+fn of_object(object: DynamicObject) -> Result<HistoryBreak, Error> {
+    let name = object.name_any();
+    HistoryBreak::deserialize(object.data).map_err(|source| Error::Unreadable { name, source })
 }
 
 /// Records that these are accepted and no others, and returns the names of the records.

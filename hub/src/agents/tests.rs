@@ -241,6 +241,7 @@ fn an_agent(nth: u128, name: &str, state: AgentState, key: &str) -> Agent {
         cluster: None,
         last_contact: None,
         deleted_at: None,
+        reported: false,
         deleted_by: None,
         adopted_by: None,
         upgrade: None,

@@ -60,7 +60,7 @@ fn what_waits_for_nobody_is_approved_only_beside_what_does() {
             message: String::new(),
         };
         let deletions = reasons.iter().map(deletion).collect();
-        Held { target: "east".to_owned(), target_uid: "t".to_owned(), deletions }.approvable().len()
+        Held { target: "east".to_owned(), target_uid: "t".to_owned(), reported: true, deletions }.approvable().len()
     };
     assert_eq!(held(&[Reason::NotEmpty, Reason::Forbidden]), 0);
     assert_eq!(held(&[Reason::FuseHeld, Reason::NotEmpty, Reason::Forbidden]), 2);

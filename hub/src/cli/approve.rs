@@ -80,6 +80,9 @@ fn print(output: Output, held: &Held, approvable: &[&HeldDeletion], approved: Op
 }
 
 fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
+    if held.deletions.is_empty() && !held.reported {
+        return format!("{} has not reported to this run of the hub: what is held there is not known.\n", held.target);
+    }
     if held.deletions.is_empty() {
         return format!("No deletion is held at {}.\n", held.target);
     }
@@ -139,7 +142,7 @@ fn as_json(held: &Held, approvable: &[&HeldDeletion], approved: Option<&Approved
         })
         .collect();
     json!({
-        "target": held.target, "targetUid": held.target_uid, "deletions": deletions,
+        "target": held.target, "targetUid": held.target_uid, "reported": held.reported, "deletions": deletions,
         "approval": approved,
     })
 }

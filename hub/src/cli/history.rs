@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use tideline_common::{SpaceName, Version};
+use tideline_hub::agents::{self, Agent, AgentState};
 use tideline_hub::history::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access};
 
@@ -56,12 +57,28 @@ pub(super) struct Accept {
     common: Common,
 }
 
+/// Who was heard since the hub was started: what the others know of, nobody can say.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    agents: usize,
+    of: usize,
+}
+
+impl Heard {
+    fn among(agents: &[Agent]) -> Self {
+        let enrolled = || agents.iter().filter(|agent| agent.state == AgentState::Enrolled);
+        Self { agents: enrolled().filter(|agent| agent.last_contact.is_some()).count(), of: enrolled().count() }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::Error),
     #[error(transparent)]
     History(#[from] history::Error),
+    #[error(transparent)]
+    Agents(#[from] agents::Error),
     #[error(transparent)]
     Confirm(#[from] confirm::Error),
 }
@@ -72,23 +89,24 @@ pub(super) async fn run(command: &Command) -> Result<String, Error> {
     let Common { hub, output } = common;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     let breaks = history::breaks(&root).await?;
+    let heard = Heard::among(&agents::list(&root).await?);
     let yes = match command {
-        Command::Show(_) => return Ok(print(*output, &breaks, None)),
-        Command::Accept(_) if breaks.is_empty() => return Ok(print(*output, &breaks, None)),
+        Command::Show(_) => return Ok(print(*output, &breaks, heard, None)),
+        Command::Accept(_) if breaks.is_empty() => return Ok(print(*output, &breaks, heard, None)),
         Command::Accept(Accept { yes, .. }) => *yes,
     };
     if !yes {
         let question = "Accept that what these clusters know of is lost, and have all clusters follow this hub?";
-        confirm::ask(&text(&breaks), question, "tideline-hub history show")?;
+        confirm::ask(&text(&breaks, heard), question, "tideline-hub history show")?;
     }
     let accepted = history::accept(&root, &breaks).await?;
-    Ok(print(*output, &breaks, Some(&accepted)))
+    Ok(print(*output, &breaks, heard, Some(&accepted)))
 }
 
-fn print(output: Output, breaks: &[HistoryBreak], accepted: Option<&[String]>) -> String {
+fn print(output: Output, breaks: &[HistoryBreak], heard: Heard, accepted: Option<&[String]>) -> String {
     match (output, accepted) {
-        (Output::Json, _) => super::pretty(&json!({"breaks": breaks, "acceptances": accepted})),
-        (Output::Text, None) => text(breaks),
+        (Output::Json, _) => super::pretty(&as_json(breaks, heard, accepted)),
+        (Output::Text, None) => text(breaks, heard),
         (Output::Text, Some(_)) => {
             "Accepted. Clusters follow this hub when they ask next; what then waits for an approval is \
                                     shown by: tideline-hub status\n"
@@ -97,9 +115,22 @@ fn print(output: Output, breaks: &[HistoryBreak], accepted: Option<&[String]>) -
     }
 }
 
-fn text(breaks: &[HistoryBreak]) -> String {
+fn as_json(breaks: &[HistoryBreak], heard: Heard, accepted: Option<&[String]>) -> Value {
+    let Heard { agents, of } = heard;
+    json!({"breaks": breaks, "heard": agents, "agents": of, "acceptances": accepted})
+}
+
+fn text(breaks: &[HistoryBreak], heard: Heard) -> String {
+    let Heard { agents, of } = heard;
+    let others = (agents < of).then(|| {
+        format!(
+            "{agents} of {of} agents were heard since the hub was started; what the others know of is not known yet.\n"
+        )
+    });
+    let others = others.unwrap_or_default();
     if breaks.is_empty() {
-        return "The history is whole: no cluster knows of anything that this hub does not.\n".to_owned();
+        let whole = if agents < of { "Nothing is missing so far" } else { "The history is whole" };
+        return format!("{whole}: no cluster that was heard knows of anything that this hub does not.\n{others}");
     }
     let mut table = Table::new(&["CAUSE", "TARGET", "CLUSTER HAS", "HUB HAS IT UP TO", "STOPS"]);
     for found in breaks {
@@ -122,6 +153,9 @@ fn text(breaks: &[HistoryBreak]) -> String {
     let claims = history::claims(breaks).take(CLAIMS_MAX).map(|(target, claim)| format!("{target}: {claim}"));
     for paragraph in history::sentence(breaks).into_iter().chain(claims) {
         let _infallible = writeln!(text, "\n{paragraph}");
+    }
+    if !others.is_empty() {
+        let _infallible = write!(text, "\n{others}");
     }
     text
 }

@@ -20,6 +20,7 @@ fn held(reasons: &[Reason]) -> Held {
     Held {
         target: "east".to_owned(),
         target_uid: "t".to_owned(),
+        reported: true,
         deletions: reasons.iter().enumerate().map(deletion).collect(),
     }
 }
@@ -47,6 +48,17 @@ fn what_no_approval_would_free_is_not_approved() {
     let held = held(&[Reason::NotEmpty, Reason::Copy]);
     assert!(held.approvable().is_empty());
     assert!(text(&held, &[]).ends_with("None of these waits for an approval.\n"));
+}
+
+#[test]
+fn that_nothing_is_held_is_said_only_of_who_has_reported() {
+    assert_eq!(text(&held(&[]), &[]), "No deletion is held at east.\n");
+    let silent = Held { reported: false, ..held(&[]) };
+    expect![[r"
+        east has not reported to this run of the hub: what is held there is not known.
+    "]]
+    .assert_eq(&text(&silent, &[]));
+    assert_eq!(as_json(&silent, &[], None)["reported"], json!(false));
 }
 
 #[test]

@@ -3,6 +3,8 @@ use tideline_common::{Epoch, Revision};
 
 use super::*;
 
+const ALL: Heard = Heard { agents: 3, of: 3 };
+
 #[test]
 fn what_clusters_know_of_is_shown_with_what_to_do() {
     let unknown = |target: &str, revision, proven| HistoryBreak::SetUnknown {
@@ -28,9 +30,22 @@ fn what_clusters_know_of_is_shown_with_what_to_do() {
 
         west: its agent claims a set (at 1.90) that this hub does not know of, and shows no word of this hub for it. Nothing is rolled out to its cluster or removed there until this is settled; other clusters are not affected. If somebody else may have its key: tideline-hub targets revoke west; if the agent is as it should be: tideline-hub history accept, which makes approvals void everywhere
     "#]]
-    .assert_eq(&print(Output::Text, &[unknown("east", 75, true), unknown("west", 90, false), restored], None));
+    .assert_eq(&print(Output::Text, &[unknown("east", 75, true), unknown("west", 90, false), restored], ALL, None));
     expect![[r#"
-        The history is whole: no cluster knows of anything that this hub does not.
+        The history is whole: no cluster that was heard knows of anything that this hub does not.
     "#]]
-    .assert_eq(&print(Output::Text, &[], None));
+    .assert_eq(&print(Output::Text, &[], ALL, None));
+}
+
+#[test]
+fn what_was_not_heard_is_not_said_to_be_nothing() {
+    let heard = Heard { agents: 2, of: 5 };
+    expect![[r#"
+        Nothing is missing so far: no cluster that was heard knows of anything that this hub does not.
+        2 of 5 agents were heard since the hub was started; what the others know of is not known yet.
+    "#]]
+    .assert_eq(&print(Output::Text, &[], heard, None));
+    let restored = HistoryBreak::Restored { id: "r".to_owned(), made: "2026-11-20T10:00:00Z".to_owned() };
+    assert!(print(Output::Text, &[restored], heard, None).ends_with("what the others know of is not known yet.\n"));
+    assert_eq!(as_json(&[], heard, None)["heard"], json!(2));
 }

@@ -28,6 +28,7 @@ fn who_an_agent_is_and_what_became_of_its_target_is_shown() {
         cluster: Some("c1".to_owned()),
         last_contact: Some("2026-11-23T03:00:00Z".parse().unwrap()),
         deleted_at: Some("2026-11-22T03:00:00Z".parse().unwrap()),
+        reported: false,
         deleted_by: Some("admin".to_owned()),
         adopted_by: None,
         upgrade: None,
