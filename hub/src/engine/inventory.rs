@@ -199,7 +199,16 @@ impl Engine {
         let remains = !how.is_some_and(emptied);
         let view = self.ledger.target(target).filter(|_| remains);
         let ran = view.map(|view| view.facts()).unwrap_or_default();
-        self.memory.deleted(target, Deletion { by, heard, ..deletion }, ran);
+        let beyond = self.memory.deleted(target, Deletion { by, heard, ..deletion }, ran);
+        if beyond > 0 {
+            let sync_target = self.target_name(target);
+            warn!(
+                sync_target,
+                forgotten = beyond,
+                "more has happened once at this deleted SyncTarget than is remembered; where its agent is adopted, Jobs that are \
+                 forgotten may run again"
+            );
+        }
         self.close(now, target);
         self.targets.gone(target);
         self.summary.forget(target);

@@ -24,11 +24,12 @@ const FORMER_MAX: usize = 8;
 const TOLD_MAX: usize = 4;
 
 /// What is remembered to have happened once at a deleted target, at some 250 bytes each: a record of this takes a quarter of
-/// what the store takes. What ran is remembered first.
+/// what the store takes. What ran is remembered first, and what is too much is logged.
 pub(super) const RAN_MAX: usize = 1_000;
 
-/// One target that has or had an agent, some 300 bytes. There are as many as enrolments, each of which took a token that a
-/// person made; so they are kept for as long as the hub.
+/// One target that has or had an agent: some 300 bytes, and where it was deleted up to 250 kB of what happened once there, until
+/// its agent comes as another. There are as many as enrolments, each of which took a token that a person made; so they are kept
+/// for as long as the hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RememberedTarget {
@@ -55,7 +56,7 @@ pub struct RememberedTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heir: Option<TargetId>,
     /// What happened once there, and is not to happen again where its agent goes on as another target. Not of one that had gone
-    /// out of service, and only until its agent came as the other.
+    /// out of service, nor of one whose key was revoked, for that is never adopted; and only until its agent came as the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ran: Vec<TerminalFact>,
 }
@@ -258,15 +259,20 @@ impl Memory {
     }
 
     /// Its SyncTarget is there no more, at which all this had happened once; of too much, what comes first is remembered.
-    pub(super) fn deleted(&mut self, target: TargetId, deletion: Deletion, mut ran: Vec<TerminalFact>) {
-        if let Some(remembered) = self.known.get_mut(&target)
-            && remembered.deleted.is_none()
-        {
-            ran.truncate(RAN_MAX);
-            remembered.ran = ran;
-            remembered.deleted = Some(deletion);
-            self.unsaved.insert(target, remembered.clone());
+    /// Returns how much was too much.
+    pub(super) fn deleted(&mut self, target: TargetId, deletion: Deletion, mut ran: Vec<TerminalFact>) -> usize {
+        let Some(remembered) = self.known.get_mut(&target).filter(|remembered| remembered.deleted.is_none()) else {
+            return 0;
+        };
+        if remembered.is_revoked() {
+            ran.clear();
         }
+        let beyond = ran.len().saturating_sub(RAN_MAX);
+        ran.truncate(RAN_MAX);
+        remembered.ran = ran;
+        remembered.deleted = Some(deletion);
+        self.unsaved.insert(target, remembered.clone());
+        beyond
     }
 
     /// What had happened once there is known of another target.

@@ -1,4 +1,6 @@
 use tideline_common::signature::SigningKey;
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{GroupKind, ObjectKey};
 
 use super::*;
 
@@ -105,6 +107,25 @@ fn a_deletion_says_by_whom_and_when_as_far_as_that_is_known() {
         deleted(Deletion { at, by: Some("admin".to_owned()), heard: None }),
         "TargetGone: the SyncTarget store-1 was deleted by admin at 2026-11-23T03:00:01Z"
     );
+}
+
+#[test]
+fn a_revoked_target_leaves_no_facts_and_another_no_more_than_are_remembered() {
+    let key_of = |nth: usize| ObjectKey::new(GroupKind::new("batch", "Job"), "shop", format!("j{nth}"));
+    let ran = |count: usize| -> Vec<TerminalFact> {
+        let source_uid: Uid = "s".parse().unwrap();
+        let fact = |nth| TerminalFact { key: key_of(nth), source_uid: source_uid.clone(), fact: Terminal::Finished };
+        (0..count).map(fact).collect()
+    };
+    for (revoked, count, remembered) in [(false, 2, 2), (false, RAN_MAX + 3, RAN_MAX), (true, RAN_MAX + 3, 0)] {
+        let mut memory = memory();
+        if revoked {
+            memory.revoke(target(), "store-1", &key(1));
+        }
+        let beyond = memory.deleted(target(), Deletion::default(), ran(count));
+        assert_eq!(memory.get(target()).unwrap().ran.len(), remembered);
+        assert_eq!(beyond, if revoked { 0 } else { count - remembered });
+    }
 }
 
 #[test]
