@@ -91,7 +91,12 @@ impl Ingest {
         match role(of) {
             Role::Targets => match decode::<SyncTarget>(object.clone()) {
                 Ok(target) => self.target(&target),
-                Err(error) => warn!(error = exit::chain(&error), "a SyncTarget cannot be read"),
+                Err(error) => {
+                    warn!(error = exit::chain(&error), "a SyncTarget cannot be read; what is known of it stays");
+                    if let Some(id) = uid(object).and_then(|uid| uid.text().parse::<TargetId>().ok()) {
+                        self.shared.ingest(|engine, _| engine.target_unreadable(id));
+                    }
+                }
             },
             Role::Locations => {
                 let decoded = decode::<Location>(object.clone()).map_err(|error| error.to_string());

@@ -48,6 +48,16 @@ impl Engine {
         self.version += 1;
     }
 
+    /// The inventory shows a target that cannot be read. It is not gone, and what is known of it stays. Where that is only what
+    /// the ledger has of it, nobody can say what selects it: until it can be read, placement decides nothing.
+    pub fn target_unreadable(&mut self, id: TargetId) {
+        self.targets.is_there(id);
+        if self.ledger.index_of(id).is_some_and(|index| !self.index.target_unreadable(index)) {
+            warn!(target = %id, "nothing is placed and nothing taken away before this SyncTarget can be read");
+            self.targets.wait_for(id);
+        }
+    }
+
     fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
         let replaces = self.targets.get(id).is_some_and(|outline| outline.record.key != record.key);
         let former = self.memory.get(id).and_then(RememberedTarget::known_key);

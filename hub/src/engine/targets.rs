@@ -63,6 +63,8 @@ pub struct Targets {
     leaving: BTreeMap<TargetId, Decommission>,
     /// Seen, and not told to placement yet: they have no index.
     awaited: BTreeMap<TargetId, Target>,
+    /// There, and not readable in this run yet.
+    unread: BTreeSet<TargetId>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
     listing: Option<BTreeSet<TargetId>>,
     /// It was read to the end, and placement was not told so yet.
@@ -88,13 +90,24 @@ impl Targets {
 
     /// Whether placement is to be told, now and once, that it knows every target.
     pub(super) fn take_complete(&mut self) -> bool {
-        self.awaited.is_empty() && std::mem::take(&mut self.listed)
+        self.awaited.is_empty() && self.unread.is_empty() && std::mem::take(&mut self.listed)
+    }
+
+    /// It is there, readable or not.
+    pub(super) fn is_there(&mut self, target: TargetId) {
+        if let Some(seen) = &mut self.listing {
+            seen.insert(target);
+        }
+    }
+
+    /// Placement does not know every target before this one can be read.
+    pub(super) fn wait_for(&mut self, target: TargetId) {
+        self.unread.insert(target);
     }
 
     pub(super) fn awaited(&mut self, target: Target) {
-        if let Some(seen) = &mut self.listing {
-            seen.insert(target.id);
-        }
+        self.is_there(target.id);
+        self.unread.remove(&target.id);
         if target.decommission == Decommission::No {
             self.leaving.remove(&target.id);
         } else {
@@ -143,6 +156,7 @@ impl Targets {
     pub(super) fn gone(&mut self, target: TargetId) {
         self.known.remove(&target);
         self.awaited.remove(&target);
+        self.unread.remove(&target);
         self.leaving.remove(&target);
     }
 

@@ -23,6 +23,7 @@ mod capabilities;
 mod history;
 mod keys;
 mod stolen_key;
+mod unreadable;
 
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -61,9 +62,17 @@ impl Hub {
         let mut hub = Self { engine, now: Monotonic::START };
         hub.engine.target_seen(hub.now, in_service(true), None);
         hub.engine.targets_listed(hub.now);
+        hub.reads_spaces(objects);
+        hub.persist();
+        assert_eq!(hub.engine.ledger.assigned(), objects as u64);
+        hub
+    }
+
+    /// All but the inventory's targets is read.
+    fn reads_spaces(&mut self, objects: usize) {
         let (space, config_maps) = (space(), config_maps());
         let namespaces = GroupResource::new("", "namespaces");
-        let index = &mut hub.engine.index;
+        let index = &mut self.engine.index;
         index.apply_space(&space, SpaceRule::try_from(&Allow::everything()).unwrap());
         for nth in 0..objects {
             let object = json!({
@@ -76,10 +85,7 @@ impl Hub {
             index.listed(part);
         }
         index.listed(Part::Objects(&space, &config_maps));
-        hub.place("p", "shop");
-        hub.persist();
-        assert_eq!(hub.engine.ledger.assigned(), objects as u64);
-        hub
+        self.place("p", "shop");
     }
 
     fn place(&mut self, name: &str, tier: &str) {

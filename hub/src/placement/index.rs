@@ -89,6 +89,12 @@ impl Index {
         self.inventory.apply_target(index, target);
     }
 
+    /// The target is there, and cannot be read: what is known of it stands. Returns whether anything is.
+    pub fn target_unreadable(&mut self, index: u32) -> bool {
+        self.inventory.target_list.saw(index);
+        self.inventory.targets.contains_key(&index)
+    }
+
     /// The SyncTarget is gone: what was assigned to it is so no more, at once.
     pub fn delete_target(&mut self, index: u32) {
         self.note_all();

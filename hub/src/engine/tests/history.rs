@@ -223,7 +223,7 @@ impl Hub {
     }
 
     /// Another run of this hub, which has read its ledger, and of its spaces nothing yet.
-    fn started_again(&self) -> Self {
+    pub(super) fn started_again(&self) -> Self {
         let (fuse, ledger) = (Fuse::new(UNASSIGN_LIMIT), self.engine.ledger.clone());
         let engine = Engine::new(link::Config::default(), SETTLE, fuse, ledger, BTreeMap::new());
         Self { engine, now: self.now }
