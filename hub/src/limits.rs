@@ -53,11 +53,14 @@ pub(crate) const UNTAKEN_IN_A_ROW_MAX: u32 = 64;
 pub(crate) const REQUESTS_PER_KEY_EVERY: Duration = Duration::from_millis(33);
 pub(crate) const REQUESTS_PER_KEY_BURST: u32 = 1_000;
 
-/// Bytes of one key's requests, as they are read: on average, a second, and at once. An agent that is asked for everything
-/// says 100,000 objects with 1 KiB each, twice over for the largest statuses; to read a megabyte takes ten milliseconds.
+/// Bytes of one key's requests, as they are read: on average, a second, and at once. They are counted, and not kept. An
+/// agent that is asked for everything says all that is kept of its target, and all of it again if it is asked once more
+/// meanwhile; to read a megabyte takes ten milliseconds. Beyond that its reports wait, and nothing else does; who sends
+/// twice as much is no agent.
 pub(crate) const REQUEST_BYTES_PER_KEY_EVERY_SECOND: usize = 1 << 20;
-pub(crate) const REQUEST_BYTES_PER_KEY_BURST: usize = 256 << 20;
-const _: () = assert!(REQUEST_BYTES_PER_KEY_BURST > 2 * DESIRED_OBJECTS_MAX * 1024);
+pub(crate) const REQUEST_BYTES_PER_KEY_BURST: usize = 1_792 << 20;
+const _: () =
+    assert!(REQUEST_BYTES_PER_KEY_BURST >= 2 * (REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT * DESIRED_OBJECTS_MAX));
 /// Bytes of one target's reports that are kept: large statuses of a few, and 100,000 words of 600 bytes about what it holds
 /// and nobody assigned …
 pub(crate) const REPORTED_BYTES_BASE: usize = 64 << 20;

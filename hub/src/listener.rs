@@ -39,7 +39,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
-pub(crate) use connections::{Caller, Closed, Crowded, Places};
+pub(crate) use connections::{Caller, Closed, Crowded, Places, Purpose};
 pub(crate) use descriptors::raise as raise_descriptors;
 pub(crate) use peer::{Peer, Peers};
 

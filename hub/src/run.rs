@@ -31,7 +31,7 @@ use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
 use crate::link::refusals::Refusals;
-use crate::listener::{Caller, Listener, Peer, Peers, Places};
+use crate::listener::{Caller, Listener, Peer, Peers, Places, Purpose};
 use crate::options::Options;
 use crate::service::LinkService;
 use crate::shared::{self, Shared};
@@ -245,7 +245,8 @@ fn authenticator(token: &str) -> Arc<dyn tideline_apiserver::Authenticator> {
 async fn tell_peer(mut request: Request, next: Next) -> Response {
     if let Some(peer) = request.extensions_mut().remove::<Peer>() {
         request.extensions_mut().insert(OnAuthenticated::new(move |_| {
-            peer.verified(Caller::Administrator).map_err(|crowded| Crowded { message: crowded.to_string() })
+            peer.verified(Caller::Administrator, Purpose::Other)
+                .map_err(|crowded| Crowded { message: crowded.to_string() })
         }));
     }
     next.run(request).await

@@ -26,7 +26,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
 use tideline_common::signature::{self, NONCE_BYTES, Signed, VerifyingKey};
 use tideline_common::wire::codec;
-use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, Refusal, RefusalKind};
+use tideline_common::wire::v1::{EnrolAnswer, EnrolRequest, REPORTED_PATH, Refusal, RefusalKind};
 use tideline_common::{SessionId, TargetId};
 use tokio::time::timeout;
 
@@ -34,7 +34,7 @@ use super::core;
 use super::exchange::{self, Answered, Claimant, Sender, Silences, Stamp, TakenNumbers, busy, refusal};
 pub use super::exchange::{Signer, Unverified};
 use super::refusals::{Refusals, RefusedAs};
-use crate::listener::{Caller, Crowded, Peer};
+use crate::listener::{Caller, Crowded, Peer, Purpose};
 use crate::summary::Breach;
 
 /// How long the content of a verified request may take: a full report over a link of 10 KiB/s, twice over.
@@ -88,6 +88,12 @@ impl From<&Sender> for Caller {
             Sender::Replaced(target) => Self::Agent(format!("{target}, replaced")),
             Sender::Token(token) => Self::Agent(token.clone()),
         }
+    }
+}
+
+impl From<Signed<'_>> for Purpose {
+    fn from(signed: Signed<'_>) -> Self {
+        if signed.request.path == REPORTED_PATH { Self::Report } else { Self::Other }
     }
 }
 
@@ -155,7 +161,7 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         head.untaken();
         return link.refuse(signed, Some(next), &replaced().into());
     }
-    let read = head.read(body, &sender).await.map_err(|unread| link.judge(&sender, unread));
+    let read = head.read(body, &sender, signed.into()).await.map_err(|unread| link.judge(&sender, unread));
     let done = match read {
         Err(refused) => Err(refused),
         Ok(content) => match exchange::check_content(signed, &content) {
@@ -362,9 +368,9 @@ impl Head {
     }
 
     /// Reads the content of a request that was verified, as far as its sender has a share of what is received.
-    async fn read(&self, body: Body, sender: &Sender) -> Result<Bytes, Unread> {
+    async fn read(&self, body: Body, sender: &Sender, purpose: Purpose) -> Result<Bytes, Unread> {
         if let Some(peer) = &self.peer {
-            peer.verified(sender.into()).map_err(Unread::Crowded)?;
+            peer.verified(sender.into(), purpose).map_err(Unread::Crowded)?;
         }
         match timeout(CONTENT_WAIT, to_bytes(body, self.content_max())).await {
             Err(_elapsed) => Err(Unread::Broken("the content of the request did not come in time".to_owned())),

@@ -89,6 +89,14 @@ pub(crate) enum Caller {
     Administrator,
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// An agent says how its objects do. That may come later, and is most of what agents send.
+    Report,
+    Other,
+}
+
 /// Why a request that was verified is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Crowded {
@@ -105,8 +113,9 @@ pub(crate) enum Crowded {
     /// And goes on so, however often it is told: no agent that waits when it is told to does.
     #[error("this key sends requests much too fast")]
     FloodOfKey,
-    /// Counting only what the key has signed, so that nobody on the way can have added to it.
-    #[error("the requests that this key signed have too many bytes")]
+    /// Twice as many as an agent is told to wait for. Counting only what the key has signed, so that nobody on the way can
+    /// have added to it.
+    #[error("the requests that this key signed have far too many bytes")]
     SignedBytesOfKey,
 }
 
@@ -171,18 +180,24 @@ struct Key {
 }
 
 impl Key {
-    /// Counts a request, served or not; twice a burst is as far as that goes.
-    fn count(&mut self, now: Monotonic, places: &Places) -> Result<(), Crowded> {
+    /// Counts a request, served or not; twice a burst is as far as that goes. Whose requests have too many bytes sends
+    /// reports later: what its target is told does not wait for what was said of it.
+    fn count(&mut self, now: Monotonic, places: &Places, purpose: Purpose) -> Result<(), Crowded> {
         let burst = places.request_every * places.requests_burst;
         let even_at = self.even_at.max(now) + places.request_every;
         self.even_at = even_at.min(now + burst * 2);
+        let bytes_burst = time_for(places.bytes_burst, places);
+        let bytes_until = match purpose {
+            Purpose::Report => now + bytes_burst,
+            Purpose::Other => now + bytes_burst * 2,
+        };
         if even_at > now + burst * 2 {
             Err(Crowded::FloodOfKey)
         } else if even_at > now + burst {
             Err(Crowded::RateOfKey)
-        } else if self.signed_bytes_even_at > now + time_for(places.bytes_burst, places) {
+        } else if self.signed_bytes_even_at > now + bytes_burst * 2 {
             Err(Crowded::SignedBytesOfKey)
-        } else if self.bytes_even_at > now + time_for(places.bytes_burst, places) {
+        } else if self.bytes_even_at > bytes_until {
             Err(Crowded::BytesOfKey)
         } else {
             Ok(())
@@ -255,13 +270,13 @@ impl Connections {
     }
 
     /// The request under way on this connection is this caller's.
-    pub(crate) fn verified(&mut self, now: Monotonic, id: ConnectionId, caller: &Caller) -> Verdict {
+    pub(crate) fn verified(&mut self, now: Monotonic, id: ConnectionId, caller: &Caller, purpose: Purpose) -> Verdict {
         let crowded = |why| Verdict { served: Err(why), gives_way: None };
         let Some(connection) = self.connections.get(&id) else { return crowded(Crowded::Connections) };
         let is_new = connection.caller.is_none();
         if let Caller::Agent(key) = caller {
             let key = self.keys.entry(key.clone()).or_default();
-            if let Err(why) = key.count(now, &self.places) {
+            if let Err(why) = key.count(now, &self.places, purpose) {
                 return crowded(why);
             }
             if key.requests >= self.places.requests_per_key {

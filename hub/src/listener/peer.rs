@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::Unread;
 use super::budget::{Budget, Share};
-use super::connections::{Caller, Closed, ConnectionId, Connections, Counts, Crowded, Network, Places};
+use super::connections::{Caller, Closed, ConnectionId, Connections, Counts, Crowded, Network, Places, Purpose};
 use crate::limits::UNTAKEN_IN_A_ROW_MAX;
 
 /// All connections of the listener. Cheap to clone.
@@ -242,14 +242,14 @@ impl Peer {
     /// # Errors
     ///
     /// When the caller has too much in use, and is to be told so, and nothing else.
-    pub(crate) fn verified(&self, caller: Caller) -> Result<(), Crowded> {
+    pub(crate) fn verified(&self, caller: Caller, purpose: Purpose) -> Result<(), Crowded> {
         let connection = &self.0.connection;
         if self.0.caller.get().is_some() {
             return Ok(());
         }
         let mut table = connection.peers.table();
         let now = Monotonic::START + connection.peers.inner.started.elapsed();
-        let verdict = table.connections.verified(now, connection.id, &caller);
+        let verdict = table.connections.verified(now, connection.id, &caller, purpose);
         table.end(verdict.gives_way);
         drop(table);
         match verdict.served {

@@ -121,7 +121,8 @@ fn verified(request: &axum::extract::Request) -> String {
         None => "nobody.".to_owned(),
         Some(name) => {
             let caller = if name == "administrator" { Caller::Administrator } else { Caller::Agent(name.to_owned()) };
-            peer.verified(caller).map_or_else(|crowded| format!("{crowded}."), |()| "verified.".to_owned())
+            peer.verified(caller, Purpose::Other)
+                .map_or_else(|crowded| format!("{crowded}."), |()| "verified.".to_owned())
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::harness::{Hub, SOON, Site};
 /// Pages of 1,000 objects that the target is said to hold and that nobody assigned: more bytes than are kept of one target.
 const PAGES: u64 = 60;
 /// Messages of the largest size that are sent besides, as few bytes on the wire: more than a key may send at once.
-const LARGE_MESSAGES: u64 = 90;
+const LARGE_MESSAGES: u64 = 600;
 
 /// Signs with the key of an agent, as that does.
 pub(crate) struct Thief {

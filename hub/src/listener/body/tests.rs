@@ -7,7 +7,7 @@ use tokio::time::interval_at;
 
 use tideline_common::limits::REQUEST_BYTES_MAX;
 
-use super::super::connections::{Caller, Crowded, Places};
+use super::super::connections::{Caller, Crowded, Places, Purpose};
 use super::super::peer::Peers;
 use super::*;
 use crate::limits::{
@@ -38,7 +38,7 @@ fn nobody(peers: &Peers) -> Peer {
 fn peer(peers: &Peers, caller: Caller) -> Peer {
     let connected = peers.admit(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let peer = connected.begin();
-    peer.verified(caller).expect("there are places");
+    peer.verified(caller, Purpose::Other).expect("there are places");
     peer
 }
 
@@ -196,11 +196,11 @@ async fn what_came_of_a_body_that_breaks_off_counts_as_its_key_s() {
     let connected = peers.admit(IpAddr::V4(Ipv4Addr::LOCALHOST));
     for sent in 0..4 {
         let peer = connected.begin();
-        assert!(peer.verified(agent("a")).is_ok(), "{sent}");
+        assert!(peer.verified(agent("a"), Purpose::Report).is_ok(), "{sent}");
         let (sender, receiver) = mpsc::channel(1);
         let mut body = Body::new(Wire(receiver), peer, BODY_GRACE);
         sender.send(zeros(REQUEST_BYTES_MAX)).await.expect("it is read");
         assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
     }
-    assert_eq!(connected.begin().verified(agent("a")), Err(Crowded::BytesOfKey));
+    assert_eq!(connected.begin().verified(agent("a"), Purpose::Report), Err(Crowded::BytesOfKey));
 }

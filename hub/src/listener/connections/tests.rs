@@ -1,6 +1,8 @@
 use proptest::prelude::*;
+use tideline_common::limits::{DESIRED_OBJECTS_MAX, REQUEST_BYTES_MAX};
 
 use super::*;
+use crate::limits::{REPORTED_BYTES_BASE, REPORTED_BYTES_PER_OBJECT};
 
 const SMALL: Places = Places {
     unverified: 4,
@@ -26,7 +28,7 @@ fn agent(name: &str) -> Caller {
 fn busy(connections: &mut Connections, network: Network, caller: &Caller) -> ConnectionId {
     let (id, _) = connections.admit(network);
     connections.begin(id);
-    assert_eq!(connections.verified(Monotonic::START, id, caller).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, id, caller, Purpose::Other).served, Ok(()));
     id
 }
 
@@ -49,7 +51,7 @@ fn the_oldest_unverified_connection_gives_way_when_all_places_are_taken() {
     connections.late(four[2].0);
     assert!(connections.admit(Network(7)).1.is_none(), "there is a place again");
     connections.begin(verified);
-    assert_eq!(connections.verified(Monotonic::START, verified, &agent("a")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, verified, &agent("a"), Purpose::Other).served, Ok(()));
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn agents_take_no_place_of_administrators() {
     let (late, _) = connections.admit(HERE);
     connections.begin(late);
     assert_eq!(
-        connections.verified(Monotonic::START, late, &agent("d")),
+        connections.verified(Monotonic::START, late, &agent("d"), Purpose::Other),
         Verdict { served: Err(Crowded::Connections), gives_way: None }
     );
     connections.gone(late);
@@ -114,7 +116,7 @@ fn the_longest_idle_of_a_kind_gives_way_and_none_that_is_in_use() {
     let mut verify = |name: &str| {
         let (id, _) = connections.admit(HERE);
         connections.begin(id);
-        connections.verified(Monotonic::START, id, &agent(name))
+        connections.verified(Monotonic::START, id, &agent(name), Purpose::Other)
     };
     assert_eq!(verify("d").gives_way, Some(longest));
     assert_eq!(verify("e").gives_way, Some(later));
@@ -129,14 +131,14 @@ fn a_key_makes_only_its_own_connections_give_way() {
     busy(&mut connections, HERE, &agent("a"));
     let (third, _) = connections.admit(HERE);
     connections.begin(third);
-    let verdict = connections.verified(Monotonic::START, third, &agent("a"));
+    let verdict = connections.verified(Monotonic::START, third, &agent("a"), Purpose::Other);
     assert_eq!(verdict, Verdict { served: Ok(()), gives_way: Some(first) });
     let (fourth, _) = connections.admit(HERE);
     connections.begin(fourth);
-    let verdict = connections.verified(Monotonic::START, fourth, &agent("a"));
+    let verdict = connections.verified(Monotonic::START, fourth, &agent("a"), Purpose::Other);
     assert_eq!(verdict, Verdict { served: Err(Crowded::ConnectionsOfKey), gives_way: None });
     connections.begin(other);
-    assert_eq!(connections.verified(Monotonic::START, other, &agent("b")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, other, &agent("b"), Purpose::Other).served, Ok(()));
 }
 
 #[test]
@@ -145,17 +147,20 @@ fn a_key_has_so_many_requests_and_others_have_theirs() {
     let id = busy(&mut connections, HERE, &agent("a"));
     for _ in 1..SMALL.requests_per_key {
         connections.begin(id);
-        assert_eq!(connections.verified(Monotonic::START, id, &agent("a")).served, Ok(()));
+        assert_eq!(connections.verified(Monotonic::START, id, &agent("a"), Purpose::Other).served, Ok(()));
     }
     connections.begin(id);
-    assert_eq!(connections.verified(Monotonic::START, id, &agent("a")).served, Err(Crowded::RequestsOfKey));
+    assert_eq!(
+        connections.verified(Monotonic::START, id, &agent("a"), Purpose::Other).served,
+        Err(Crowded::RequestsOfKey)
+    );
     connections.end(id, None);
     // A load balancer carries many over one connection.
     connections.begin(id);
-    assert_eq!(connections.verified(Monotonic::START, id, &agent("b")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, id, &agent("b"), Purpose::Other).served, Ok(()));
     connections.end(id, Some(&agent("a")));
     connections.begin(id);
-    assert_eq!(connections.verified(Monotonic::START, id, &agent("a")).served, Ok(()));
+    assert_eq!(connections.verified(Monotonic::START, id, &agent("a"), Purpose::Other).served, Ok(()));
 }
 
 #[test]
@@ -164,7 +169,7 @@ fn a_key_that_is_too_fast_is_told_so_and_one_that_does_not_hear_is_found_out() {
     let (id, _) = connections.admit(HERE);
     let mut at = |millis: u64, name: &str| {
         connections.begin(id);
-        let served = connections.verified(Monotonic::from_millis(millis), id, &agent(name)).served;
+        let served = connections.verified(Monotonic::from_millis(millis), id, &agent(name), Purpose::Other).served;
         connections.end(id, served.is_ok().then(|| agent(name)).as_ref());
         served
     };
@@ -187,7 +192,7 @@ fn a_key_whose_few_requests_are_large_waits_until_they_are_paid_for() {
     let mut sends = |millis: u64, name: &str, bytes: usize| {
         connections.begin(id);
         let now = Monotonic::from_millis(millis);
-        let served = connections.verified(now, id, &agent(name)).served;
+        let served = connections.verified(now, id, &agent(name), Purpose::Report).served;
         if served.is_ok() {
             connections.has_sent(now, &agent(name), bytes);
         }
@@ -205,17 +210,44 @@ fn a_key_whose_few_requests_are_large_waits_until_they_are_paid_for() {
     assert_eq!(sends(3_600_000, "a", 0), Err(Crowded::BytesOfKey));
 }
 
+/// A hub that was started again asks for everything, and may ask once more before it has it.
+#[test]
+fn all_that_is_kept_of_a_target_may_be_said_twice_at_once_and_only_reports_wait_for_it() {
+    let mut connections = Connections::new(Places::within(usize::MAX));
+    let (id, _) = connections.admit(HERE);
+    let mut sends = |purpose, bytes| {
+        let now = Monotonic::START;
+        connections.begin(id);
+        let served = connections.verified(now, id, &agent("a"), purpose).served;
+        if served.is_ok() {
+            connections.has_sent(now, &agent("a"), bytes);
+            connections.has_signed(now, &agent("a"), bytes);
+        }
+        connections.end(id, served.is_ok().then(|| agent("a")).as_ref());
+        served
+    };
+    let kept = REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT * DESIRED_OBJECTS_MAX;
+    for _ in 0..(2 * kept).div_ceil(REQUEST_BYTES_MAX) {
+        assert_eq!(sends(Purpose::Report, REQUEST_BYTES_MAX), Ok(()));
+    }
+    while sends(Purpose::Report, REQUEST_BYTES_MAX).is_ok() {}
+    assert_eq!(sends(Purpose::Report, 1), Err(Crowded::BytesOfKey), "it is told to wait, and accused of nothing");
+    for _ in 0..10 {
+        assert_eq!(sends(Purpose::Other, 0), Ok(()));
+    }
+}
+
 /// What was added to its requests on the way makes a key wait, and accuses nobody.
 #[test]
 fn of_bytes_that_a_key_did_not_sign_it_is_not_accused() {
-    for (signed, crowded) in [(0, Crowded::BytesOfKey), (11_000, Crowded::SignedBytesOfKey)] {
+    for (signed, crowded) in [(0, Crowded::BytesOfKey), (21_000, Crowded::SignedBytesOfKey)] {
         let mut connections = Connections::new(SMALL);
         let (id, _) = connections.admit(HERE);
         let now = Monotonic::START;
-        assert_eq!(connections.verified(now, id, &agent("a")).served, Ok(()));
-        connections.has_sent(now, &agent("a"), 11_000);
+        assert_eq!(connections.verified(now, id, &agent("a"), Purpose::Other).served, Ok(()));
+        connections.has_sent(now, &agent("a"), 21_000);
         connections.has_signed(now, &agent("a"), signed);
-        assert_eq!(connections.verified(now, id, &agent("a")).served, Err(crowded));
+        assert_eq!(connections.verified(now, id, &agent("a"), Purpose::Other).served, Err(crowded));
     }
 }
 
@@ -324,7 +356,8 @@ proptest! {
                     connections.begin(id);
                     let mut caller = who(number);
                     if let Some(claimed) = &caller {
-                        let Verdict { served, gives_way } = connections.verified(Monotonic::START, id, claimed);
+                        let verdict = connections.verified(Monotonic::START, id, claimed, Purpose::Other);
+                        let Verdict { served, gives_way } = verdict;
                         if served.is_ok() { world.verified.insert(id); } else { caller = None; }
                         if let Some(gone) = gives_way {
                             world.under_way.push((id, caller.clone()));
