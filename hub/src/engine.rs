@@ -51,7 +51,7 @@ pub use outline::{ReportLine, SourceOutline, renamed};
 pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
-pub use unassigned::KeptSource;
+pub use unassigned::{KeptCounts, KeptSource};
 
 /// An answer to a request on the link.
 pub type Answer = Result<Reply, Refusal>;

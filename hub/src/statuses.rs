@@ -25,7 +25,7 @@ use tracing::{debug, warn};
 use self::retries::Retries;
 
 use crate::duplicates;
-use crate::engine::{Dirty, Engine, SourceSeen, status_digest};
+use crate::engine::{Dirty, Engine, KeptCounts, SourceSeen, status_digest};
 use crate::ledger::TargetView;
 use crate::patch::{self, Form};
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
@@ -180,8 +180,9 @@ impl Writer {
     /// Brings the statuses of all Placements, Locations and Spaces up to date. There are few, and each is cheap to describe.
     async fn write_described(&mut self) {
         let described: BTreeMap<_, _> = self.shared.read(|engine| {
-            let placements = self.clients.keys().flat_map(|space| placement_statuses(engine, space));
-            placements.chain(location_statuses(engine)).chain(space_statuses(engine, &self.clients)).collect()
+            let kept = engine.kept_counts();
+            let placements = self.clients.keys().flat_map(|space| placement_statuses(engine, space, &kept));
+            placements.chain(location_statuses(engine)).chain(space_statuses(engine, &self.clients, &kept)).collect()
         });
         self.described.retain(|what, _| described.contains_key(what));
         self.retries.described.retain(|what| described.contains_key(what));
@@ -284,9 +285,9 @@ fn plan(engine: &Engine, id: &SourceId) -> Option<SourceWrite> {
     differs.then(|| SourceWrite { seen: seen.clone(), status })
 }
 
-fn placement_statuses(engine: &Engine, space: &SpaceName) -> Vec<(Described, Value)> {
+fn placement_statuses(engine: &Engine, space: &SpaceName, kept: &KeptCounts) -> Vec<(Described, Value)> {
     let described = engine.index.placements(space).filter_map(|name| {
-        let status = placement_status(&engine.index.placement_status(space, name)?, engine.kept_of(space, name));
+        let status = placement_status(&engine.index.placement_status(space, name)?, kept.of_placement(space, name));
         Some((Described { space: space.clone(), resource: "placements", name: name.to_owned() }, status))
     });
     described.collect()
@@ -319,10 +320,10 @@ fn placement_status(summary: &PlacementSummary, kept: u64) -> Value {
 }
 
 /// Every space says what waits in it: the Placement that placed it may be gone.
-fn space_statuses(engine: &Engine, served: &Clients) -> Vec<(Described, Value)> {
+fn space_statuses(engine: &Engine, served: &Clients, kept: &KeptCounts) -> Vec<(Described, Value)> {
     let described = engine.index.spaces().map(|space| {
         let conditions: Vec<_> =
-            std::iter::once(is_served(space, served)).chain(waiting(engine.kept_in(space))).collect();
+            std::iter::once(is_served(space, served)).chain(waiting(kept.of_space(space))).collect();
         let status = json!({"placements": engine.index.placements(space).count(), "conditions": conditions});
         (Described { space: SpaceName::root(), resource: "spaces", name: space.to_string() }, status)
     });

@@ -138,7 +138,7 @@ impl Hub {
     }
 
     fn kept(&self) -> u64 {
-        self.engine.kept_in(&space())
+        self.engine.kept_counts().of_space(&space())
     }
 }
 
@@ -177,7 +177,11 @@ fn a_placement_that_selects_another_tier_by_mistake_takes_nothing_away_and_can_b
     hub.place("p", "shops");
     hub.persist();
     hub.pass(SETTLE * 2);
-    assert_eq!((hub.removals(), hub.kept(), hub.engine.kept_of(&space(), "p")), (0, 300, 300));
+    assert_eq!((hub.removals(), hub.kept()), (0, 300));
+    // Every Placement that selects it says so, whether it has placed it or not.
+    hub.place("q", "shops");
+    let counts = hub.engine.kept_counts();
+    assert_eq!(["p", "q", "r"].map(|name| counts.of_placement(&space(), name)), [300, 300, 0]);
     hub.place("p", "shop");
     hub.persist();
     assert_eq!((hub.removals(), hub.kept()), (0, 0));

@@ -1,4 +1,5 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tideline_common::{ObjectKey, Revision, SourceRef, SpaceName, TargetId};
 
@@ -16,6 +17,19 @@ pub struct KeptSource {
     /// The place at the targets.
     pub destination: ObjectKey,
     pub targets: Vec<TargetId>,
+}
+
+/// How many assignments targets keep though nothing wants them any more.
+#[derive(Clone, Debug, Default)]
+pub struct KeptCounts {
+    spaces: BTreeMap<SpaceName, KeptInSpace>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct KeptInSpace {
+    all: u64,
+    /// Of what several select, in each of them.
+    placements: BTreeMap<Arc<str>, u64>,
 }
 
 impl Engine {
@@ -36,16 +50,30 @@ impl Engine {
         self.changes.extend(held.intersection(revisions).copied().map(Change::Release));
     }
 
-    /// How many assignments of a space wait so.
-    pub fn kept_in(&self, space: &SpaceName) -> u64 {
-        let kept = self.ledger.kept().filter(|view| view.id().space == *space);
-        kept.map(|view| view.kept().len()).sum()
+    /// How many assignments wait so. One pass over them, however many Placements there are: the engine is locked
+    /// meanwhile.
+    pub fn kept_counts(&self) -> KeptCounts {
+        let mut spaces: BTreeMap<SpaceName, KeptInSpace> = BTreeMap::new();
+        for view in self.ledger.kept() {
+            let (source, kept) = (view.id(), view.kept().len());
+            let counts = spaces.entry(source.space.clone()).or_default();
+            counts.all += kept;
+            for placement in self.index.selecting(source, &view.place()) {
+                *counts.placements.entry(placement.clone()).or_default() += kept;
+            }
+        }
+        KeptCounts { spaces }
+    }
+}
+
+impl KeptCounts {
+    /// In a space.
+    pub fn of_space(&self, space: &SpaceName) -> u64 {
+        self.spaces.get(space).map_or(0, |counts| counts.all)
     }
 
-    /// The same of what one Placement selects.
-    pub fn kept_of(&self, space: &SpaceName, placement: &str) -> u64 {
-        let kept = self.ledger.kept().filter(|view| view.id().space == *space);
-        let selected = kept.filter(|view| self.index.selects(placement, view.id(), &view.place()));
-        selected.map(|view| view.kept().len()).sum()
+    /// Of what one Placement selects.
+    pub fn of_placement(&self, space: &SpaceName, placement: &str) -> u64 {
+        self.spaces.get(space).and_then(|counts| counts.placements.get(placement)).copied().unwrap_or_default()
     }
 }

@@ -141,11 +141,10 @@ impl Space {
         self.listings.contains_key(resource)
     }
 
-    pub(super) fn selects(&self, placement: &str, source: &SourceId, place: &ObjectKey) -> bool {
+    pub(super) fn selecting(&self, source: &SourceId, place: &ObjectKey) -> impl Iterator<Item = &Arc<str>> {
         let index = self.by_key.get(&(source.resource.clone(), place.clone()));
-        let same = index.filter(|index| self.object(**index).is_some_and(|object| object.id == *source));
-        let placing = self.placements.get(placement);
-        same.zip(placing).is_some_and(|(index, placing)| placing.objects.contains(*index))
+        let same = index.and_then(|index| self.object(*index)).filter(|object| object.id == *source);
+        same.into_iter().flat_map(|object| object.matches.keys())
     }
 
     pub(super) fn object(&self, index: u32) -> Option<&Object> {

@@ -186,10 +186,9 @@ impl Index {
         self.spaces.get(space).into_iter().flat_map(|space| space.placements.keys().map(|name| &**name))
     }
 
-    /// Whether a Placement selects a source that is, or was, at this place of its space.
-    pub fn selects(&self, name: &str, source: &SourceId, place: &ObjectKey) -> bool {
-        let space = self.spaces.get(&source.space);
-        space.is_some_and(|space| space.selects(name, source, place))
+    /// The Placements that select a source that is, or was, at this place of its space.
+    pub fn selecting(&self, source: &SourceId, place: &ObjectKey) -> impl Iterator<Item = &Arc<str>> {
+        self.spaces.get(&source.space).into_iter().flat_map(|space| space.selecting(source, place))
     }
 }
 
