@@ -21,7 +21,7 @@ use crate::virtual_resources::{self, GROUP, VERSION};
 
 const KIND: &str = "HistoryBreak";
 const PLURAL: &str = "historybreaks";
-/// Unknown sets that a sentence names, the highest: it is a condition of every SyncTarget.
+/// Unknown sets that a sentence names, the highest.
 const NAMED_MAX: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
@@ -92,11 +92,11 @@ pub fn sentence(breaks: &[HistoryBreak]) -> Option<String> {
     });
     let unknown = breaks.iter().filter_map(|found| match found {
         HistoryBreak::SetUnknown { target, epoch, revision, after, proven: true, .. } => {
-            Some((Version { epoch: *epoch, revision: *revision }, *after, target))
+            Some((Version { epoch: *epoch, revision: *revision }, *after, target.as_str()))
         }
         HistoryBreak::SetUnknown { .. } | HistoryBreak::Restored { .. } => None,
     });
-    say(unknown, |target| (*target).clone(), restored)
+    say(restored, say_unknown(unknown))
 }
 
 /// What agents claim and do not prove, each with its target. It concerns that one alone.
@@ -109,12 +109,13 @@ pub fn claims(breaks: &[HistoryBreak]) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
-/// The same as [`sentence`], of this engine.
+/// The same, as every SyncTarget says it: without names and numbers, for what more becomes known changes nothing for it,
+/// and would be written into all of them.
 pub(crate) fn sentence_of(engine: &Engine) -> Option<String> {
-    let proven = engine.ledger.missing().filter(|missing| missing.proven);
-    let unknown = proven.map(|Missing { target, shown, after, proven: _ }| (shown.version, after, target));
-    let restored = engine.ledger.restored().map(|restored| restored.made.as_str());
-    say(unknown, |target| engine.target_name(*target), restored)
+    let unknown = engine.ledger.missing().any(|missing| missing.proven).then(|| {
+        "Clusters were given sets that this hub does not know of; tideline-hub history show names them.".to_owned()
+    });
+    say(engine.ledger.restored().map(|restored| restored.made.as_str()), unknown)
 }
 
 /// What the agent of this target claims, if anything.
@@ -133,11 +134,7 @@ fn claim(target: &str, version: Version) -> String {
 }
 
 /// Unknown sets come with the revision up to which the histories are the same, and with who showed them.
-fn say<T>(
-    unknown: impl Iterator<Item = (Version, Revision, T)>,
-    name: impl Fn(&T) -> String,
-    restored: Option<&str>,
-) -> Option<String> {
+fn say_unknown<'a>(unknown: impl Iterator<Item = (Version, Revision, &'a str)>) -> Option<String> {
     let (mut highest, mut count) = (Vec::new(), 0_usize);
     let mut since: Option<Revision> = None;
     for (version, after, target) in unknown {
@@ -147,16 +144,19 @@ fn say<T>(
         highest.insert(place, (version, target));
         highest.truncate(NAMED_MAX);
     }
-    let since = since.map(|since| {
-        let mut known: Vec<_> =
-            highest.iter().map(|(version, target)| format!("{} (at {version})", name(target))).collect();
+    since.map(|since| {
+        let mut known: Vec<_> = highest.iter().map(|(version, target)| format!("{target} (at {version})")).collect();
         if count > NAMED_MAX {
             known.push(format!("and {} more, shown by tideline-hub history show", count - NAMED_MAX));
         }
         format!("Clusters were given sets after revision {since} that this hub does not know of: {}.", known.join(", "))
-    });
+    })
+}
+
+/// That the hub was restored from a backup of then, and what it does not know of.
+fn say(restored: Option<&str>, unknown: Option<String>) -> Option<String> {
     let restored = restored.map(|made| format!("This hub was restored from a backup of {made}."));
-    let what: Vec<_> = restored.into_iter().chain(since).collect();
+    let what: Vec<_> = restored.into_iter().chain(unknown).collect();
     (!what.is_empty()).then(|| {
         format!(
             "{} Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer \

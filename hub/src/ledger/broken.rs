@@ -399,16 +399,18 @@ impl Broken {
     /// released what may have run is no part of either.
     pub(super) fn concerned(&self, former: &Self) -> Option<Concerned> {
         let Self { epoch, accepted, proven: _, seen, claims, restored, accepted_restore: _, leaving, .. } = self;
-        let same =
-            (epoch, accepted, seen, restored) == (&former.epoch, &former.accepted, &former.seen, &former.restored);
-        let claimants = claims.keys().chain(former.claims.keys());
-        let claimants: BTreeSet<_> =
-            claimants.filter(|target| claims.get(target) != former.claims.get(target)).copied().collect();
-        // What is claimed without proof is said of the one that claims it, whatever is so for all.
-        if !same {
+        let for_all = (epoch, accepted, restored) != (&former.epoch, &former.accepted, &former.restored)
+            || self.is_for_all() != former.is_for_all();
+        if for_all {
             return Some(Concerned::All);
         }
-        let targets: BTreeSet<_> = leaving.symmetric_difference(&former.leaving).copied().chain(claimants).collect();
+        // What more is shown while nobody is told of any set is news of who shows it alone.
+        let showers = seen.iter().filter(|(segment, seen)| former.seen.get(segment) != Some(seen));
+        // What is claimed without proof is said of the one that claims it, whatever is so for all.
+        let claimants = claims.keys().chain(former.claims.keys());
+        let claimants = claimants.filter(|target| claims.get(target) != former.claims.get(target)).copied();
+        let leaving = leaving.symmetric_difference(&former.leaving).copied();
+        let targets: BTreeSet<_> = showers.map(|(_, seen)| seen.by).chain(claimants).chain(leaving).collect();
         (!targets.is_empty()).then_some(Concerned::Only(targets))
     }
 

@@ -101,6 +101,31 @@ fn the_hub_s_own_word_of_a_later_history_concerns_everybody_until_a_person_accep
     assert_eq!(copy.version(2).epoch, Epoch(2), "also of those that come later");
 }
 
+/// After a restore every cluster that is ahead shows a segment, one after the other.
+#[test]
+fn what_more_is_shown_while_the_history_is_broken_concerns_who_shows_it() {
+    let (hub, mut copy) = copied();
+    let later = |revision| {
+        let Shown { version, point } = shown(&hub, 0);
+        let segment = SegmentId::from_uuid(Uuid::new_v4());
+        let version = Version { revision: Revision(revision), ..version };
+        Shown { version, point: RevisionPoint { segment, ..point } }
+    };
+    let (first, second) = (later(10), later(11));
+    let broken = copy.change(show(0, first, Proof::OwnWord));
+    assert_eq!((broken.history, broken.affected), (Some(bits(&[0, 1])), bits(&[0, 1])));
+    let higher = Shown { version: Version { revision: Revision(12), ..first.version }, ..first };
+    for shown in [second, higher] {
+        let more = copy.change(show(1, shown, Proof::OwnWord));
+        assert_eq!((more.history, more.affected), (Some(bits(&[1])), bits(&[1])));
+    }
+    let accepted = copy.accept_only(vec![(second.point.segment, second.version)]);
+    assert_eq!(accepted.affected, bits(&[0, 1]), "it has another epoch");
+    assert_eq!(copy.continuity(0, shown(&copy, 0)), BROKEN, "the first is not covered");
+    assert_eq!(copy.accept().affected, bits(&[0, 1]));
+    assert_eq!(copy.continuity(0, shown(&copy, 0)), WHOLE);
+}
+
 #[test]
 fn what_is_only_claimed_concerns_the_one_that_claims_it() {
     let (hub, mut copy) = copied();
