@@ -14,6 +14,7 @@
 //! their clusters for an approval, and so does what was to go because a cluster was to leave service.
 
 pub(super) mod records;
+mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::{Digest, Epoch, ObjectKey, Revision, RevisionPoint, SegmentId, Shown, TargetId, Uid, Version};
 
+use self::seen::{Seen, SeenSegments, is_within};
 use super::Ledger;
 use super::history::Lineage;
 
@@ -122,7 +124,7 @@ pub(super) struct Broken {
     /// The highest epoch that the hub's own word proves.
     proven: Epoch,
     /// Up to which revision segments of other histories were proven by the hub's own word, and by whom last.
-    seen: BTreeMap<SegmentId, Seen>,
+    seen: SeenSegments,
     /// What targets claim.
     claims: BTreeMap<TargetId, Claim>,
     /// Written by the restore.
@@ -147,42 +149,11 @@ pub(super) enum Concerned {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Seen {
-    revision: Revision,
-    epoch: Epoch,
-    by: TargetId,
-    after: Revision,
-    /// Up to where it is covered.
-    covered: Option<Version>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Claim {
     version: Version,
     point: RevisionPoint,
     after: Revision,
     covered: bool,
-}
-
-impl Seen {
-    fn is_covered(&self) -> bool {
-        self.covers(self.version())
-    }
-
-    /// The highest that was shown of each.
-    fn version(&self) -> Version {
-        Version { epoch: self.epoch, revision: self.revision }
-    }
-
-    fn covers(&self, version: Version) -> bool {
-        self.covered.is_some_and(|covered| is_within(version, covered))
-    }
-}
-
-/// An epoch does not make up for a revision, nor the other way around.
-fn is_within(version: Version, bound: Version) -> bool {
-    version.revision <= bound.revision && version.epoch <= bound.epoch
 }
 
 impl Void {
@@ -388,7 +359,7 @@ impl Draft {
 impl Broken {
     /// Whether nobody may be told of any set.
     pub(super) fn is_for_all(&self) -> bool {
-        self.restored.is_some() || self.seen.values().any(|seen| !seen.is_covered())
+        self.restored.is_some() || !self.seen.are_covered()
     }
 
     pub(super) fn restored(&self) -> Option<&Restored> {
@@ -405,7 +376,7 @@ impl Broken {
             return Some(Concerned::All);
         }
         // What more is shown while nobody is told of any set is news of who shows it alone.
-        let showers = seen.iter().filter(|(segment, seen)| former.seen.get(segment) != Some(seen));
+        let showers = seen.by_id().iter().filter(|(segment, seen)| former.seen.get(**segment) != Some(seen));
         // What is claimed without proof is said of the one that claims it, whatever is so for all.
         let claimants = claims.keys().chain(former.claims.keys());
         let claimants = claimants.filter(|target| claims.get(target) != former.claims.get(target)).copied();
@@ -421,7 +392,7 @@ impl Broken {
 
     /// What targets know of that this hub does not, as far as no person has accepted that.
     pub(super) fn missing(&self) -> impl Iterator<Item = Missing> {
-        let seen = self.seen.iter().filter(|(_, seen)| !seen.is_covered()).map(|(segment, seen)| Missing {
+        let seen = self.seen.uncovered().map(|(segment, seen)| Missing {
             target: seen.by,
             shown: Shown {
                 version: Version { epoch: seen.epoch, revision: seen.revision },
@@ -465,7 +436,7 @@ impl Broken {
     }
 
     fn covers(&self, target: TargetId, Shown { version, point }: Shown) -> bool {
-        let seen = self.seen.get(&point.segment);
+        let seen = self.seen.get(point.segment);
         let claimed = || {
             let claim = self.claims.get(&target);
             claim.is_some_and(|claim| claim.covered && claim.version == version && claim.point == point)
@@ -474,7 +445,7 @@ impl Broken {
     }
 
     fn is_recorded(&self, target: TargetId, Shown { version, point }: Shown) -> bool {
-        let seen = self.seen.get(&point.segment);
+        let seen = self.seen.get(point.segment);
         let proven = seen.is_some_and(|seen| is_within(version, seen.version()));
         let claim = self.claims.get(&target);
         proven || claim.is_some_and(|claim| claim.version == version && claim.point == point)
@@ -490,9 +461,10 @@ impl Broken {
             Proof::OwnWord => {
                 self.proven = self.proven.max(version.epoch);
                 let news = Seen { revision: version.revision, epoch: version.epoch, by: target, after, covered: None };
-                let seen = self.seen.entry(point.segment).or_insert_with(|| news.clone());
+                let seen = self.seen.get(point.segment).unwrap_or(&news);
                 let (revision, epoch) = (seen.revision.max(news.revision), seen.epoch.max(news.epoch));
-                *seen = Seen { revision, epoch, covered: seen.covered, ..news };
+                let seen = Seen { revision, epoch, covered: seen.covered, ..news };
+                self.seen.put(point.segment, seen);
             }
             Proof::Claim => {
                 self.claims.insert(target, Claim { version, point, after, covered: false });
@@ -504,12 +476,13 @@ impl Broken {
     pub(super) fn accept(&mut self, accepted: &Accepted, epoch: Epoch, present: Revision) -> bool {
         let former = self.clone();
         for (segment, version) in &accepted.shown {
-            if let Some(seen) = self.seen.get_mut(segment) {
+            if let Some(seen) = self.seen.get(*segment).cloned() {
                 let former = seen.covered.unwrap_or_default();
-                seen.covered = Some(Version {
+                let covered = Some(Version {
                     epoch: former.epoch.max(version.epoch.min(seen.epoch)),
                     revision: former.revision.max(version.revision.min(seen.revision)),
                 });
+                self.seen.put(*segment, Seen { covered, ..seen });
             }
             let of_segment = |claim: &&mut Claim| claim.point.segment == *segment && is_within(claim.version, *version);
             self.claims.values_mut().filter(of_segment).for_each(|claim| claim.covered = true);

@@ -70,6 +70,8 @@ pub(super) struct Told {
 pub(super) struct History {
     /// By their first revisions; the last one is open.
     segments: Vec<(Revision, SegmentId)>,
+    /// The places of all segments in that: an agent of another history asks for its own with every poll.
+    places: BTreeMap<SegmentId, usize>,
     /// When the open one began, if that was in this run.
     began: Option<Monotonic>,
     ids: BTreeMap<Revision, RevisionId>,
@@ -109,6 +111,7 @@ impl History {
     /// All of it was restored, in whatever order.
     pub(super) fn restored(&mut self) {
         self.segments.sort();
+        self.places = self.segments.iter().enumerate().map(|(nth, (_, id))| (*id, nth)).collect();
     }
 
     pub(super) fn restore_id(&mut self, revision: Revision, id: RevisionId) {
@@ -195,9 +198,12 @@ impl History {
     pub(super) fn take(&mut self, advance: Advance) {
         let Advance { segment, replaced, began, ids, dropped, told } = advance;
         if let Some(segment) = segment {
-            if replaced.is_some() {
-                self.segments.pop();
+            if replaced.is_some()
+                && let Some((_, id)) = self.segments.pop()
+            {
+                self.places.remove(&id);
             }
+            self.places.insert(segment.1, self.segments.len());
             self.segments.push(segment);
             self.began = began;
         }
@@ -262,12 +268,8 @@ impl History {
     /// Whether what an agent shows is part of this history, which is at `present`.
     pub(super) fn lineage(&self, present: Revision, shown: Shown) -> Lineage {
         let Shown { version, point: RevisionPoint { segment, id } } = shown;
-        // Every poll asks this. Only what is of another history, or as of none, makes a look at all segments worth it.
-        let there = self.at(version.revision).map(|nth| self.segment(nth, present));
-        let there = there.filter(|there| there.id == segment);
-        let Some(listed) = there.or_else(|| self.segments(present).find(|listed| listed.id == segment)) else {
-            return Lineage::Other { reaches: None };
-        };
+        let Some(nth) = self.places.get(&segment) else { return Lineage::Other { reaches: None } };
+        let listed = self.segment(*nth, present);
         if !(listed.first..=listed.last).contains(&version.revision) {
             return Lineage::Other { reaches: Some(listed.last) };
         }

@@ -61,7 +61,7 @@ fn known_of_others(broken: &Broken, known: &Broken) -> Vec<Write> {
     writes.extend(differing("leaving", &set(&former.leaving), &set(leaving)));
     writes.extend(differing("released", &former.released, released));
     writes.extend(differing("claimed", &former.claims, claims));
-    writes.extend(differing("seen", &former.seen, seen));
+    writes.extend(differing("seen", former.seen.by_id(), seen.by_id()));
     if *accepted_restore != former.accepted_restore {
         writes.push(write("accepted-restore", accepted_restore.as_ref()));
     }
@@ -103,7 +103,7 @@ pub(in crate::ledger) fn take(broken: &mut Broken, reader: &Reader<'_>, (kind, o
         }
         "seen" => {
             let segment = of.parse().map_err(|_| reader.damaged("its key names no segment"))?;
-            broken.seen.insert(segment, reader.json(reader.rest)?);
+            broken.seen.put(segment, reader.json(reader.rest)?);
         }
         "accepted-restore" => broken.accepted_restore = Some(reader.json(reader.rest)?),
         _ => {
@@ -121,7 +121,9 @@ impl Broken {
         let Undivided { seen, claims, accepted_restore, leaving, released } = undivided;
         let some = accepted_restore.is_some() || !seen.is_empty() || !claims.is_empty() || !leaving.is_empty();
         self.is_undivided = some || !released.is_empty();
-        self.seen.extend(seen);
+        for (segment, seen) in seen {
+            self.seen.put(segment, seen);
+        }
         self.claims.extend(claims);
         self.released.extend(released.into_iter().map(|(target, word)| (target, Digest::of(word.as_bytes()))));
         self.leaving.extend(leaving);

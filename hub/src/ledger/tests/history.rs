@@ -245,3 +245,48 @@ fn what_need_not_be_kept_is_looked_for_once_in_a_thousand_revisions() {
     dropped.sort();
     assert_eq!(dropped, (1..=2_000).filter(|revision| *revision != 700).map(Revision).collect::<Vec<_>>());
 }
+
+/// What an agent shows is looked for among all segments, which are as many as the hub has had starts and hours.
+fn found_by_looking_at_all(history: &History, present: Revision, shown: Shown) -> Option<Segment> {
+    history.segments(present).find(|segment| segment.id == shown.point.segment)
+}
+
+proptest! {
+    #[test]
+    fn a_segment_is_where_a_look_at_all_of_them_finds_it(steps in prop::collection::vec(0..4_u8, 0..40)) {
+        let (mut history, mut present) = (History::default(), Revision(0));
+        let mut ever = vec![fresh().segment];
+        for step in steps {
+            let fresh = fresh();
+            ever.push(fresh.segment);
+            let (occasion, at) = match step {
+                0 => (Occasion::Start, present),
+                1 => (Occasion::Other, present),
+                _ => (Occasion::Commit(present.next()), present.next()),
+            };
+            let advance = history.advance(fresh, present, occasion, Retention::default(), BTreeSet::new);
+            history.take(advance);
+            present = at;
+            if step == 3 {
+                // It ends, and starts on what is on its disk, in whatever order that is read.
+                let segments: Vec<_> = history.segments(present).collect();
+                history = History::default();
+                segments.iter().rev().for_each(|segment| history.restore_segment(segment.first, segment.id));
+                history.restored();
+            }
+            for (segment, revision) in ever.iter().flat_map(|segment| (0..=present.0).map(move |at| (*segment, at))) {
+                let version = Version { epoch: Epoch(1), revision: Revision(revision) };
+                let point = RevisionPoint { segment, ..RevisionPoint::NOWHERE };
+                let shown = Shown { version, point };
+                let lineage = history.lineage(present, shown);
+                match found_by_looking_at_all(&history, present, shown) {
+                    None => prop_assert_eq!(lineage, Lineage::Other { reaches: None }),
+                    Some(Segment { first, last, .. }) if !(first..=last).contains(&version.revision) => {
+                        prop_assert_eq!(lineage, Lineage::Other { reaches: Some(last) });
+                    }
+                    Some(_) => prop_assert!(!matches!(lineage, Lineage::Other { reaches: None }), "{lineage:?}"),
+                }
+            }
+        }
+    }
+}
