@@ -26,6 +26,8 @@ pub struct Approval {
 pub struct Approvals {
     /// By the object that holds it.
     all: BTreeMap<Uid, Approval>,
+    /// The same by target: every commit asks for those of the targets that it concerns.
+    of_targets: BTreeMap<TargetId, BTreeSet<Uid>>,
     ends: BTreeSet<(Monotonic, Uid)>,
     lists: BTreeMap<TargetId, List>,
     /// Those that approve nothing any more, whatever they say later.
@@ -40,7 +42,6 @@ pub struct Approvals {
 #[derive(Clone, Debug)]
 struct List {
     name: Digest,
-    approvals: BTreeSet<Uid>,
     total: u64,
 }
 
@@ -49,6 +50,7 @@ impl Default for Approvals {
     fn default() -> Self {
         Self {
             all: BTreeMap::new(),
+            of_targets: BTreeMap::new(),
             ends: BTreeSet::new(),
             lists: BTreeMap::new(),
             over: BTreeSet::new(),
@@ -78,6 +80,7 @@ impl Approvals {
                 changed.insert(approval.target);
             }
             self.ends.insert((approval.until, object.clone()));
+            self.of_targets.entry(approval.target).or_default().insert(object.clone());
             self.all.insert(object, approval);
         }
         self.relist(changed)
@@ -125,26 +128,42 @@ impl Approvals {
         self.all.keys()
     }
 
-    /// Every approval in force: the object that holds it, its target, and what it approves.
-    pub fn all(&self) -> impl Iterator<Item = (&Uid, TargetId, &[Tombstone])> {
-        self.all.iter().map(|(object, approval)| (object, approval.target, &*approval.removals))
+    /// What an approval in force approves; nothing of any other.
+    pub fn removals(&self, object: &Uid) -> &[Tombstone] {
+        self.all.get(object).map_or(&[], |approval| &approval.removals)
     }
 
-    /// Takes out what is void, of all approvals. Returns the targets whose lists changed.
+    /// Every approval in force at a target: the object that holds it, and what it approves.
+    pub fn of(&self, target: TargetId) -> impl Iterator<Item = (&Uid, &[Tombstone])> {
+        self.listed(target).map(|(object, approval)| (object, &*approval.removals))
+    }
+
+    fn listed(&self, target: TargetId) -> impl Iterator<Item = (&Uid, &Approval)> {
+        let objects = self.of_targets.get(&target).into_iter().flatten();
+        objects.filter_map(|object| Some((object, self.all.get(object)?)))
+    }
+
+    /// Takes out what is void of these approvals. Returns the targets whose lists changed.
     #[must_use]
-    pub fn strike(&mut self, is_void: impl Fn(&Uid, &Tombstone) -> bool) -> Vec<TargetId> {
+    pub fn strike<'a>(
+        &mut self,
+        objects: impl IntoIterator<Item = &'a Uid>,
+        is_void: impl Fn(&Uid, &Tombstone) -> bool,
+    ) -> Vec<TargetId> {
         let mut changed = BTreeSet::new();
-        for (object, approval) in &mut self.all {
+        for object in objects {
+            let Some(approval) = self.all.get_mut(object) else { continue };
             let left: Vec<_> = approval.removals.iter().filter(|removal| !is_void(object, removal)).cloned().collect();
             if left.len() < approval.removals.len() {
                 approval.removals = left.into();
                 changed.insert(approval.target);
             }
+            // One that approves nothing any more would be an empty list, of which no page tells an agent that holds the
+            // former one.
+            if approval.removals.is_empty() {
+                changed.extend(self.take(object));
+            }
         }
-        // One that approves nothing any more would be an empty list, of which no page tells an agent that holds the former one.
-        let void = self.all.iter().filter(|(_, approval)| approval.removals.is_empty());
-        let void: Vec<_> = void.map(|(object, _)| object.clone()).collect();
-        changed.extend(void.iter().flat_map(|object| self.take(object)));
         self.relist(changed)
     }
 
@@ -160,8 +179,8 @@ impl Approvals {
         self.over.retain(|object| seen.contains(object));
         let gone: Vec<_> = self.all.keys().filter(|object| !seen.contains(*object)).cloned().collect();
         let mut changed: BTreeSet<_> = gone.iter().flat_map(|object| self.take(object)).collect();
-        // Nobody was told anything before.
-        changed.extend(self.lists.keys());
+        // Nobody was told anything before, and no list was made.
+        changed.extend(self.lists.keys().chain(self.of_targets.keys()));
         self.relist(changed)
     }
 
@@ -202,7 +221,7 @@ impl Approvals {
         };
         let offset = if held.list == Some(list.name) { held.count } else { 0 };
         let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
-        for approval in list.approvals.iter().filter_map(|object| self.all.get(object)) {
+        for (_, approval) in self.listed(target) {
             // A page is of one approval, so that all of it ends at once.
             if let Some(rest) = approval.removals.get(skip..).filter(|rest| !rest.is_empty()) {
                 let page = &rest[..rest.len().min(APPROVED_PAGE_REMOVALS_MAX)];
@@ -235,22 +254,25 @@ impl Approvals {
     fn take(&mut self, object: &Uid) -> BTreeSet<TargetId> {
         let Some(approval) = self.all.remove(object) else { return BTreeSet::new() };
         self.ends.remove(&(approval.until, object.clone()));
+        if let Some(objects) = self.of_targets.get_mut(&approval.target) {
+            objects.remove(object);
+            if objects.is_empty() {
+                self.of_targets.remove(&approval.target);
+            }
+        }
         [approval.target].into()
     }
 
-    /// Makes the lists of these targets anew.
+    /// Makes the lists of these targets anew. While approvals are read, no list is told, and all are made once at the
+    /// end.
     fn relist(&mut self, targets: BTreeSet<TargetId>) -> Vec<TargetId> {
-        for target in &targets {
-            let of_target = || self.all.iter().filter(|(_, approval)| approval.target == *target);
-            let list = List {
-                name: name(of_target()),
-                approvals: of_target().map(|(object, _)| object.clone()).collect(),
-                total: of_target().map(|(_, approval)| approval.removals.len() as u64).sum(),
-            };
-            if list.approvals.is_empty() {
-                self.lists.remove(target);
-            } else {
+        for target in targets.iter().filter(|_| self.listing.is_none()) {
+            if self.of_targets.contains_key(target) {
+                let total = self.listed(*target).map(|(_, approval)| approval.removals.len() as u64).sum();
+                let list = List { name: name(self.listed(*target)), total };
                 self.lists.insert(*target, list);
+            } else {
+                self.lists.remove(target);
             }
         }
         targets.into_iter().collect()

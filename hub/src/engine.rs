@@ -254,12 +254,12 @@ impl Engine {
                         self.place_target(target);
                     }
                     self.ask_again(now, &affected);
-                    self.assigned_since(&affected.iter().copied().collect());
+                    self.assigned_since(&affected);
                     if let Some(concerned) = committed.history {
                         self.history_changed(now, &concerned);
                     }
-                    if committed.voided {
-                        self.void_approvals(now);
+                    if !committed.voided.is_empty() {
+                        self.void_approvals(now, &committed.voided);
                     }
                     self.step(now, link::Event::Committed(affected));
                 }

@@ -161,8 +161,29 @@ fn what_has_ended_approves_nothing_again_whatever_end_it_says_later() {
     assert_eq!(approvals.over, [object("a")].into(), "the other is gone");
 }
 
+#[test]
+fn only_what_is_named_is_struck_and_nothing_else_is_looked_at() {
+    let mut approvals = read();
+    for (name, id) in [("a", EAST), ("b", EAST), ("c", WEST)] {
+        let _changed = approvals.put(at(0), object(name), approval(id, 60, removals(0, 3)));
+    }
+    let looked_at = std::cell::Cell::new(0);
+    let first = removals(0, 1);
+    let is_void = |_: &Uid, removal: &Tombstone| {
+        looked_at.set(looked_at.get() + 1);
+        first.contains(removal)
+    };
+    assert_eq!(approvals.strike([&object("b"), &object("unknown")], is_void), [target(EAST)]);
+    assert_eq!(looked_at.get(), 3);
+    let left: Vec<_> = approvals.of(target(EAST)).map(|(_, removals)| removals.len()).collect();
+    assert_eq!((left, approvals.of(target(WEST)).count()), (vec![3, 2], 1));
+    assert_eq!(approvals.strike([&object("c")], |_, _| true), [target(WEST)]);
+    assert_eq!((approvals.of(target(WEST)).count(), approvals.removals(&object("c")).len()), (0, 0));
+}
+
 #[derive(Clone, Debug)]
 enum Happening {
+    Relist,
     Put { object: u8, target: bool, until: u64, from: usize, count: usize },
     Remove(u8),
     Pass(u64),
@@ -173,6 +194,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         (0_u8..4, any::<bool>(), 0_u64..100, 0_usize..9, 0_usize..5)
             .prop_map(|(object, target, until, from, count)| { Happening::Put { object, target, until, from, count } }),
         (0_u8..4).prop_map(Happening::Remove),
+        Just(Happening::Relist),
         (0_u64..30).prop_map(Happening::Pass),
     ]
 }
@@ -195,6 +217,18 @@ proptest! {
                     let id = if east { EAST } else { WEST };
                     approvals.put(at(now), object(&name.to_string()), approval(id, until, listed))
                 }
+                // All that is there is seen again.
+                Happening::Relist => {
+                    approvals.begin_listing();
+                    for (name, (east, until, listed)) in &model {
+                        let id = if *east { EAST } else { WEST };
+                        let again = approval(id, *until, listed.clone());
+                        let _changed = approvals.put(at(now), object(&name.to_string()), again);
+                    }
+                    // What is over was not seen again, and is not remembered.
+                    over.clear();
+                    approvals.end_listing()
+                }
                 Happening::Remove(name) => {
                     model.remove(&name);
                     over.remove(&name);
@@ -209,6 +243,11 @@ proptest! {
             let ends = |until: u64, all: &[Tombstone]| until <= now && !(passes && all.is_empty());
             over.extend(model.iter().filter(|(_, (_, until, all))| ends(*until, all)).map(|(name, _)| *name));
             model.retain(|name, (_, until, _)| *until > now && !over.contains(name));
+            for id in [EAST, WEST].map(target) {
+                let all = approvals.all.iter().filter(|(_, approval)| approval.target == id);
+                let all: Vec<_> = all.map(|(object, approval)| (object, &*approval.removals)).collect();
+                prop_assert_eq!(approvals.of(id).collect::<Vec<_>>(), all);
+            }
             for (east, id, before) in [(true, EAST, before[0]), (false, WEST, before[1])] {
                 let expected: BTreeSet<_> =
                     model.values().filter(|(at, ..)| *at == east).flat_map(|(_, _, all)| all.clone()).collect();

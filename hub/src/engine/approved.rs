@@ -17,10 +17,10 @@ impl Engine {
         let void = self.ledger.void(&object);
         let left = approval.removals.iter().filter(|removal| !void.is_some_and(|void| void.covers(&removal.key)));
         approval.removals = left.cloned().collect();
-        let changed = self.approvals.put(now, object, approval);
+        let changed = self.approvals.put(now, object.clone(), approval);
         self.void_what_is_over();
         self.step(now, link::Event::Approved(changed));
-        self.assigned_since(&[target].into());
+        self.assigned_before(target, object);
     }
 
     /// The space shows an approval that cannot be read. What was accepted or assigned meanwhile could not be struck from it, so

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{Monotonic, TargetId, Uid};
+use tideline_common::{Monotonic, ObjectKey, TargetId, Tombstone, Uid};
 use tracing::{error, info};
 
 use super::Engine;
@@ -106,31 +106,40 @@ impl Engine {
         self.step(now, link::Event::TargetKnown { target, cluster, holder, decommission });
     }
 
-    /// Drops from approvals what they do not approve any more.
-    pub(super) fn void_approvals(&mut self, now: Monotonic) {
+    /// Drops from these approvals what they do not approve any more.
+    pub(super) fn void_approvals(&mut self, now: Monotonic, voided: &BTreeSet<Uid>) {
         let ledger = &self.ledger;
-        let changed = self
-            .approvals
-            .strike(|approval, removal| ledger.void(approval).is_some_and(|void| void.covers(&removal.key)));
+        let is_void =
+            |approval: &Uid, removal: &Tombstone| ledger.void(approval).is_some_and(|void| void.covers(&removal.key));
+        let changed = self.approvals.strike(voided, is_void);
         if !changed.is_empty() {
             self.step(now, link::Event::Approved(changed));
         }
     }
 
     /// Something is assigned at these targets: whatever was approved there is void where it is.
-    pub(super) fn assigned_since(&mut self, targets: &BTreeSet<TargetId>) {
-        let ledger = &self.ledger;
-        for (approval, target, removals) in self.approvals.all() {
-            if !targets.contains(&target) {
-                continue;
-            }
-            let Some(view) = ledger.target(target) else { continue };
-            let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
-            let at: BTreeSet<_> = assigned.map(|removal| removal.key.clone()).collect();
-            if !at.is_empty() {
-                let change = HistoryChange::Assigned { approval: approval.clone(), at };
-                self.changes.push(Change::History(change));
-            }
+    pub(super) fn assigned_since(&mut self, targets: &[TargetId]) {
+        let approvals = targets.iter().flat_map(|target| {
+            let approvals = self.approvals.of(*target);
+            approvals.map(|(approval, removals)| (approval.clone(), self.assigned_at(*target, removals)))
+        });
+        let void = approvals.filter(|(_, at)| !at.is_empty());
+        let changes: Vec<_> = void.map(|(approval, at)| HistoryChange::Assigned { approval, at }).collect();
+        self.changes.extend(changes.into_iter().map(Change::History));
+    }
+
+    /// An approval is seen: where something is assigned by now, it is void.
+    pub(super) fn assigned_before(&mut self, target: TargetId, approval: Uid) {
+        let at = self.assigned_at(target, self.approvals.removals(&approval));
+        if !at.is_empty() {
+            self.changes.push(Change::History(HistoryChange::Assigned { approval, at }));
         }
+    }
+
+    /// Where a target has something of what is approved to be removed.
+    fn assigned_at(&self, target: TargetId, removals: &[Tombstone]) -> BTreeSet<ObjectKey> {
+        let Some(view) = self.ledger.target(target) else { return BTreeSet::new() };
+        let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
+        assigned.map(|removal| removal.key.clone()).collect()
     }
 }

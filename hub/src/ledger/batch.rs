@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -96,8 +96,8 @@ pub struct Committed {
     pub forgotten: Vec<(TargetId, TargetIndex)>,
     /// What is known of other histories, or was accepted of them, changed: targets that this concerns.
     pub history: Option<RoaringBitmap>,
-    /// What is void of approvals changed.
-    pub voided: bool,
+    /// Approvals of which more is void, or that are gone.
+    pub voided: BTreeSet<Uid>,
 }
 
 /// Another batch was committed after this one was planned. Nothing was changed.

@@ -84,7 +84,7 @@ impl Ledger {
             self.garbage.clear();
         }
         let mut affected = RoaringBitmap::new();
-        let voided = !voids.is_empty();
+        let voided = voids.keys().cloned().collect();
         let history = broken.and_then(|broken| {
             let concerned = broken.concerned(&self.broken);
             self.broken = broken;

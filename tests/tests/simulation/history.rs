@@ -225,13 +225,19 @@ impl Hub {
     }
 
     /// What follows from what a batch says of other histories and of approvals.
-    pub(crate) fn history_committed(&mut self, now: Monotonic, history: bool, voided: bool, out: &mut Vec<Demand>) {
+    pub(crate) fn history_committed(
+        &mut self,
+        now: Monotonic,
+        history: bool,
+        voided: &BTreeSet<Uid>,
+        out: &mut Vec<Demand>,
+    ) {
         if history {
             let known = self.known();
             self.step(now, known, out);
         }
-        if voided {
-            self.strike_void(now, out);
+        if !voided.is_empty() {
+            self.strike_void(now, voided, out);
         }
         self.assigned_since();
     }
@@ -240,7 +246,7 @@ impl Hub {
     pub(crate) fn assigned_since(&mut self) {
         let view = self.ledger.target(self.target()).expect("it is registered");
         let mut changes = Vec::new();
-        for (approval, _, removals) in self.approvals.all().filter(|(_, target, _)| *target == self.target()) {
+        for (approval, removals) in self.approvals.of(self.target()) {
             let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
             let at: BTreeSet<_> = assigned.map(|removal| removal.key.clone()).collect();
             if !at.is_empty() {
@@ -251,11 +257,11 @@ impl Hub {
         self.change(changes);
     }
 
-    pub(crate) fn strike_void(&mut self, now: Monotonic, out: &mut Vec<Demand>) {
+    pub(crate) fn strike_void(&mut self, now: Monotonic, voided: &BTreeSet<Uid>, out: &mut Vec<Demand>) {
         let ledger = &self.ledger;
         let is_void =
             |approval: &Uid, removal: &Tombstone| ledger.void(approval).is_some_and(|void| void.covers(&removal.key));
-        let changed = self.approvals.strike(is_void);
+        let changed = self.approvals.strike(voided, is_void);
         self.step(now, link::Event::Approved(changed), out);
     }
 }

@@ -373,7 +373,8 @@ impl Hub {
             let _nobody_asks_yet = self.approvals.put(now, approval_name(*number), approval(*target, *until, removals));
         }
         let _nobody_asks_yet = self.approvals.end_listing();
-        self.strike_void(now, out);
+        let all = self.approvals.objects().cloned().collect();
+        self.strike_void(now, &all, out);
         self.assigned_since();
         out.extend(self.approvals.next_end().map(Demand::Timer));
     }
@@ -504,7 +505,7 @@ impl Hub {
             if !affected.is_empty() && std::mem::take(&mut self.dropped) {
                 self.step(now, link::Event::ReportsIncomplete(self.target()), out);
             }
-            self.history_committed(now, history.is_some(), voided, out);
+            self.history_committed(now, history.is_some(), &voided, out);
             self.step(now, link::Event::Committed(affected), out);
         }
         if let Some((version, _)) = writing.holder {
