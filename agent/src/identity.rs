@@ -39,6 +39,11 @@ pub(crate) use secret::SecretPlace;
 pub enum Error {
     #[error("cannot {action} {path:?}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "cannot read {path:?}, which says who this agent is. Make it readable, or restore it from a backup; without either, \
+         remove it and enrol again with a new token: the hub then treats this agent as another target"
+    )]
+    Unread { path: PathBuf, source: io::Error },
     #[error("{path:?} is not written before the journal beside it is removed, which is out of date")]
     JournalFirst { path: PathBuf },
     #[error(

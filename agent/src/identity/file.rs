@@ -15,7 +15,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Contents>, Error> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::Io { action: "read", path: path.to_owned(), source }),
+        Err(source) => return Err(Error::Unread { path: path.to_owned(), source }),
     };
     Contents::decode(&bytes).map(Some).map_err(|unreadable| match unreadable {
         Unreadable::Damaged(why) => Error::Damaged { path: path.to_owned(), why },

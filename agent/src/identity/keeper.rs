@@ -88,7 +88,7 @@ impl Found {
         let path = directory.join(file::FILE);
         let (copy, damage) = match file::read(&path) {
             Ok(copy) => (copy, None),
-            Err(error @ Error::Damaged { .. }) => (None, Some(error)),
+            Err(error @ (Error::Damaged { .. } | Error::Unread { .. })) => (None, Some(error)),
             Err(error) => return Err(error),
         };
         let Some(place) = place else {
@@ -132,7 +132,9 @@ impl Found {
             };
             match damage {
                 Some(error) if secret.is_none() => return Err(error),
-                Some(_) => warn!("{path:?} is damaged; what the Secret {place} says is taken instead"),
+                Some(_) => {
+                    warn!("{path:?} is damaged or cannot be read; what the Secret {place} says is taken instead");
+                }
                 None => {}
             }
             let known = secret.clone();
@@ -457,7 +459,13 @@ impl Keeper {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || file::read(&path));
         let file = match self.patience.wait(read, || ()).await {
-            Some(Ok(read)) => read?,
+            Some(Ok(Ok(file))) => file,
+            // The directory is locked: no other process wrote it, and this one knows what was there.
+            Some(Ok(Err(Error::Damaged { .. } | Error::Unread { .. }))) => {
+                self.write_file_anew().await;
+                None
+            }
+            Some(Ok(Err(error))) => return Err(error),
             Some(Err(panicked)) => return Err(self.unread(std::io::Error::other(panicked))),
             None => return Err(self.unread(std::io::ErrorKind::TimedOut.into())),
         };
@@ -468,16 +476,33 @@ impl Keeper {
             return Ok(file);
         }
         let Some(place) = &self.place else { return Ok(file) };
-        match place.read().await {
-            Ok(Stored::Contents { contents, .. }) => Ok(file.max(contents.session)),
-            Ok(Stored::Nothing | Stored::Unreadable { .. }) => Ok(file),
-            // Another replica may have written there, which is no other agent then.
-            Err(failure) => Err(Error::SecretUnread { place: place.to_string(), why: failure.to_string() }),
+        // Unless it was read, another replica may have written there, which is no other agent then.
+        let why = match place.read().await {
+            Ok(Stored::Contents { contents, .. }) => return Ok(file.max(contents.session)),
+            Ok(Stored::Nothing) => return Ok(file),
+            Ok(Stored::Unreadable { why, .. }) => {
+                // Who writes there replaces what is damaged, and gives way to a newer version.
+                self.behind.notify_one();
+                match why {
+                    Unreadable::Damaged(why) => format!("it is damaged: {why}"),
+                    Unreadable::Newer { found: _, by } => format!("version {by} of the agent wrote it"),
+                }
+            }
+            Err(failure) => failure.to_string(),
+        };
+        Err(Error::SecretUnread { place: place.to_string(), why })
+    }
+
+    /// The file holds nothing that can be read: it is written anew with the next change, and soon without one.
+    async fn write_file_anew(&self) {
+        if !std::mem::replace(&mut self.saving.lock().await.is_behind, true) {
+            warn!("{:?} is damaged or cannot be read; it is written anew from what this process knows", self.path);
         }
+        self.behind.notify_one();
     }
 
     fn unread(&self, source: std::io::Error) -> Error {
-        Error::Io { action: "read", path: self.path.clone(), source }
+        Error::Unread { path: self.path.clone(), source }
     }
 
     /// Keeps where the hub is asked from now on.

@@ -484,3 +484,85 @@ async fn a_secret_that_was_forbidden_is_made_when_it_may_be() -> Result<(), anyh
     }
     Ok(())
 }
+
+/// It rots, or its disk gives it no more, while the process has in memory what was in it.
+#[tokio::test]
+async fn a_file_that_is_lost_under_a_running_agent_is_written_anew_with_its_next_session() -> Result<(), anyhow::Error>
+{
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join(file::FILE);
+    let keeper = open(directory.path(), Some(&token(1))).await?;
+    keeper.enrol(target(5), None).await?;
+    keeper.keep_session(SessionName::new(3, 9), None).await?;
+    let is_whole = |session| {
+        let read = file::read(&path).unwrap().unwrap();
+        assert_eq!((read.session, read.enrolled), (SessionName::new(session, 9), Some(target(5))));
+    };
+    fs::write(&path, "\0\0\0")?;
+    assert_eq!(keeper.keep_session(SessionName::new(4, 9), None).await?, SessionName::new(4, 9));
+    is_whole(4);
+    unreadable(&path)?;
+    assert!(matches!(file::read(&path), Err(Error::Unread { .. })));
+    assert_eq!(keeper.read_home().await?, SessionName::new(4, 9), "it tells of no other process");
+    assert_eq!(keeper.keep_session(SessionName::new(4, 9), None).await?, SessionName::new(4, 9));
+    is_whole(4);
+    // What a newer version wrote is left alone.
+    let newer = fs::read_to_string(&path)?.replace("\"schema\":1", "\"schema\":2");
+    fs::write(&path, &newer)?;
+    let refused = keeper.keep_session(SessionName::new(5, 9), None).await.unwrap_err();
+    assert!(matches!(refused, Error::Newer { .. }), "{refused}");
+    assert_eq!(fs::read_to_string(&path)?, newer);
+    Ok(())
+}
+
+/// Nobody can read it, root neither.
+fn unreadable(path: &Path) -> std::io::Result<()> {
+    fs::remove_file(path)?;
+    std::os::unix::fs::symlink(path, path)
+}
+
+#[tokio::test]
+async fn the_secret_serves_where_the_file_cannot_be_read() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join(file::FILE);
+    let known = contents(1, Some(5), 3, Some(7));
+    file::save(&path, &known)?;
+    unreadable(&path)?;
+    let look = |place| Found::look(directory.path(), None, place, HomeIn::Directory);
+    for place in [None, Some(place.clone())] {
+        let alone = look(place).await.map(drop).unwrap_err();
+        assert!(matches!(alone, Error::Unread { .. }), "{alone}");
+        assert!(alone.to_string().contains("restore it from a backup"), "{alone}");
+    }
+    fake.lock().unwrap().put(&json!({"identity.json": ByteString(known.encode())}));
+    let found = look(Some(place)).await?;
+    assert_eq!(found.data(), Data::Outdated, "the file would say which session was its last");
+    assert_eq!(found.keep()?.enrolled(), Some(target(5)));
+    assert_eq!(file::read(&path)?, Some(known));
+    Ok(())
+}
+
+/// Another replica may have written it: who takes that for nothing takes the other for another agent.
+#[tokio::test(start_paused = true)]
+async fn a_replica_waits_for_a_damaged_secret_to_be_written_anew() -> Result<(), anyhow::Error> {
+    let (fake, place) = fake_secret();
+    let directory = tempfile::tempdir()?;
+    file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, None))?;
+    let keeper = Arc::new(Found::look(directory.path(), None, Some(place), HomeIn::Secret).await?.keep()?);
+    fake.lock().unwrap().put(&json!({"identity.json": ByteString(b"{}".to_vec())}));
+    let unread = keeper.read_home().await.unwrap_err();
+    assert!(matches!(unread, Error::SecretUnread { .. }), "{unread}");
+    keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
+    let (_newest, accepted) = watch::channel(None);
+    let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
+    let whole = async {
+        while keeper.keep_session(SessionName::new(4, 9), None).await.is_err() {
+            passes(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(Duration::from_mins(1), whole).await.expect("it is written anew");
+    assert_eq!(session_in(&fake), Some(SessionName::new(4, 9)));
+    follows.abort();
+    Ok(())
+}
