@@ -18,9 +18,9 @@ use std::time::Duration;
 use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
 use tideline_common::wire::v1::{
     BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Fenced, PollSettings, Refusal, RefusalKind,
-    SessionAnswer, SessionRequest, TargetCondition,
+    SessionAnswer, SessionRequest,
 };
-use tideline_common::{EntryState, Monotonic, Reason, SessionName, SessionNumber};
+use tideline_common::{EntryState, Monotonic, SessionName, SessionNumber};
 
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
@@ -41,10 +41,12 @@ const POLL_CUT: Duration = Duration::from_secs(4);
 const POLLS_BEFORE_LONGER: u32 = 100;
 
 mod enrol;
+mod flaws;
 mod home;
 mod repair;
 
 pub(super) use enrol::Token;
+use flaws::Flaws;
 use home::HomeReadReason;
 use repair::Repair;
 
@@ -73,7 +75,7 @@ pub(super) struct Session {
     /// How often a set came to nothing since there was a whole one, whatever else went well meanwhile.
     failed_sets: BTreeMap<SetFailure, u32>,
     repair: Repair,
-    flaws: BTreeMap<Flaw, u64>,
+    flaws: Flaws,
     /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
     strays: bool,
     /// The hub said last that it does not know what this agent is, whoever has fenced it before.
@@ -99,7 +101,7 @@ impl Default for Session {
             failures: 0,
             failed_sets: BTreeMap::new(),
             repair: Repair::default(),
-            flaws: BTreeMap::new(),
+            flaws: Flaws::default(),
             strays: false,
             hub_unknown: false,
             ask_at: Monotonic::START,
@@ -183,22 +185,6 @@ impl Session {
         std::mem::take(&mut self.strays)
     }
 
-    /// What was wrong with the hub's answers, counted.
-    pub(super) fn conditions(&self) -> Vec<TargetCondition> {
-        let name = |(flaw, count): (&Flaw, &u64)| {
-            let (reason, message) = match flaw {
-                Flaw::Older => (Reason::HistoryLost, "the hub answered with an older set; it was refused"),
-                Flaw::OtherHistory => (Reason::HistoryLost, "the hub has another set of the accepted version"),
-                Flaw::TooLarge => (Reason::TooLarge, "the set has more entries than a target may have"),
-                Flaw::Incomplete => (Reason::Unknown, "a set was not what its digest says; it was asked for anew"),
-                Flaw::OutOfPlace => (Reason::Unknown, "an answer did not belong to its question"),
-                Flaw::PolicyMissing => (Reason::Unknown, "an entry named a policy that was not sent"),
-            };
-            TargetCondition { reason, count: *count, message: message.to_owned() }
-        };
-        self.flaws.iter().map(name).collect()
-    }
-
     /// Whether a token is shown to the hub now.
     pub(super) const fn is_enrolling(&self) -> bool {
         matches!(self.link, Link::Enrolling(_))
@@ -217,6 +203,7 @@ impl Session {
     fn has_whole_set(&mut self) {
         self.succeeded();
         self.failed_sets.clear();
+        self.flaws = Flaws::default();
         self.repair.has_whole_set();
     }
 }
@@ -683,10 +670,6 @@ impl Core {
                 }
             }
         }
-    }
-
-    fn flawed(&mut self, flaw: Flaw) {
-        *self.session.flaws.entry(flaw).or_default() += 1;
     }
 
     /// Whether reports can be sent at all.

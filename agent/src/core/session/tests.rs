@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use tideline_common::wire::v1::{
     Accepted, ClusterFacts, DesiredPage, EnrolRequest, Handover, HubAddresses, ReportedAnswer,
 };
-use tideline_common::{Digest, Epoch, Revision, Version};
+use tideline_common::{Digest, Epoch, Reason, Revision, Version};
 
 use super::super::effect::Enrolled;
 use super::super::tests::hub::Hub;

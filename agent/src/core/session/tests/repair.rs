@@ -198,3 +198,31 @@ fn a_set_that_moves_on_while_its_bodies_come_is_asked_for_as_soon_as_ever() {
         assert_eq!(longest < Duration::from_secs(1), bodies_come, "{longest:?}");
     }
 }
+
+/// A hub was exchanged for an older copy of it, for a minute; and then a set is accepted, or there is nothing new.
+#[test]
+fn what_was_wrong_with_answers_is_said_until_there_is_a_whole_set() {
+    let held_set = held().accepted.expect("it is held").set.version;
+    let whole = DesiredAnswer::Page(whole(5, &held().entries));
+    for (since, after) in [(Some(held_set), DesiredAnswer::NothingNew), (None, whole)] {
+        let mut script = Script::new(held());
+        script.event("start", Event::Started);
+        let Answer::Session(answer) = session() else { unreachable!() };
+        script.answer(1, Answer::Session(SessionAnswer { epoch: Epoch(0), ..answer }));
+        let said: Vec<_> = script.core.session.conditions().into_iter().map(|it| (it.reason, it.count)).collect();
+        assert_eq!(said, [(Reason::HistoryLost, 1)]);
+        if since.is_none() {
+            script.core.session.distrust();
+        }
+        let effects = script.after(60).event("timer", Event::Timer(Timer::Link));
+        let Some(Effect::Send { id, request: Request::Session(_) }) = effects.first() else { panic!("{effects:?}") };
+        let effects = script.event("session", Event::Answered { id: *id, result: Ok(session()) });
+        assert!(matches!(effects.first(), Some(Effect::KeepSession { .. })), "{effects:?}");
+        let (asked, request) =
+            question(&script.event("kept", Event::SessionKept { result: Ok(SessionName::new(3, 1)) }));
+        assert_eq!(request.since, since);
+        assert_eq!(script.core.session.conditions().len(), 1, "a session alone shows no set");
+        script.answers(asked, after);
+        assert_eq!(script.core.session.conditions(), []);
+    }
+}
