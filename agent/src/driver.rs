@@ -406,7 +406,8 @@ impl Driver {
         if misplaced && self.misplaced.is_none() {
             error!(
                 "this is not the cluster that this agent was enrolled from, and nothing is changed in it. Was the data \
-                 directory or the Secret copied? Then enrol this cluster with a token of its own"
+                 directory or the Secret copied? Then enrol this cluster with a token of its own, an empty data directory and \
+                 no identity Secret"
             );
         }
         self.misplaced = misplaced.then(|| self.health.gate("identity"));

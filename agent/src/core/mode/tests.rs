@@ -216,6 +216,31 @@ fn a_token_ends_a_freeze_at_a_hub_that_does_not_know_who_was_fenced() {
     }
 }
 
+/// Its cluster was built anew under it. Then the hub was lost, and began again with its keys only.
+#[test]
+fn a_token_ends_a_quarantine_only_at_a_hub_that_does_not_know_the_target() {
+    for restarts in [false, true] {
+        let (mut world, _) = at_work();
+        let facts = ClusterFacts { cluster: Some(uid("anew")), ..ClusterFacts::default() };
+        world.begin_in(uid("before"), Some(facts));
+        world.shut_out(RefusalKind::Quarantined);
+        let asked = world.hub.enrolments_asked;
+        world.give_token();
+        world.run_for(Duration::from_hours(1));
+        assert_eq!(world.hub.enrolments_asked, asked, "the SyncTarget is there, and a person has to say what is meant");
+        world.hub.begin_epoch(1);
+        world.hub.enrols_as = Some(super::super::tests::heir(0));
+        world.hub.cluster = Some(uid("anew"));
+        world.shut_out(RefusalKind::UnknownTarget);
+        if restarts {
+            world.crash();
+        }
+        world.run_for(Duration::from_hours(1));
+        world.quiesce();
+        world.check_converged();
+    }
+}
+
 /// There is news that nobody was told of.
 #[test]
 fn an_agent_that_has_no_session_ends_at_once_when_it_is_asked_to() {

@@ -47,9 +47,9 @@ impl Core {
 
     /// Where the hub has said that it does not serve what this agent is, a token may make it another.
     pub(in crate::core) fn may_enrol_anew(&self, now: Monotonic) -> bool {
-        // Who was fenced in the name of a target that the hub does not know is told nothing else by anybody.
-        let fenced = matches!(self.mode, AgentMode::Frozen(FreezeReason::Fenced(_)));
-        let replaced = self.mode.may_be_replaced() || (fenced && self.session.hub_unknown);
+        // Who was fenced or quarantined in the name of a target that the hub does not know is told nothing else by anybody.
+        let frozen = matches!(self.mode, AgentMode::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)));
+        let replaced = self.mode.may_be_replaced() || (frozen && self.session.hub_unknown);
         replaced && self.may_show_its_token(now)
     }
 
