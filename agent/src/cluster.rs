@@ -45,7 +45,7 @@ pub use connect::{Answers, Error, connect, facts, facts_from_now};
 pub use discovery::Kinds;
 pub use execute::Executor;
 pub use follow::Followers;
-pub use kubeconfig::KubeconfigFile;
+pub use kubeconfig::{AuthorityFile, KubeconfigFile};
 pub use observe::Watches;
 pub use pulse::{Pulse, pulse};
 pub use survey::Survey;

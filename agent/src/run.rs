@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::addresses::Locator;
-use crate::cluster::{self, Answers, Kinds, KubeconfigFile};
+use crate::cluster::{self, Answers, AuthorityFile, Kinds, KubeconfigFile};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
@@ -203,6 +203,8 @@ enum BeginAnew {
     FoundInSecret,
     /// The kubeconfig says something else than the one that it began with.
     KubeconfigChanged,
+    /// Another authority certifies the API server around this process than the one that it began with.
+    AuthorityChanged,
 }
 
 impl fmt::Display for BeginAnew {
@@ -211,6 +213,7 @@ impl fmt::Display for BeginAnew {
             Self::GivenToken => "the token file holds another token of the hub",
             Self::FoundInSecret => "the Secret can be read by now, and holds the identity of this agent",
             Self::KubeconfigChanged => "the kubeconfig, or a file that it names, was changed",
+            Self::AuthorityChanged => "the authority that certifies the API server of this cluster was replaced",
         })
     }
 }
@@ -249,20 +252,44 @@ async fn prepare(options: Options) -> Result<Prepared, Error> {
         Listen::At(address) => Some(health::bind(address, "--listen").await?),
     };
     let input = StartInput::read(token_file.as_deref(), hub);
-    let kubeconfig_file = kubeconfig.as_deref().map(KubeconfigFile::new);
+    let access = match &kubeconfig {
+        Some(path) => Access::Kubeconfig(KubeconfigFile::new(path)),
+        None => Access::ServiceAccount(AuthorityFile::of_service_account()),
+    };
     let client = cluster::connect(kubeconfig.as_deref()).await?;
     let secret = own_namespace.secret(&client, kubeconfig.is_none());
     let lease = own_namespace.lease(&client, kubeconfig.is_none())?;
     let mut registry = Registry::default();
     health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
     let (metrics, health) = (Metrics::register(&mut registry), Health::new());
-    let agent = Agent { client, kubeconfig_file, input, secret, patrol, events, namespaces, metrics, health };
-    Ok(Prepared { agent, lease, listener, registry, data_dir })
+    let agent = Agent { client, input, secret, patrol, events, namespaces, metrics, health };
+    Ok(Prepared { agent, access, lease, listener, registry, data_dir })
+}
+
+/// The file by which the API server is reached, and which is to be read again when it changes.
+enum Access {
+    Kubeconfig(KubeconfigFile),
+    ServiceAccount(AuthorityFile),
+}
+
+impl Access {
+    /// Ends the run for another when it changes.
+    fn watch(self, run: &Shutdown, anew: &Arc<OnceLock<BeginAnew>>) {
+        match self {
+            Self::Kubeconfig(file) => {
+                begin_anew_after(run, "kubeconfig", file.changed(), anew, BeginAnew::KubeconfigChanged);
+            }
+            Self::ServiceAccount(file) => {
+                begin_anew_after(run, "authority", file.changed(), anew, BeginAnew::AuthorityChanged);
+            }
+        }
+    }
 }
 
 /// An agent that has what it needs of this machine, and has asked nobody yet.
 struct Prepared {
     agent: Agent,
+    access: Access,
     lease: Option<lease::Place>,
     listener: Option<TcpListener>,
     registry: Registry,
@@ -274,7 +301,7 @@ impl Prepared {
     /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more. Of replicas, only as long
     /// as it leads.
     async fn run(self, shutdown: &CancellationToken) -> Result<Run, Error> {
-        let Self { agent, lease, listener, registry, data_dir } = self;
+        let Self { agent, access, lease, listener, registry, data_dir } = self;
         // Its own token: an agent that fails ends alone, not the process around it.
         let run = Shutdown::with_token(shutdown.child_token());
         let health = agent.health.clone();
@@ -282,12 +309,15 @@ impl Prepared {
         if let Some(listener) = listener {
             run.spawn("health", health::serve(listener, health.clone(), registry, run.token().clone()));
         }
+        // Also while it stands by, or the cluster does not say which one it is: that may be for what the file says.
+        let anew = Arc::new(OnceLock::new());
+        access.watch(&run, &anew);
         let leading = match lease {
             None => None,
             Some(place) => {
                 let Some(leading) = run.token().run_until_cancelled(Candidate::new(place).lead(&health)).await else {
                     run.finished().await?;
-                    return Ok(Run::Stopped);
+                    return Ok(ended_for(&anew, shutdown));
                 };
                 Some(leading)
             }
@@ -303,7 +333,6 @@ impl Prepared {
                 }
             });
         }
-        let anew = Arc::new(OnceLock::new());
         let begun = Box::pin(agent.begin(&data_dir, &run, term.as_ref(), &anew)).await;
         if begun.is_err() {
             run.begin();
@@ -320,18 +349,25 @@ impl Prepared {
         }
         begun?;
         ended?;
-        if let Some(why) = anew.get().filter(|_| !shutdown.is_cancelled()) {
-            return Ok(Run::ToBeginAnew(*why));
+        let ended = ended_for(&anew, shutdown);
+        if ended == Run::Stopped {
+            info!(data_dir = %data_dir.path().display(), "the agent has stopped");
         }
-        info!(data_dir = %data_dir.path().display(), "the agent has stopped");
-        Ok(Run::Stopped)
+        Ok(ended)
+    }
+}
+
+/// Why a run has ended that did not fail.
+fn ended_for(anew: &OnceLock<BeginAnew>, shutdown: &CancellationToken) -> Run {
+    match anew.get() {
+        Some(why) if !shutdown.is_cancelled() => Run::ToBeginAnew(*why),
+        Some(_) | None => Run::Stopped,
     }
 }
 
 /// What an agent is made of, before it knows who it is.
 struct Agent {
     client: Client,
-    kubeconfig_file: Option<KubeconfigFile>,
     input: StartInput,
     secret: Option<SecretPlace>,
     patrol: Duration,
@@ -351,11 +387,7 @@ impl Agent {
         term: Option<&Term>,
         anew: &Arc<OnceLock<BeginAnew>>,
     ) -> Result<(), Error> {
-        let Self { client, kubeconfig_file, mut input, secret, patrol, events, namespaces, metrics, health } = self;
-        // Also while the cluster does not say which one it is: it may be for the credentials.
-        if let Some(file) = kubeconfig_file {
-            begin_anew_after(run, "kubeconfig", file.changed(), anew, BeginAnew::KubeconfigChanged);
-        }
+        let Self { client, mut input, secret, patrol, events, namespaces, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
         let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
         let (token_file, authorities_file) = (input.file.take(), input.authorities_file.take());

@@ -1,11 +1,13 @@
 //! The kubeconfig after the start: what is in it does not last as long as an agent does. k3s, for one, issues client
-//! certificates for a year, and writes new ones into the same file.
+//! certificates for a year, and writes new ones into the same file. Inside a cluster, the authority of the API server takes its
+//! place: who replaces it has the cluster write another one into the same file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
 use tideline_common::{Digest, Hasher};
+use tideline_runtime::tls;
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -52,6 +54,44 @@ impl KubeconfigFile {
             }
         }
     }
+}
+
+/// The authority of the API server around this process, with which a run began. A client reads it once.
+#[derive(Debug)]
+pub struct AuthorityFile {
+    path: PathBuf,
+    in_use: Option<Digest>,
+}
+
+impl AuthorityFile {
+    /// Where every Pod has it. To be called before the client is made.
+    pub fn of_service_account() -> Self {
+        Self::new(Path::new("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"))
+    }
+
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), in_use: authority(path) }
+    }
+
+    /// Waits until the file holds something else with a certificate in it.
+    pub async fn changed(self) {
+        let Self { path, in_use } = self;
+        loop {
+            sleep(LOOK_EVERY).await;
+            let looked = path.clone();
+            let now = tokio::task::spawn_blocking(move || authority(&looked)).await.ok().flatten();
+            if now.is_some() && now != in_use {
+                return;
+            }
+        }
+    }
+}
+
+/// None where it has no certificate, or cannot be read.
+fn authority(path: &Path) -> Option<Digest> {
+    let pem = std::fs::read(path).ok()?;
+    let certificates = tls::certificates(&pem).ok()?;
+    (!certificates.is_empty()).then(|| Digest::of(&pem))
 }
 
 async fn look(path: &Path) -> Option<Digest> {

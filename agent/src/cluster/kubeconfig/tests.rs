@@ -45,3 +45,20 @@ async fn a_kubeconfig_is_noticed_when_it_or_a_file_that_it_names_has_changed_and
     fs::write(&authority, format!("renewed\n{USABLE}")).unwrap();
     timeout(WAIT, &mut changed).await.expect("the certificate is another");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_authority_of_the_cluster_is_noticed_when_it_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ca.crt");
+    fs::write(&path, USABLE).unwrap();
+    let mut changed = Box::pin(AuthorityFile::new(&path).changed());
+    assert!(timeout(WAIT, &mut changed).await.is_err(), "it is as it was");
+    for useless in ["", "-----BEGIN CERTIFICATE-----"] {
+        fs::write(&path, useless).unwrap();
+        assert!(timeout(WAIT, &mut changed).await.is_err(), "there is no certificate in it: {useless:?}");
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(timeout(WAIT, &mut changed).await.is_err(), "it is being replaced");
+    fs::write(&path, format!("renewed\n{USABLE}")).unwrap();
+    timeout(WAIT, &mut changed).await.expect("it is another");
+}
