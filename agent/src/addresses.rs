@@ -194,6 +194,8 @@ pub struct Locator {
     at: usize,
     /// Exchanges that broke off there since it last answered.
     cuts: u32,
+    /// Addresses that were given up one after the other since one answered.
+    missed: usize,
     /// Since when the first URL has answered without a long pause.
     answering: Option<Answering>,
     /// Authorities that are announced no more are left out, for as long as nobody has answered.
@@ -240,6 +242,7 @@ impl Locator {
             given,
             at: 0,
             cuts: 0,
+            missed: 0,
             answering: None,
             trial: false,
             trust: TrustRevision::default(),
@@ -277,7 +280,7 @@ impl Locator {
             self.answering = None;
             self.changed();
         }
-        (self.at, self.cuts) = (0, 0);
+        (self.at, self.cuts, self.missed) = (0, 0, 0);
         self.prove_first();
         let since = match self.answering {
             Some(Answering { since, last }) if now.since(last) <= PAUSE_MAX => since,
@@ -330,8 +333,14 @@ impl Locator {
         self.cuts += 1;
         if how == Missed::NotThere || self.cuts >= CUTS_MAX {
             self.cuts = 0;
+            self.missed = self.missed.saturating_add(1);
             self.at = (self.at + 1) % self.known.urls.len();
         }
+    }
+
+    /// Whether the hub was found at none of its addresses since it answered last.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.missed >= self.known.urls.len()
     }
 
     /// Takes in where the hub says it is reached. Returns whether that is news.

@@ -1,7 +1,7 @@
 //! The way to the hub: which address is asked, over a client that trusts those who may certify it, and what came of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tideline_common::Monotonic;
 use tideline_common::wire::v1::HubAddresses;
@@ -13,6 +13,10 @@ use super::http::{Error, GivenAuthorities, Http, Trusted, Unanswered};
 use crate::addresses::{Addresses, Destination, Locator, Missed, TrustRevision};
 use crate::core::LinkFailure;
 
+/// How old a client is at least that is given up for another where the hub answers at none of its addresses. What the system
+/// trusts is read when a client is made, and may have changed since.
+const RENEW_AFTER: Duration = Duration::from_mins(10);
+
 /// Where the hub may be.
 #[derive(Debug)]
 pub(super) struct HubRoute {
@@ -21,15 +25,22 @@ pub(super) struct HubRoute {
     start: Instant,
 }
 
-/// The client in use; another one is made when other authorities are to be trusted.
+/// The client in use; another one is made when other authorities are to be trusted, or may be.
 #[derive(Debug, Default)]
 struct InUse {
     /// Trusted beside those that the locator names.
     given: GivenAuthorities,
     /// None as long as none could be made.
-    made: Option<(TrustRevision, Http)>,
+    made: Option<Made>,
     /// The authorities of which those that cannot be used were logged.
     logged: Option<TrustRevision>,
+}
+
+#[derive(Debug)]
+struct Made {
+    trust: TrustRevision,
+    at: Monotonic,
+    http: Http,
 }
 
 impl HubRoute {
@@ -74,10 +85,10 @@ impl HubRoute {
     fn client(&self, locator: &Locator, make: impl FnOnce(Trusted) -> Result<Http, Error>) -> Result<Http, Error> {
         let (trust, authorities) = locator.trusted();
         let mut client = lock(&self.client);
-        if let Some((made_for, http)) = &client.made
-            && *made_for == trust
+        if let Some(made) = &client.made
+            && made.trust == trust
         {
-            return Ok(http.clone());
+            return Ok(made.http.clone());
         }
         let trusted = Trusted::new(authorities, &client.given);
         if client.logged.replace(trust) != Some(trust) {
@@ -86,15 +97,28 @@ impl HubRoute {
             }
         }
         let http = make(trusted)?;
-        client.made = Some((trust, http.clone()));
+        client.made = Some(Made { trust, at: self.now(), http: http.clone() });
         Ok(http)
     }
 
     /// Nothing came back from there.
     pub(super) fn unanswered(&self, from: &Destination, unanswered: Unanswered) -> LinkFailure {
         let Unanswered { missed, failure } = unanswered;
-        lock(&self.locator).missed(from, missed);
+        let mut locator = lock(&self.locator);
+        locator.missed(from, missed);
+        self.renew_if_lost(&locator, self.now());
         failure
+    }
+
+    /// Has another client made, where the hub may have been missed for what this one trusts.
+    fn renew_if_lost(&self, locator: &Locator, now: Monotonic) {
+        if locator.is_lost() {
+            lock(&self.client).made.take_if(|made| now.since(made.at) >= RENEW_AFTER);
+        }
+    }
+
+    fn now(&self) -> Monotonic {
+        Monotonic::from_millis(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// What came back from there is the hub's answer, or nothing that may be believed. Where the hub says how it is reached,
@@ -102,8 +126,7 @@ impl HubRoute {
     pub(super) fn heard(&self, from: &Destination, said: Option<&Said>) {
         let mut locator = lock(&self.locator);
         let Some(said) = said else { return locator.missed(from, Missed::NotThere) };
-        let now = Monotonic::from_millis(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX));
-        if locator.answered(now, from) {
+        if locator.answered(self.now(), from) {
             info!(url = %from.url, "the hub answers at another of its addresses");
         }
         if let Some(addresses) = &said.addresses

@@ -62,6 +62,34 @@ fn authorities_that_are_given_later_are_trusted_by_another_client() {
     let (after, _) = route.next().unwrap();
     assert!(after.trust > before.trust);
     let client = lock(&route.client);
-    assert_eq!(client.made.as_ref().map(|(made_for, _)| *made_for), Some(after.trust));
+    assert_eq!(client.made.as_ref().map(|made| made.trust), Some(after.trust));
     assert_eq!(client.given, given);
+}
+
+/// The system learnt of an authority since: whoever reads its roots once never sees it.
+#[test]
+fn a_client_that_finds_the_hub_nowhere_is_made_anew_every_ten_minutes() {
+    tideline_runtime::tls::install_provider();
+    let mut two = locator();
+    two.announced(&HubAddresses { urls: vec!["https://other.example".to_owned()], authorities: Vec::new() });
+    let route = HubRoute::new(two, GivenAuthorities::default());
+    let is_made = || lock(&route.client).made.is_some();
+    let late = || Monotonic::from_millis(route.now().as_millis() + 600_000);
+    let miss = |now: Monotonic| {
+        let (from, _) = route.next().unwrap();
+        let mut locator = lock(&route.locator);
+        locator.missed(&from, Missed::NotThere);
+        route.renew_if_lost(&locator, now);
+    };
+    miss(late());
+    assert!(is_made(), "it may be at the other address");
+    miss(route.now());
+    assert!(is_made(), "it is new");
+    miss(late());
+    assert!(!is_made());
+    let (from, _) = route.next().unwrap();
+    assert!(is_made());
+    lock(&route.locator).answered(route.now(), &from);
+    miss(late());
+    assert!(is_made(), "it has answered since");
 }
