@@ -1,9 +1,17 @@
 //! The data directory, held by one process at a time.
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// The file in which a hub keeps its store.
+const STORE_OF_HUB: &str = "store.db";
+/// The file in which a hub keeps its keys, and an agent its own.
+const IDENTITY: &str = "identity.json";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -11,6 +19,8 @@ pub enum Error {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("the data directory {0:?} is held by another process; stop it, or give each agent its own --data-dir")]
     Held(PathBuf),
+    #[error("{0:?} is the data directory of a hub; give the agent one of its own with --data-dir")]
+    OfHub(PathBuf),
 }
 
 /// A directory of ours alone until this is dropped.
@@ -21,8 +31,11 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the directory, readable by its owner alone, if it is not there, and locks it.
+    /// Makes the directory, readable by its owner alone, if it is not there, and locks it. That of a hub is left as it is.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        if is_of_hub(path) {
+            return Err(Error::OfHub(path.to_owned()));
+        }
         let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io("create"))?;
         let file = path.join("lock");
@@ -48,9 +61,36 @@ impl DataDir {
     }
 }
 
+/// Whether a hub has its store there, or its keys, which would be taken for a damaged identity of an agent.
+fn is_of_hub(path: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct KeysOfHub {
+        #[serde(rename = "caKey")]
+        _ca_key: IgnoredAny,
+    }
+    let has_keys = |text: Vec<u8>| serde_json::from_slice::<KeysOfHub>(&text).is_ok();
+    path.join(STORE_OF_HUB).exists() || fs::read(path.join(IDENTITY)).is_ok_and(has_keys)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::{DataDir, Error};
+
+    #[test]
+    fn the_directory_of_a_hub_is_refused_and_left_as_it_is() -> Result<(), anyhow::Error> {
+        let keys = r#"{"schema": 1, "hub": "h", "seed": "s", "caCertificate": "c", "caKey": "k", "adminToken": "t"}"#;
+        for (name, text) in [("store.db", ""), ("identity.json", keys)] {
+            let directory = tempfile::tempdir()?;
+            fs::write(directory.path().join(name), text)?;
+            let refused = DataDir::open(directory.path()).unwrap_err();
+            assert!(matches!(&refused, Error::OfHub(path) if path == directory.path()), "{refused}");
+            assert_eq!(fs::read_to_string(directory.path().join(name))?, text);
+            assert_eq!(fs::read_dir(directory.path())?.count(), 1, "nothing is made there");
+        }
+        Ok(())
+    }
 
     #[test]
     fn a_second_holder_is_refused_until_the_first_lets_go() -> Result<(), anyhow::Error> {

@@ -42,6 +42,8 @@ pub enum Error {
     Write { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Store(#[from] tideline_store::Error),
+    #[error(transparent)]
+    Directory(identity::Error),
     #[error("{0} is not a backup of a hub: it lacks {1}; give a file that `tideline-hub backup` wrote")]
     Incomplete(PathBuf, &'static str),
     #[error("cannot use the keys in {0}")]
@@ -68,6 +70,7 @@ pub fn backup(data_dir: &Path, to: &Path, now: jiff::Timestamp) -> Result<(), Er
 /// The store comes last, and with the record that it was restored; before the keys comes the word that a hub wrote there. Wherever
 /// this ends, no hub starts on a store that says nothing or has no keys, nor on keys alone with an empty store.
 pub fn restore(from: &Path, data_dir: &Path) -> Result<Outcome, Error> {
+    identity::refuse_of_agent(data_dir).map_err(Error::Directory)?;
     let mut restore = Restore::begin(from, data_dir)?;
     let attached = |name| restore.attachment(name).ok_or_else(|| Error::Incomplete(from.to_owned(), name));
     let made = String::from_utf8_lossy(attached(MADE)?).into_owned();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use tideline_common::HubId;
 use tideline_common::signature::SigningKey;
@@ -17,6 +18,8 @@ use uuid::Uuid;
 use crate::certificates::{self, Authority};
 
 pub(crate) const FILE: &str = "identity.json";
+/// The directory in which an agent keeps its journal.
+const JOURNAL_OF_AGENT: &str = "journal";
 /// The layout of the file; another one is refused.
 const SCHEMA: u32 = 1;
 
@@ -40,6 +43,8 @@ pub enum Error {
     Io { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("{path} cannot be read as this hub's identity; restore it from a backup: agents trust no other")]
     Damaged { path: PathBuf },
+    #[error("{0} is the data directory of an agent; give the hub one of its own with --data-dir")]
+    OfAgent(PathBuf),
     #[error(
         "{path} is not there, and the store beside it is of a hub whose keys were in it: agents trust no other; put it back, \
          or restore a backup into an empty directory"
@@ -154,8 +159,23 @@ impl Identity {
     }
 }
 
+/// Refuses the data directory of an agent, before anything is made there: one that has the journal of an agent, or its identity.
+pub(crate) fn refuse_of_agent(dir: &Path) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct OfAgent {
+        #[serde(rename = "contents")]
+        _contents: IgnoredAny,
+    }
+    let is_of_agent = |text: Vec<u8>| serde_json::from_slice::<OfAgent>(&text).is_ok();
+    if dir.join(JOURNAL_OF_AGENT).is_dir() || fs::read(dir.join(FILE)).is_ok_and(is_of_agent) {
+        return Err(Error::OfAgent(dir.to_owned()));
+    }
+    Ok(())
+}
+
 /// Does one step of replacing the authority of the hub in `dir`.
 pub fn rotate(dir: &Path, step: Rotation) -> Result<(), Error> {
+    refuse_of_agent(dir)?;
     let path = dir.join(FILE);
     let text = fs::read(&path).map_err(|source| Error::Io { operation: "read", path: path.clone(), source })?;
     let mut record = read(&path, &text)?;

@@ -115,6 +115,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
 async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     tls::install_provider();
     let dir = &options.data_dir;
+    identity::refuse_of_agent(dir)?;
     // It will hold Secrets of every space.
     fs::DirBuilder::new()
         .recursive(true)

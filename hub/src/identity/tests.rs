@@ -3,7 +3,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use tideline_store::Revision;
 
-use super::{Error, FILE, Identity, Rotation, rotate};
+use super::{Error, FILE, Identity, Rotation, refuse_of_agent, rotate};
 
 const NEW: Revision = Revision(0);
 
@@ -76,4 +76,20 @@ fn what_is_written_follows_no_link() {
     rotate(dir.path(), Rotation::Retire).expect("it is written");
     assert!(fs::symlink_metadata(&path).expect("it is there").is_file());
     assert_eq!(fs::read(&moved).expect("it is there"), before);
+}
+
+#[test]
+fn the_directory_of_an_agent_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    refuse_of_agent(dir.path()).expect("it is empty");
+    refuse_of_agent(&dir.path().join("none")).expect("it is made");
+    let path = dir.path().join(FILE);
+    let text = r#"{"schema": 1, "writtenBy": "0.1.0", "sha256": "s", "contents": {"seed": "s"}}"#;
+    fs::write(&path, text).expect("it is written");
+    assert!(matches!(refuse_of_agent(dir.path()), Err(Error::OfAgent(_))));
+    assert!(matches!(rotate(dir.path(), Rotation::Prepare), Err(Error::OfAgent(_))));
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), text);
+    fs::remove_file(&path).expect("it is removed");
+    fs::create_dir(dir.path().join("journal")).expect("it is made");
+    assert!(matches!(refuse_of_agent(dir.path()), Err(Error::OfAgent(_))));
 }

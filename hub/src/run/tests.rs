@@ -94,3 +94,12 @@ async fn a_hub_whose_store_is_lost_begins_no_other_until_a_person_says_so() {
     fs::remove_file(dir.path().join("written-by")).unwrap();
     run_once(dir.path()).await.unwrap();
 }
+
+#[tokio::test]
+async fn the_data_directory_of_an_agent_is_refused_before_anything_is_made_there() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("journal")).unwrap();
+    let refused = run_once(dir.path()).await.unwrap_err();
+    assert!(matches!(refused, Error::Identity(identity::Error::OfAgent(_))), "{refused}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
