@@ -35,7 +35,8 @@ impl ModeReporter {
             ),
             FreezeReason::Revoked(why) => (
                 why,
-                "to let this cluster in again, give this agent a new token: it makes a new key, and keeps what it placed",
+                "do as the hub says. Only if the key was revoked, give this agent a new token to let this cluster in again: it \
+                 makes a new key, and keeps what it placed",
             ),
         };
         error!(
@@ -50,8 +51,8 @@ impl ModeReporter {
     pub(crate) fn unknown(&mut self, health: &Health, metrics: &Metrics) {
         warn!(
             "UnknownToHub: this hub does not know this agent's target. What was accepted is kept, nothing is removed, and it is \
-             asked again after one minute to ten. Was the hub restored from an old backup, or started on an empty data directory? \
-             Start it on the right one, or give this agent a new token of this hub"
+             asked again after one minute to ten. Was the hub restored from an old backup, or started without its store? \
+             Start it with the right one, or give this agent a new token of this hub"
         );
         metrics.frozen(false);
         metrics.unknown_to_hub(true);

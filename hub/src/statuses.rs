@@ -490,10 +490,14 @@ fn shut_out(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
     let remembered = engine.remembered(target).filter(|remembered| remembered.deleted.is_none())?;
     let why = remembered.refusal()?.message;
     let name = remembered.name.clone();
-    let token = format!(". To let it in again: tideline-hub token create {name}");
-    let token = if remembered.is_revoked() { token } else { String::new() };
+    // A token would revoke the key of an agent whose SyncTarget merely lacks it.
+    let (reason, token) = if remembered.is_revoked() {
+        ("Revoked", format!(". To let it in again: tideline-hub token create {name}"))
+    } else {
+        ("Withdrawn", String::new())
+    };
     let message = format!("{why}; what was placed there stays as it is{token}");
-    let ready = condition("Ready", ("False", "Revoked"), &message);
+    let ready = condition("Ready", ("False", reason), &message);
     let status = json!({"phase": "Revoked", "instances": null, "conditions": [ready]});
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }

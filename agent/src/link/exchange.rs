@@ -225,7 +225,10 @@ fn describe(returned: &Returned, error: &signature::Error) -> String {
         (404, true) => "it looks like another server; check the hub's URL and its prefix",
         (429 | 502..=504, true) => "it looks like a proxy or load balancer whose hub does not answer",
         (_, true) => "it looks like a proxy",
-        (_, false) => "something between hub and agent changes answers, or this is another hub",
+        (_, false) => {
+            "something between hub and agent changes answers, or this is another hub, or it was started on an empty data \
+             directory"
+        }
     };
     format!("the answer ({status}, {content_type}) is not the pinned hub's: {error}; {guess}")
 }

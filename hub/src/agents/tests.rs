@@ -120,10 +120,15 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     deletes(&shared, &json!({})).unwrap_err();
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), shared.now()));
     assert_eq!(agent.state, AgentState::Withdrawn, "a key that is lost is not revoked");
+    let ready = || shared.read(|engine| target_status(engine, id)).unwrap().1["conditions"][0].clone();
+    assert_eq!(ready()["reason"], json!("Withdrawn"));
+    assert!(!ready()["message"].to_string().contains("token create"), "that would revoke it: {}", ready());
     shared.step(|engine, now| {
         engine.keys_revoked(id, "t", &[SigningKey::from_seed([1; 32]).public()]);
         engine.target_seen(now, target, None);
     });
+    assert_eq!(ready()["reason"], json!("Revoked"));
+    assert!(ready()["message"].to_string().contains("tideline-hub token create t"), "{}", ready());
     deletes(&shared, &json!({})).unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), shared.now()));

@@ -68,6 +68,8 @@ struct TargetLine {
     held_deletions: u32,
     /// The agents that live with its identity, where there are several.
     instances: Vec<AgentInstance>,
+    /// What the hub says of whether it is ready.
+    ready: String,
 }
 
 /// One placed object over all of its targets.
@@ -187,6 +189,7 @@ impl Status {
                     last_contact,
                     held_deletions,
                     instances,
+                    ready: _,
                 } = target;
                 json!({
                     "name": name, "phase": phase, "agentVersion": agent_version,
@@ -334,11 +337,10 @@ impl Status {
                 SyncTargetPhase::Pending => {
                     hints.push(format!("{}: it enrolled, and its agent has not opened a session yet.", target.name));
                 }
-                SyncTargetPhase::Revoked => hints.push(format!(
-                    "{0}: its agent was shut out, and what was placed there stays as it is. To let it in again: tideline-hub \
-                     token create {0}",
-                    target.name
-                )),
+                // Whether its key was revoked, or is merely not there: what helps the one ends the other for good.
+                SyncTargetPhase::Revoked => {
+                    hints.push(format!("{}: its agent is shut out: {}", target.name, target.ready));
+                }
                 // Said below of every one that has several.
                 SyncTargetPhase::DuplicateAgent | SyncTargetPhase::Ready | SyncTargetPhase::Unknown => {}
             }
@@ -395,6 +397,7 @@ impl TargetLine {
     fn of(raw: Value) -> Self {
         let name = raw["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let status = decode::<SyncTarget>(raw).ok().and_then(|target| target.status).unwrap_or_default();
+        let ready = status.conditions.into_iter().find(|condition| condition.type_ == "Ready");
         Self {
             name,
             phase: status.phase,
@@ -403,6 +406,7 @@ impl TargetLine {
             last_contact: status.last_contact.map(|time| time.0),
             held_deletions: status.held_deletions.unwrap_or_default(),
             instances: status.instances,
+            ready: ready.map(|ready| ready.message).unwrap_or_default(),
         }
     }
 }

@@ -153,31 +153,31 @@ fn another_key_request_status_run_or_content_is_no_answer() {
     check_not_the_hub(
         &other_key,
         &expect![
-            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub, or it was started on an empty data directory"
         ],
     );
     check_not_the_hub(
         &signed(&hub(), 200, &DesiredAnswer::NothingNew, "replayed"),
         &expect![
-            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub, or it was started on an empty data directory"
         ],
     );
     check_not_the_hub(
         &Returned { status: 410, ..good.clone() },
         &expect![
-            "the answer (410, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
+            "the answer (410, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub, or it was started on an empty data directory"
         ],
     );
     check_not_the_hub(
         &Returned { run: Some("00000000-0000-4000-8000-000000000007=6".to_owned()), ..good.clone() },
         &expect![
-            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub"
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the signature is not by this key, or not about this request; something between hub and agent changes answers, or this is another hub, or it was started on an empty data directory"
         ],
     );
     check_not_the_hub(
         &Returned { content: b"{}".to_vec(), ..good },
         &expect![
-            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the content is not what content-digest says; something between hub and agent changes answers, or this is another hub"
+            "the answer (200, application/vnd.tideline.v1+json) is not the pinned hub's: the content is not what content-digest says; something between hub and agent changes answers, or this is another hub, or it was started on an empty data directory"
         ],
     );
 }

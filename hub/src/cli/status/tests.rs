@@ -96,6 +96,34 @@ fn what_is_stale_or_failed_is_said_below() {
     );
 }
 
+/// A token revokes the key of an agent that only waits for its annotation to be put back.
+#[test]
+fn who_is_shut_out_is_let_in_again_as_the_hub_says() {
+    let shut_out = |name: &str, reason: &str, message: &str| {
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-03-01T03:00:00Z",
+        });
+        target(name, &json!({"phase": "Revoked", "conditions": [ready]}))
+    };
+    let revoked = shut_out("one", "Revoked", "the key was revoked. To let it in again: tideline-hub token create one");
+    let withdrawn = shut_out("two", "Withdrawn", "its annotation was removed. The agent goes on when that is put back");
+    check(
+        vec![revoked, withdrawn],
+        vec![],
+        &expect![[r"
+        TARGET   PHASE     AGENT   KUBERNETES   LAST CONTACT
+        one      Revoked   -       -            -
+        two      Revoked   -       -            -
+
+        Nothing of the space default is placed on a cluster.
+
+        one: its agent is shut out: the key was revoked. To let it in again: tideline-hub token create one
+        two: its agent is shut out: its annotation was removed. The agent goes on when that is put back
+    "]],
+    );
+}
+
 #[test]
 fn no_agent_writes_to_the_terminal_by_the_name_of_its_host() {
     let instances = json!([{"id": "1", "host": "a\u{1b}[2J\u{202e}", "holds": true}, {"id": "2", "host": "b"}]);
