@@ -525,20 +525,25 @@ async fn content_that_is_of_no_use_counts_as_its_key_s() {
     static LARGE: [u8; REQUEST_BYTES_MAX + 1] = [b' '; REQUEST_BYTES_MAX + 1];
     const BURST: usize = 4;
     const OF_KEY: &[Breach] = &[Breach::Rate];
-    for (asks, signed, content, refused, accused) in [
-        (REPORTS, &b"{}"[..], &LARGE[..], Some(RefusalKind::TooLarge), &[][..]),
-        (REPORTS, b"{}", &LARGE[1..], Some(RefusalKind::Malformed), &[]),
-        (REPORTS, &LARGE[1..], &LARGE[1..], Some(RefusalKind::Malformed), &[]),
-        (BODIES, &LARGE[1..], &LARGE[1..], Some(RefusalKind::Malformed), OF_KEY),
-        (POLLS, &LARGE[1..], &LARGE[1..], Some(RefusalKind::TooLarge), &[]),
-        (("GET", "/link/v1/nothing", ""), &LARGE[1..], &LARGE[1..], Some(RefusalKind::TooLarge), &[]),
+    let plain = tideline_common::wire::v1::MEDIA_TYPE;
+    let (deflated, packed) = codec::encode(&"x".repeat(REQUEST_BYTES_MAX - "\"\"".len())).unwrap();
+    let packed: &'static [u8] = packed.leak();
+    for (asks, (media_type, signed), content, refused, accused) in [
+        (REPORTS, (plain, &b"{}"[..]), &LARGE[..], Some(RefusalKind::TooLarge), &[][..]),
+        (REPORTS, (plain, b"{}"), &LARGE[1..], Some(RefusalKind::Malformed), &[]),
+        (REPORTS, (plain, &LARGE[1..]), &LARGE[1..], Some(RefusalKind::Malformed), &[]),
+        (BODIES, (plain, &LARGE[1..]), &LARGE[1..], Some(RefusalKind::Malformed), OF_KEY),
+        // It counts as what it is packed from, however little travels.
+        (BODIES, (deflated, packed), packed, Some(RefusalKind::Malformed), OF_KEY),
+        (POLLS, (plain, &LARGE[1..]), &LARGE[1..], Some(RefusalKind::TooLarge), &[]),
+        (("GET", "/link/v1/nothing", ""), (plain, &LARGE[1..]), &LARGE[1..], Some(RefusalKind::TooLarge), &[]),
     ] {
         let hub = start(1);
         let (peer, _) =
             Peers::new(Places { bytes_burst: BURST * REQUEST_BYTES_MAX, ..Places::within(1_000) }).unserved();
         let mut numbers = told(&hub).await;
         let mut send = async || {
-            let sent = Sent::of(&agent(), TARGET, numbers.take(), asks, signed);
+            let sent = Sent { media_type, ..Sent::of(&agent(), TARGET, numbers.take(), asks, signed) };
             let peer = peer();
             let mut request = sent.request(peer.receiving(Body::from(content)));
             request.extensions_mut().insert(peer);
@@ -548,11 +553,11 @@ async fn content_that_is_of_no_use_counts_as_its_key_s() {
         };
         let served = if asks == REPORTS { BURST } else { 2 * BURST };
         for _ in 0..=served {
-            assert_eq!(send().await, refused, "{asks:?}");
+            assert_eq!(send().await, refused, "{asks:?} {media_type}");
         }
-        assert_eq!(send().await, Some(RefusalKind::Busy), "{asks:?}");
+        assert_eq!(send().await, Some(RefusalKind::Busy), "{asks:?} {media_type}");
         // Whoever is on the way may have added what was not signed.
-        assert_eq!(*hub.service.breaches.lock().unwrap(), accused, "{asks:?}");
+        assert_eq!(*hub.service.breaches.lock().unwrap(), accused, "{asks:?} {media_type}");
     }
 }
 
