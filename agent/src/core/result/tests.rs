@@ -567,3 +567,22 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
         }
     }
 }
+
+/// The answer to a read is of before what the watch has shown meanwhile.
+#[test]
+fn what_was_read_is_not_believed_once_something_newer_was_seen() {
+    let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
+    let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+    for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
+        let mut server = Server::new(&known, [Says::Done; 8]);
+        server.answer_all();
+        let seen = server.core.objects.get(&place()).and_then(|object| object.seen.clone()).expect("it was created");
+        assert_eq!(&*seen.resource_version, "6");
+        let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
+        let result = OpResult::Written { observed: Box::new(late), conflicts: Vec::new() };
+        server.core.read(server.now, &place(), ReadFor::Write, result);
+        server.step(Event::Timer(Timer::Retry));
+        let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
+        assert_eq!(begun, expected, "it is read at version {version}");
+    }
+}
