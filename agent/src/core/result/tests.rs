@@ -586,3 +586,22 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
         assert_eq!(begun, expected, "it is read at version {version}");
     }
 }
+
+/// A removal that is tried again and again looks there each time.
+#[test]
+fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
+    let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
+    let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+    let tombstone = Tombstone { key: place(), source: uid("s2") };
+    for waits in [false, true] {
+        let mut server = Server::new(&known, [Says::Done; 8]);
+        server.answer_all();
+        if waits {
+            server.core.retry(server.now, &place(), None);
+        }
+        let found = OpResult::Written { observed: Box::new(observed(Some(1), false)), conflicts: Vec::new() };
+        server.core.looked(server.now, &tombstone, found, &mut Vec::new());
+        let object = server.core.objects.get(&place()).expect("it is assigned");
+        assert_eq!((object.queued.is_some(), object.retry_at.is_some()), (!waits, waits));
+    }
+}
