@@ -52,6 +52,25 @@ fn where_a_webhook_does_not_answer_next_to_nothing_is_begun_until_one_succeeds()
     assert_eq!(slots.admits(&a), Admission::Free);
 }
 
+/// What takes long to say no takes as many places as what says nothing.
+#[test]
+fn a_webhook_that_denies_after_long_is_in_the_way_like_one_that_does_not_answer() {
+    let (soon, late) = (Duration::from_millis(1), Duration::from_secs(2));
+    for (reason, took, expected) in [
+        (Reason::Webhook, late, Admission::Stuck),
+        (Reason::Denied, late, Admission::Stuck),
+        (Reason::Webhook, soon, Admission::Free),
+        (Reason::Denied, soon, Admission::Free),
+        (Reason::Invalid, late, Admission::Free),
+    ] {
+        let mut slots = Slots::default();
+        let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
+        judge(&mut slots, &a, took, &failed(reason));
+        (0..STUCK_MAX).for_each(|_| slots.began(&a, Does::Write));
+        assert_eq!(slots.admits(&b), expected, "{reason:?} after {took:?}");
+    }
+}
+
 #[test]
 fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
     let mut slots = Slots::default();
