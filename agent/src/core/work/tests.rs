@@ -283,6 +283,26 @@ fn what_fails_is_tried_again_later_and_later() {
     assert!(waits.iter().all(|wait| *wait <= 300), "{waits:?}");
 }
 
+/// By a webhook, say, that answers at once. Each has a wait of its own, and all of them together would be asked for all the time.
+#[test]
+fn many_that_are_refused_are_tried_seldom_and_all_of_them_once_one_is_let_through() {
+    for (reason, refused) in [(Reason::Invalid, false), (Reason::Forbidden, true), (Reason::Denied, true)] {
+        let mut offline = Offline::new((0..200).map(|i| config_map(&format!("c{i:03}"), 0)).collect());
+        while !offline.begun.is_empty() {
+            offline.fail(reason);
+        }
+        let waits = offline.core.work.retries.iter().map(|(at, _)| at.since(offline.now));
+        assert_eq!(waits.max().is_some_and(|longest| longest > RETRY.0), refused, "{reason:?}");
+
+        offline.now = offline.core.work.retries.first().unwrap().0;
+        offline.step(Event::Timer(Timer::Retry));
+        let (id, key) = offline.begun.remove(0);
+        let written = OpResult::Written { observed: Box::new(created(&key, None)), conflicts: Vec::new() };
+        offline.step(Event::Executed { id, result: written });
+        assert_eq!(!offline.begun.is_empty(), refused, "{reason:?}");
+    }
+}
+
 #[test]
 fn what_waits_for_a_namespace_goes_when_it_appears() {
     let namespace = entry(&key("", "Namespace", "shop"), 1, 1);
