@@ -618,3 +618,6 @@ fn advised(stopped: Stopped, policy: &ApplyPolicy) -> Stopped {
 fn is_missing(refused: &Refused) -> bool {
     matches!(refused, Refused::Status { code: 404, .. }) && !refused.failure().is_refused()
 }
+
+#[cfg(test)]
+mod tests;
