@@ -62,9 +62,14 @@ const IMPURE: &[&str] = &[
     "std::thread",
     "std::time::Instant",
     "std::time::SystemTime",
+    "jiff::Timestamp::now",
+    "jiff::Zoned::now",
     "uuid::Uuid::new_v4",
     "ring::rand::SystemRandom",
 ];
+
+/// What a pure module must not print with.
+const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
 /// A dependency that is named in few places, so that it can be replaced.
 struct Vendor {
@@ -126,6 +131,9 @@ fn pure_modules_name_nothing_impure() {
     for source in sources.iter().filter(|source| !source.is_test() && is_within(source, PURE)) {
         for path in IMPURE {
             faults.extend(source.naming(path).map(|line| format!("{}:{line} names {path}", source.name)));
+        }
+        for name in PRINTING {
+            faults.extend(source.macros(name).map(|line| format!("{}:{line} calls {name}!", source.name)));
         }
         faults.extend(source.lines_with("async").map(|line| format!("{}:{line} is async", source.name)));
     }

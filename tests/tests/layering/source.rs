@@ -49,6 +49,15 @@ impl Source {
         self.tokens.iter().filter(move |token| token.text == word).map(|token| token.line)
     }
 
+    /// Lines that call the macro `name`, by whatever path.
+    pub(crate) fn macros(&self, name: &str) -> impl Iterator<Item = usize> {
+        self.tokens.windows(3).filter_map(move |window| {
+            let [called, mark, open] = window else { return None };
+            let calls = called.text == name && mark.text == "!" && ["(", "[", "{"].contains(&open.text.as_str());
+            calls.then_some(called.line)
+        })
+    }
+
     /// Lines with the attribute `name`.
     pub(crate) fn attributes(&self, name: &str) -> impl Iterator<Item = usize> {
         self.tokens.windows(3).filter_map(move |window| {
@@ -276,6 +285,22 @@ mod tests {
         assert_eq!(lines(r##"let a = "sled::a\" sled::b"; let b = br#"sled::"c"#; sled::d"##, "sled"), [1]);
         assert_eq!(lines("let a = ['\"', '\\'']; sled::d; let b = '\"';", "sled"), [1]);
         assert_eq!(lines("fn f<'a>(x: &'a str) { sled::d }", "sled"), [1]);
+    }
+
+    #[test]
+    fn a_clock_is_told_from_the_time_that_it_gives() {
+        let data = "use jiff::Timestamp;\nfn f(at: Timestamp) -> bool { at.now() > now() }";
+        assert_eq!(lines(data, "jiff::Timestamp::now"), []);
+        assert_eq!(lines("use jiff::Timestamp;\nfn f() { Timestamp::now(); }", "jiff::Timestamp::now"), [2]);
+        assert_eq!(lines("use jiff::{Timestamp as At, Unit};\nlet now = At::now;", "jiff::Timestamp::now"), [2]);
+        assert_eq!(lines("let now = jiff::Timestamp::now();", "jiff::Timestamp::now"), [1]);
+    }
+
+    #[test]
+    fn macros_are_seen_where_they_are_called() {
+        let macros = |text: &str| Source::new("x.rs", text).macros("println").collect::<Vec<_>>();
+        assert_eq!(macros("println!(\"a\");\nstd::println! {}\nprintln ![];"), [1, 2, 3]);
+        assert_eq!(macros("eprintln!(); fn println() {}\nprintln(); println != a; // println!()"), []);
     }
 
     #[test]
