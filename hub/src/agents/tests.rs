@@ -402,6 +402,41 @@ async fn revoking_leaves_no_key_that_a_sync_target_ever_had() {
     assert_eq!(target.annotations().get(AGENT_KEY_ANNOTATION), None);
 }
 
+/// Somebody pasted the annotation of another SyncTarget here once, and took it away again.
+#[tokio::test]
+async fn revoking_leaves_the_key_of_another_agent_at_work_unless_the_sync_target_has_that_one_now() {
+    for (present, expected) in
+        [("present", "first gone remembered present"), ("pasted", "first gone remembered pasted")]
+    {
+        let (root, api) = root_with(Some(present)).await;
+        let uid = api.get("t").await.unwrap().uid().unwrap().parse().unwrap();
+        let former_keys = ["first", "pasted", "gone"].map(str::to_owned).to_vec();
+        let agents = [
+            an_agent(1, "other", AgentState::Enrolled, "pasted"),
+            an_agent(2, "deleted", AgentState::Deleted, "gone"),
+            Agent { target: uid, former_keys, ..an_agent(3, "t", AgentState::Enrolled, "remembered") },
+        ];
+        revoke_of(&root.client, "t", &agents).await.unwrap();
+        let target = api.get("t").await.unwrap();
+        let revoked = target.annotations().get(REVOKED_KEYS_ANNOTATION).map(String::as_str);
+        assert_eq!(revoked, Some(expected));
+    }
+    // It has nothing else that could be revoked.
+    let (root, api) = root_with(None).await;
+    let uid = api.get("t").await.unwrap().uid().unwrap().parse().unwrap();
+    let agents = [
+        an_agent(1, "other", AgentState::Enrolled, "pasted"),
+        Agent {
+            target: uid,
+            key: None,
+            former_keys: vec!["pasted".to_owned()],
+            ..an_agent(2, "t", AgentState::Revoked, "")
+        },
+    ];
+    let error = revoke_of(&root.client, "t", &agents).await.unwrap_err();
+    assert!(matches!(error, Error::NoAgent(_)), "{error}");
+}
+
 #[tokio::test]
 async fn what_is_written_to_a_sync_target_is_decided_by_the_key_that_it_has_then() {
     let (root, api) = root_with(Some("key")).await;
