@@ -65,3 +65,64 @@ impl Sets for Desk<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tideline_common::{ApplyPolicy, GroupKind, SourceRef, SpaceName, Tombstone};
+
+    use super::*;
+    use crate::approvals::Approval;
+    use crate::committer;
+    use crate::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
+
+    fn target() -> TargetId {
+        "11111111-1111-4111-8111-111111111111".parse().expect("a UUID")
+    }
+
+    fn config_map(name: &str) -> ObjectKey {
+        ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", name)
+    }
+
+    fn assign(name: &str, uid: &str) -> Change {
+        let (key, resource, space) = (config_map(name), GroupResource::new("", "configmaps"), SpaceName::root());
+        let policy = Arc::new(ApplyPolicy::default());
+        let input = Input::new("{}");
+        Change::Assign(Box::new(Assignment {
+            id: SourceId { space: space.clone(), resource, uid: uid.parse().expect("a UID") },
+            source: SourceRef {
+                space,
+                uid: uid.parse().expect("a UID"),
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+            },
+            key,
+            version: "v1".into(),
+            generation: 0,
+            wave: 0,
+            impersonate: None,
+            variants: vec![Variant { destination: None, policy, input, implied: false, targets: [0].into() }],
+        }))
+    }
+
+    /// An agent removes what stands there, whatever source that is of, until it has heard of the set that has another.
+    #[test]
+    fn no_removal_is_told_from_a_place_where_something_is_assigned_again_of_any_source() {
+        let now = Monotonic::START;
+        let mut ledger = Ledger::default();
+        for changes in [vec![Change::Register(target())], vec![assign("same", "s1"), assign("other", "s2")]] {
+            let batch = ledger.plan(committer::fresh(now), changes);
+            ledger.commit(batch).expect("there is one writer");
+        }
+        let removal = |name| Tombstone { key: config_map(name), source: "s1".parse().expect("a UID") };
+        let removals = ["same", "other", "gone"].map(removal).into();
+        let approval = Approval { target: target(), expires: 1, until: Monotonic::from_millis(1_000), removals };
+        let mut approvals = Approvals::default();
+        let _ = approvals.put(now, "approval".parse().expect("a UID"), approval);
+        let _ = approvals.end_listing();
+        let desk = Desk { ledger: &ledger, approvals: &approvals };
+        let page = desk.approved(now, target(), &ApprovedHeld::default()).expect("it holds nothing yet");
+        assert_eq!((page.removals, page.count), (vec![removal("gone")], 3));
+    }
+}

@@ -67,9 +67,7 @@ impl Sets for OneSet {
     }
 
     fn approved(&self, now: Monotonic, id: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
-        self.approvals.page(now, id, held, |removal| {
-            self.set.get(&removal.key).is_some_and(|entry| entry.source.uid == removal.source)
-        })
+        self.approvals.page(now, id, held, |removal| self.set.get(&removal.key).is_some())
     }
 }
 
