@@ -494,7 +494,8 @@ impl Engine {
 
     /// As many whole bodies as fit, in the order asked for; one that is larger than an answer, in parts.
     fn bodies(&self, target: TargetId, wanted: &[BodyWanted], outdated: Vec<Digest>) -> Result<BodiesAnswer, Refusal> {
-        let view = self.ledger.target(target).ok_or_else(target_gone)?;
+        let gone = || Refusal::new(RefusalKind::TargetGone, "the SyncTarget of this agent was deleted");
+        let view = self.ledger.target(target).ok_or_else(gone)?;
         let mut answer = BodiesAnswer { bodies: Vec::new(), outdated };
         let mut room = BODY_BATCH_BYTES_MAX;
         for wanted in wanted {
@@ -504,7 +505,7 @@ impl Engine {
             };
             let offset = usize::try_from(wanted.offset).unwrap_or(usize::MAX).min(body.text.len());
             let Some(rest) = body.text.get(offset..) else {
-                return Err(malformed("the offset is inside a character"));
+                return Err(Refusal::new(RefusalKind::Malformed, "the offset is inside a character"));
             };
             if rest.len() > room && !answer.bodies.is_empty() {
                 break;
@@ -529,19 +530,6 @@ fn bounded(mut facts: ClusterFacts) -> ClusterFacts {
         truncate(text, FACT_BYTES_MAX);
     }
     facts
-}
-
-fn malformed(message: &str) -> Refusal {
-    Refusal { refusal: RefusalKind::Malformed, message: message.to_owned(), retry_after_seconds: None, fenced_by: None }
-}
-
-fn target_gone() -> Refusal {
-    Refusal {
-        refusal: RefusalKind::TargetGone,
-        message: "the SyncTarget of this agent was deleted".to_owned(),
-        retry_after_seconds: None,
-        fenced_by: None,
-    }
 }
 
 #[cfg(test)]

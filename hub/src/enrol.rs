@@ -262,8 +262,7 @@ fn create_params() -> PostParams {
 }
 
 fn busy() -> Refusal {
-    let message = "the hub cannot enrol at the moment".to_owned();
-    Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds: Some(RETRY_AFTER_SECONDS), fenced_by: None }
+    Refusal::new(RefusalKind::Busy, "the hub cannot enrol at the moment").retry_after(RETRY_AFTER_SECONDS)
 }
 
 #[cfg(test)]

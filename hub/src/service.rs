@@ -59,7 +59,7 @@ impl Service for LinkService {
     async fn enrol(&self, request: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
         let key = enrol::proven_key(&request)?;
         if self.shared.read(|engine| engine.is_revoked(&key)) {
-            return Err(refusal(RefusalKind::Revoked, "the key of this agent was revoked; it needs a new one", None));
+            return Err(Refusal::new(RefusalKind::Revoked, "the key of this agent was revoked; it needs a new one"));
         }
         let former = |target| self.shared.read(|engine| engine.unrevoked_keys(target));
         let answer = enrol::enrol(&self.root, request, self.hub, &former).await?;
@@ -68,7 +68,9 @@ impl Service for LinkService {
         let known = version.wait_for(|_| self.shared.read(|engine| engine.is_registered(answer.target)));
         match timeout(REGISTRATION_WAIT, known).await {
             Ok(_) => Ok(answer),
-            Err(_elapsed) => Err(refusal(RefusalKind::Busy, "the hub is slow to take in this target", Some(1))),
+            Err(_elapsed) => {
+                Err(Refusal::new(RefusalKind::Busy, "the hub is slow to take in this target").retry_after(1))
+            }
         }
     }
 
@@ -80,12 +82,10 @@ impl Service for LinkService {
         let (id, answer) = self.shared.step(|engine, now| engine.request(now, target, request));
         // When the connection breaks, this future is dropped, and nobody is to be answered any more.
         let _abandon = Abandon { shared: &self.shared, target, id };
-        answer.await.unwrap_or_else(|_closed| Err(refusal(RefusalKind::Busy, "the hub is stopping", Some(1))))
+        answer
+            .await
+            .unwrap_or_else(|_closed| Err(Refusal::new(RefusalKind::Busy, "the hub is stopping").retry_after(1)))
     }
-}
-
-fn refusal(refusal: RefusalKind, message: &str, retry_after_seconds: Option<u64>) -> Refusal {
-    Refusal { refusal, message: message.to_owned(), retry_after_seconds, fenced_by: None }
 }
 
 struct Abandon<'a> {

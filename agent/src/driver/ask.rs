@@ -117,8 +117,7 @@ mod tests {
         let keeper = found.keep().unwrap();
         let revoked = keeper.key().public();
         fs::rename(&directory, &aside).unwrap();
-        let (message, retry_after_seconds) = ("revoked".to_owned(), None);
-        let refusal = Refusal { refusal: RefusalKind::Revoked, message, retry_after_seconds, fenced_by: None };
+        let refusal = Refusal::new(RefusalKind::Revoked, "revoked");
         let heard = refused(&keeper, &revoked, LinkFailure::Refused(refusal.clone())).await;
         assert!(matches!(heard, LinkFailure::Refused(heard) if heard == refusal));
         let (token, hub) = ("store".to_owned(), token().hub);

@@ -13,6 +13,7 @@
 //! ([`crate::replay`]). Messages are JSON, compressed as their media type says.
 
 mod number_refused;
+mod refusal;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use crate::signature::{SigningKey, VerifyingKey};
 use crate::token::base64_bytes;
 
 pub use number_refused::NumberRefused;
+pub use refusal::{Refusal, RefusalKind};
 pub use terminal::{Terminal, TerminalFact};
 
 /// A message as plain JSON.
@@ -594,68 +596,6 @@ keyed! {
         /// What is asked for and known. Without any, it is not asked for any more.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pub made: BTreeMap<AssociatedKind, Made>,
-    }
-}
-
-/// A signed "no". Unsigned ones come from something between hub and agent and say nothing about the agent's standing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Refusal {
-    pub refusal: RefusalKind,
-    pub message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after_seconds: Option<u64>,
-    /// The session in use, for which another is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fenced_by: Option<SessionName>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum RefusalKind {
-    /// 400: the message cannot be read.
-    Malformed,
-    /// 401: the signature is missing or wrong, or there is no such token. Whoever sends anything can make the hub say so:
-    /// it says nothing about an agent.
-    Unauthenticated,
-    /// 404: this hub has no record of such a target, so it cannot verify whose request this is, and judges nobody.
-    UnknownTarget,
-    /// 409: the request names no number that is free in this run of the hub. The answer names the run, and the next
-    /// number: sign the same request again with that.
-    BadRequestNumber,
-    /// 403: the token is used, expired, or for another hub.
-    TokenRefused,
-    /// 403: this identity is used where it does not belong.
-    Quarantined,
-    /// 403: this key was revoked. A new token lets the agent in again, with a new key.
-    Revoked,
-    /// 409: another session is in use, which `fenced_by` names. An agent that does not find it in its own home says so when it
-    /// asks for a session: then two live with one identity.
-    Fenced,
-    /// 409: the hub never gave this session, as far as it knows: it lost history. Open another.
-    SessionUnknown,
-    /// 410: the SyncTarget was deleted. Said to the key that it had, and to nobody else.
-    TargetGone,
-    /// 413.
-    TooLarge,
-    /// 429 or 503: come back later.
-    Busy,
-    #[serde(other)]
-    Unknown,
-}
-
-impl RefusalKind {
-    /// The HTTP status code it travels under.
-    pub const fn status(self) -> u16 {
-        match self {
-            Self::Malformed | Self::Unknown => 400,
-            Self::Unauthenticated => 401,
-            Self::TokenRefused | Self::Quarantined | Self::Revoked => 403,
-            Self::UnknownTarget => 404,
-            Self::BadRequestNumber | Self::Fenced | Self::SessionUnknown => 409,
-            Self::TargetGone => 410,
-            Self::TooLarge => 413,
-            Self::Busy => 503,
-        }
     }
 }
 

@@ -97,28 +97,26 @@ impl RememberedTarget {
 
     /// What is said to an agent whose key was replaced.
     pub fn replaced(&self) -> Refusal {
-        refuse(
-            RefusalKind::Revoked,
-            format!("the key of this agent was replaced: SyncTarget {} has another", self.name),
-        )
+        let message = format!("the key of this agent was replaced: SyncTarget {} has another", self.name);
+        Refusal::new(RefusalKind::Revoked, message)
     }
 
     /// Why its agent is not served, if that is so.
     pub fn refusal(&self) -> Option<Refusal> {
         let name = &self.name;
         if let Some(deletion) = &self.deleted {
-            return Some(refuse(RefusalKind::TargetGone, format!("the SyncTarget {name} was deleted{deletion}")));
+            return Some(Refusal::new(RefusalKind::TargetGone, format!("the SyncTarget {name} was deleted{deletion}")));
         }
         if self.is_revoked() {
             let message = format!("the key of this agent, of SyncTarget {name}, was revoked");
-            return Some(refuse(RefusalKind::Revoked, message));
+            return Some(Refusal::new(RefusalKind::Revoked, message));
         }
         self.withdrawn.then(|| {
             let message = format!(
                 "SyncTarget {name} does not have the key of this agent: its annotation tideline.dev/agent-key was removed or \
                  changed. The agent goes on when that is put back"
             );
-            refuse(RefusalKind::Revoked, message)
+            Refusal::new(RefusalKind::Revoked, message)
         })
     }
 
@@ -179,10 +177,6 @@ fn push_bounded(keys: &mut Vec<String>, key: String, max: usize) {
     keys.push(key);
     let beyond = keys.len().saturating_sub(max);
     keys.drain(..beyond);
-}
-
-fn refuse(refusal: RefusalKind, message: String) -> Refusal {
-    Refusal { refusal, message, retry_after_seconds: None, fenced_by: None }
 }
 
 /// All of them, and what of them is not persisted yet.

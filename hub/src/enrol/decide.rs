@@ -107,13 +107,12 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
 /// key revoked with its own SyncTarget.
 pub fn proven_key(request: &EnrolRequest) -> Result<VerifyingKey, Refusal> {
     request.proven_key().ok_or_else(|| {
-        let message = "the request does not prove that its sender has the agent's key".to_owned();
-        Refusal { refusal: RefusalKind::Malformed, message, retry_after_seconds: None, fenced_by: None }
+        Refusal::new(RefusalKind::Malformed, "the request does not prove that its sender has the agent's key")
     })
 }
 
 pub(super) fn refused(message: impl Into<String>) -> Refusal {
-    Refusal { refusal: RefusalKind::TokenRefused, message: message.into(), retry_after_seconds: None, fenced_by: None }
+    Refusal::new(RefusalKind::TokenRefused, message)
 }
 
 #[cfg(test)]

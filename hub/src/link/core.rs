@@ -473,12 +473,8 @@ impl Core {
             return true;
         }
         out.push(Effect::Understands { target: key, capabilities: capabilities.clone() });
-        let message = "what this agent understands is being taken into account".to_owned();
-        let (refusal, retry_after_seconds) = (RefusalKind::Busy, Some(RETELLING_SECONDS));
-        out.push(Effect::Respond {
-            id,
-            answer: Err(Refusal { refusal, message, retry_after_seconds, fenced_by: None }),
-        });
+        let refusal = Refusal::new(RefusalKind::Busy, "what this agent understands is being taken into account");
+        out.push(Effect::Respond { id, answer: Err(refusal.retry_after(RETELLING_SECONDS)) });
         false
     }
 
@@ -629,11 +625,8 @@ fn leaving(id: RequestId, how: Decommission, understands: bool, present: SetInfo
         let what = upgrade(&[Capability::Decommission]);
         (format!("this target goes out of service, and {what}"), TOO_OLD_SECONDS)
     };
-    let retry_after_seconds = Some(seconds);
-    Some(Effect::Respond {
-        id,
-        answer: Err(Refusal { refusal: RefusalKind::Busy, message, retry_after_seconds, fenced_by: None }),
-    })
+    let refusal = Refusal::new(RefusalKind::Busy, message).retry_after(seconds);
+    Some(Effect::Respond { id, answer: Err(refusal) })
 }
 
 fn wait(seconds: u64) -> Duration {
@@ -689,8 +682,7 @@ fn respond_desired(id: RequestId, answer: DesiredAnswer) -> Effect {
 }
 
 fn refuse(id: RequestId, refusal: RefusalKind, message: &str) -> Effect {
-    let refusal = Refusal { refusal, message: message.to_owned(), retry_after_seconds: None, fenced_by: None };
-    Effect::Respond { id, answer: Err(refusal) }
+    Effect::Respond { id, answer: Err(Refusal::new(refusal, message)) }
 }
 
 #[cfg(test)]

@@ -42,15 +42,13 @@ pub enum Unverified {
 impl From<Unverified> for Refusal {
     fn from(unverified: Unverified) -> Self {
         match unverified {
-            Unverified::Unauthenticated(why) => refusal(RefusalKind::Unauthenticated, why),
-            Unverified::UnknownToken => refusal(RefusalKind::Unauthenticated, "this hub knows no such token"),
-            Unverified::UnknownTarget => refusal(
+            Unverified::Unauthenticated(why) => Refusal::new(RefusalKind::Unauthenticated, why),
+            Unverified::UnknownToken => Refusal::new(RefusalKind::Unauthenticated, "this hub knows no such token"),
+            Unverified::UnknownTarget => Refusal::new(
                 RefusalKind::UnknownTarget,
                 "this hub has no record of this target; if the hub was restored or replaced, give the agent a new token of it",
             ),
-            Unverified::Starting => {
-                Self { retry_after_seconds: Some(1), ..refusal(RefusalKind::Busy, "the hub is starting") }
-            }
+            Unverified::Starting => Self::new(RefusalKind::Busy, "the hub is starting").retry_after(1),
             Unverified::Unreadable => busy("the hub cannot read its tokens at the moment"),
         }
     }
@@ -169,7 +167,7 @@ pub fn check_content(signed: Signed<'_>, content: &[u8]) -> Result<(), Refusal> 
     if signature::content_digest(content) == signed.request.content_digest {
         Ok(())
     } else {
-        Err(refusal(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
+        Err(Refusal::new(RefusalKind::Malformed, "the content is not what its digest says; something has changed it"))
     }
 }
 
@@ -179,7 +177,7 @@ pub fn read_enrolment(token: &str, json: Result<Cow<'_, [u8]>, codec::Error>) ->
     if request.token == token {
         Ok(request)
     } else {
-        Err(refusal(RefusalKind::TokenRefused, "the request names another token than it is signed by"))
+        Err(Refusal::new(RefusalKind::TokenRefused, "the request names another token than it is signed by"))
     }
 }
 
@@ -201,17 +199,17 @@ pub fn read_request<'a>(
         }
         ("GET", DESIRED_PATH) => codec::parse_desired_query(query)
             .map(core::Request::Desired)
-            .map_err(|error| refusal(RefusalKind::Malformed, error.to_string())),
+            .map_err(|error| Refusal::new(RefusalKind::Malformed, error.to_string())),
         ("POST", BODIES_PATH) => message(json()).map(core::Request::Bodies),
         ("PUT", REPORTED_PATH) => message(json()).map(|report| core::Request::Reported(Box::new(report))),
-        (method, path) => Err(refusal(RefusalKind::Malformed, format!("there is no {method} {path}"))),
+        (method, path) => Err(Refusal::new(RefusalKind::Malformed, format!("there is no {method} {path}"))),
     }
 }
 
 fn message<T: DeserializeOwned>(json: Result<Cow<'_, [u8]>, codec::Error>) -> Result<T, Refusal> {
     json.and_then(|json| codec::read(&json)).map_err(|error| match error {
-        codec::Error::TooLarge(_) => refusal(RefusalKind::TooLarge, error.to_string()),
-        error => refusal(RefusalKind::Malformed, error.to_string()),
+        codec::Error::TooLarge(_) => Refusal::new(RefusalKind::TooLarge, error.to_string()),
+        error => Refusal::new(RefusalKind::Malformed, error.to_string()),
     })
 }
 
@@ -273,7 +271,7 @@ impl Signer {
 
     /// What is said to whose request has no number that is free.
     pub fn number_refused(&self) -> NumberRefused {
-        let refusal = refusal(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
+        let refusal = Refusal::new(RefusalKind::BadRequestNumber, "no number that is free in this run of the hub");
         NumberRefused { refusal, addresses: self.addresses.clone() }
     }
 
@@ -287,12 +285,8 @@ impl Signer {
     }
 }
 
-pub(super) fn refusal(refusal: RefusalKind, message: impl Into<String>) -> Refusal {
-    Refusal { refusal, message: message.into(), retry_after_seconds: None, fenced_by: None }
-}
-
 pub(super) fn busy(message: impl Into<String>) -> Refusal {
-    Refusal { retry_after_seconds: Some(CROWDED_RETRY_SECONDS), ..refusal(RefusalKind::Busy, message) }
+    Refusal::new(RefusalKind::Busy, message).retry_after(CROWDED_RETRY_SECONDS)
 }
 
 /// The path that is signed: without what a proxy may have put before it.

@@ -31,7 +31,7 @@ use tideline_common::{SessionId, TargetId};
 use tokio::time::timeout;
 
 use super::core;
-use super::exchange::{self, Answered, Claimant, Sender, Silences, Stamp, TakenNumbers, busy, refusal};
+use super::exchange::{self, Answered, Claimant, Sender, Silences, Stamp, TakenNumbers, busy};
 pub use super::exchange::{Signer, Unverified};
 use super::refusals::{Refusals, RefusedAs};
 use crate::listener::{Caller, Crowded, Peer, Purpose};
@@ -247,7 +247,7 @@ impl<S: Service> Link<S> {
                 // Nobody knows whether it is what was signed: whoever is on the way may have added to it. So it accuses nobody;
                 // but it counts.
                 let message = format!("a request of this kind may have {most} bytes of content");
-                refusal(RefusalKind::TooLarge, message)
+                Refusal::new(RefusalKind::TooLarge, message)
             }
             Unread::Broken(why) => busy(why),
         };
@@ -385,7 +385,7 @@ impl Head {
 
     fn origin(&self, random: &SystemRandom) -> Result<core::Origin, Refusal> {
         let mut id = [0; 8];
-        let failed = |_| refusal(RefusalKind::Busy, "the operating system gives no random numbers");
+        let failed = |_| Refusal::new(RefusalKind::Busy, "the operating system gives no random numbers");
         random.fill(&mut id).map_err(failed)?;
         let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let address = self.peer.as_ref().map(|peer| peer.address().to_string());
@@ -417,7 +417,7 @@ impl Head {
 }
 
 fn replaced() -> Refusal {
-    refusal(RefusalKind::Revoked, "the key of this agent was replaced: its SyncTarget has another")
+    Refusal::new(RefusalKind::Revoked, "the key of this agent was replaced: its SyncTarget has another")
 }
 
 /// Why the content of a request that was verified was not read.

@@ -81,14 +81,12 @@ impl Script {
     }
 
     fn refused(&mut self, id: u64, refusal: RefusalKind) {
-        let refusal = Refusal { refusal, message: "no".into(), retry_after_seconds: None, fenced_by: None };
-        let result = Err(LinkFailure::Refused(refusal));
+        let result = Err(LinkFailure::Refused(Refusal::new(refusal, "no")));
         self.event(&format!("refused {id}"), Event::Answered { id: RequestId(id), result });
     }
 
     fn refused_by(&mut self, id: u64, by: SessionName) {
-        let refusal = RefusalKind::Fenced;
-        let refusal = Refusal { refusal, message: "no".into(), retry_after_seconds: None, fenced_by: Some(by) };
+        let refusal = Refusal { fenced_by: Some(by), ..Refusal::new(RefusalKind::Fenced, "no") };
         let result = Err(LinkFailure::Refused(refusal));
         self.event(&format!("refused {id}"), Event::Answered { id: RequestId(id), result });
     }
@@ -495,12 +493,8 @@ fn fenced(home: SessionName) -> Script {
     script.event("start", Event::Started);
     script.answer(1, session());
     script.printed.clear();
-    let refusal = Refusal {
-        refusal: RefusalKind::Fenced,
-        message: "another is in use".into(),
-        retry_after_seconds: None,
-        fenced_by: Some(SessionName::new(8, 2)),
-    };
+    let by = Some(SessionName::new(8, 2));
+    let refusal = Refusal { fenced_by: by, ..Refusal::new(RefusalKind::Fenced, "another is in use") };
     script.event("fenced", Event::Answered { id: RequestId(2), result: Err(LinkFailure::Refused(refusal)) });
     let effects = script.event("home", Event::HomeRead { result: Ok(home) });
     let proof = effects.iter().find_map(|effect| match effect {

@@ -352,5 +352,5 @@ impl Hub {
 
 fn refused(refusal: RefusalKind) -> LinkFailure {
     let fenced_by = (refusal == RefusalKind::Fenced).then(|| SessionName::new(99, 1));
-    LinkFailure::Refused(Refusal { refusal, message: "no".to_owned(), retry_after_seconds: None, fenced_by })
+    LinkFailure::Refused(Refusal { fenced_by, ..Refusal::new(refusal, "no") })
 }

@@ -93,12 +93,7 @@ fn a_signed_answer_is_believed() {
 
 #[test]
 fn a_signed_refusal_is_a_refusal() {
-    let refusal = Refusal {
-        refusal: RefusalKind::Fenced,
-        message: "another session is in use".to_owned(),
-        retry_after_seconds: None,
-        fenced_by: None,
-    };
+    let refusal = Refusal::new(RefusalKind::Fenced, "another session is in use");
     let returned = signed(&hub(), 409, &refusal, "nonce");
     match read(Kind::Desired, &returned) {
         Err(LinkFailure::Refused(read)) => assert_eq!(read, refusal),
@@ -240,7 +235,7 @@ fn every_answer_about_a_session_says_where_the_hub_is_reached() {
     for answer in [opened(), handed_over(&agent(), target(1))] {
         assert_eq!(taken(Kind::Session, &signed(&hub(), 200, &answer, "nonce")), Some(answer.addresses));
     }
-    let refusal = |refusal| Refusal { refusal, message: String::new(), retry_after_seconds: None, fenced_by: None };
+    let refusal = |refusal| Refusal::new(refusal, "");
     let refused = NumberRefused { refusal: refusal(RefusalKind::BadRequestNumber), addresses: opened().addresses };
     assert_eq!(taken(Kind::Session, &signed(&hub(), 409, &refused, "nonce")), Some(refused.addresses));
     let fenced = refusal(RefusalKind::Fenced);

@@ -261,23 +261,14 @@ impl Core {
 }
 
 fn fenced(id: RequestId, by: SessionName) -> Effect {
-    let refusal = Refusal {
-        refusal: RefusalKind::Fenced,
-        message: format!("another agent with this identity holds the target, in session {by}"),
-        retry_after_seconds: None,
-        fenced_by: Some(by),
-    };
+    let message = format!("another agent with this identity holds the target, in session {by}");
+    let refusal = Refusal { fenced_by: Some(by), ..Refusal::new(RefusalKind::Fenced, message) };
     Effect::Respond { id, answer: Err(refusal) }
 }
 
 fn busy(id: RequestId, left: Duration) -> Effect {
-    let refusal = Refusal {
-        refusal: RefusalKind::Busy,
-        message: "another agent with this identity is starting".to_owned(),
-        retry_after_seconds: Some(left.as_secs() + 1),
-        fenced_by: None,
-    };
-    Effect::Respond { id, answer: Err(refusal) }
+    let refusal = Refusal::new(RefusalKind::Busy, "another agent with this identity is starting");
+    Effect::Respond { id, answer: Err(refusal.retry_after(left.as_secs() + 1)) }
 }
 
 fn reopen(id: RequestId) -> Effect {

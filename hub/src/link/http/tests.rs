@@ -64,7 +64,7 @@ impl Service for Known {
     }
 
     async fn enrol(&self, _: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
-        Err(refusal(RefusalKind::TokenRefused, "used"))
+        Err(Refusal::new(RefusalKind::TokenRefused, "used"))
     }
 
     fn breached(&self, _: TargetId, breach: Breach) {
@@ -79,9 +79,9 @@ impl Service for Known {
             core::Request::Session(_, origin) => {
                 *self.origin.lock().unwrap() = Some(origin);
                 let answer = self.session.lock().unwrap().clone().map(core::Answer::Session);
-                answer.map(Reply::Core).ok_or_else(|| refusal(RefusalKind::TargetGone, "gone"))
+                answer.map(Reply::Core).ok_or_else(|| Refusal::new(RefusalKind::TargetGone, "gone"))
             }
-            core::Request::Bodies(_) => Err(refusal(RefusalKind::TargetGone, "gone")),
+            core::Request::Bodies(_) => Err(Refusal::new(RefusalKind::TargetGone, "gone")),
         }
     }
 }

@@ -408,5 +408,5 @@ impl World {
 }
 
 pub(super) fn refuse(refusal: RefusalKind) -> Refusal {
-    Refusal { refusal, message: "shut out".to_owned(), retry_after_seconds: None, fenced_by: None }
+    Refusal::new(refusal, "shut out")
 }

@@ -8,12 +8,7 @@ fn deleted_target_is_told_so() {
     script.open(None);
     let accepted = script.accepted();
     script.desired(5, Some(accepted), 45);
-    let why = Refusal {
-        refusal: RefusalKind::TargetGone,
-        message: "deleted".to_owned(),
-        retry_after_seconds: None,
-        fenced_by: None,
-    };
+    let why = Refusal::new(RefusalKind::TargetGone, "deleted");
     check(&script.event(Event::TargetClosed { target: target(), why }), &expect!["2: refused TargetGone"]);
     check(&script.desired(5, None, 0), &expect!["3: refused Busy"]);
 }
@@ -26,8 +21,7 @@ fn a_target_that_is_served_again_is_remembered_anew() {
     script.report(5, 2, true);
     let (cluster, decommission) = (None, Decommission::No);
     let holder = Box::new(script.core.holder(target()).unwrap().clone());
-    let message = "its key is gone".to_owned();
-    let why = Refusal { refusal: RefusalKind::Revoked, message, retry_after_seconds: None, fenced_by: None };
+    let why = Refusal::new(RefusalKind::Revoked, "its key is gone");
     script.event(Event::TargetClosed { target: target(), why });
     script.event(Event::TargetKnown { target: target(), cluster, holder, decommission });
     let late = script.report(5, 1, true);
