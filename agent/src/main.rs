@@ -85,3 +85,36 @@ fn run(options: Options, log: &str, format: telemetry::Format) -> anyhow::Result
     runtime.shutdown_timeout(END_MAX);
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    /// What has no value on the command line has one there.
+    #[test]
+    fn every_flag_is_an_environment_variable() {
+        fn flags(command: &clap::Command) {
+            let named =
+                |flag: &&clap::Arg| !flag.is_positional() && !["help", "version"].contains(&flag.get_id().as_str());
+            for flag in command.get_arguments().filter(named) {
+                let name = format!("{} --{}", command.get_name(), flag.get_id());
+                let variable = flag.get_env().unwrap_or_else(|| panic!("{name}"));
+                assert!(variable.to_string_lossy().starts_with("TIDELINE_"), "{name}");
+                if !matches!(flag.get_action(), clap::ArgAction::SetTrue) {
+                    continue;
+                }
+                for (said, expected) in [("1", true), ("0", false), ("true", true), ("false", false)] {
+                    let said = format!("--{}={said}", flag.get_long().expect("every flag has a long name"));
+                    let reads = clap::Command::new("reads").arg(flag.clone().action(clap::ArgAction::Set));
+                    let read =
+                        reads.try_get_matches_from(["reads", &said]).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    assert_eq!(read.get_one(flag.get_id().as_str()), Some(&expected), "{name}: {said}");
+                }
+            }
+            command.get_subcommands().for_each(flags);
+        }
+        flags(&Cli::command());
+    }
+}

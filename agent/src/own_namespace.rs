@@ -1,6 +1,7 @@
 //! Where in its cluster the agent keeps what is its own.
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use kube::Client;
 
 use crate::identity::SecretPlace;
@@ -23,7 +24,7 @@ pub struct OwnNamespace {
     pub identity_secret: String,
     /// Work only while holding a Lease in the namespace of the identity: of several replicas, each with its own data
     /// directory, one keeps the cluster and the others stand by
-    #[arg(long, env = "TIDELINE_LEADER_ELECT")]
+    #[arg(long, env = "TIDELINE_LEADER_ELECT", value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
     /// The Lease there; replicas of one agent share it
     #[arg(long, env = "TIDELINE_LEASE", value_name = "NAME", default_value = LEASE)]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use serde_json::{Value, json};
 use tideline_common::{Reason, SpaceName};
 use tideline_hub::approve::{self, Approved, Held};
@@ -28,13 +29,13 @@ pub(super) struct Arguments {
     /// The SyncTarget whose cluster holds deletions
     target: String,
     /// Only show what is held, and why
-    #[arg(long, env = "TIDELINE_LIST")]
+    #[arg(long, env = "TIDELINE_LIST", value_parser = BoolishValueParser::new())]
     list: bool,
     /// Do not ask
-    #[arg(long, env = "TIDELINE_YES", conflicts_with = "list")]
+    #[arg(long, conflicts_with = "list")]
     yes: bool,
     /// How long the approval holds, as 30m, 24h or 7d
-    #[arg(long, env = "TIDELINE_EXPIRES", value_name = "TIME", default_value = "24h", value_parser = duration)]
+    #[arg(long, env = "TIDELINE_APPROVAL_EXPIRES", value_name = "TIME", default_value = "24h", value_parser = duration)]
     expires: Duration,
     #[command(flatten)]
     common: Common,

@@ -51,7 +51,7 @@ pub(super) struct Show {
 #[derive(Debug, Args)]
 pub(super) struct Accept {
     /// Do not ask
-    #[arg(long, env = "TIDELINE_YES")]
+    #[arg(long)]
     yes: bool,
     #[command(flatten)]
     common: Common,

@@ -81,7 +81,7 @@ pub(super) enum Command {
         /// The SyncTarget
         name: String,
         /// Also if its agent is at work
-        #[arg(long, env = "TIDELINE_FORCE")]
+        #[arg(long)]
         force: bool,
         #[command(flatten)]
         common: Common,
@@ -95,7 +95,7 @@ pub(super) enum Command {
         #[arg(long, env = "TIDELINE_FROM", value_name = "UID")]
         from: Option<TargetId>,
         /// Do not ask
-        #[arg(long, env = "TIDELINE_YES")]
+        #[arg(long)]
         yes: bool,
         #[command(flatten)]
         common: Common,

@@ -22,12 +22,30 @@ fn every_command_is_well_formed_and_shows_an_example() {
     examples(&Cli::command());
 }
 
+/// Whoever exported one of these once would have said it of every call.
+const OF_ONE_CALL: [&str; 2] = ["force", "yes"];
+
+/// What has no value on the command line has one there.
 #[test]
-fn every_flag_is_an_environment_variable() {
+fn every_flag_that_is_not_of_one_call_alone_is_an_environment_variable() {
     fn flags(command: &clap::Command) {
-        for flag in command.get_opts() {
-            let variable = flag.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            assert!(variable.starts_with("TIDELINE_"), "{} --{}", command.get_name(), flag.get_id());
+        let named = |flag: &&clap::Arg| !flag.is_positional() && !["help", "version"].contains(&flag.get_id().as_str());
+        for flag in command.get_arguments().filter(named) {
+            let name = format!("{} --{}", command.get_name(), flag.get_id());
+            let of_one_call = OF_ONE_CALL.contains(&flag.get_id().as_str());
+            assert_eq!(flag.get_env().is_none(), of_one_call, "{name}");
+            let Some(variable) = flag.get_env() else { continue };
+            assert!(variable.to_string_lossy().starts_with("TIDELINE_"), "{name}");
+            if !matches!(flag.get_action(), clap::ArgAction::SetTrue) {
+                continue;
+            }
+            for (said, expected) in [("1", true), ("0", false), ("true", true), ("false", false)] {
+                let said = format!("--{}={said}", flag.get_long().expect("every flag has a long name"));
+                let reads = clap::Command::new("reads").arg(flag.clone().action(clap::ArgAction::Set));
+                let read =
+                    reads.try_get_matches_from(["reads", &said]).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(read.get_one(flag.get_id().as_str()), Some(&expected), "{name}: {said}");
+            }
         }
         command.get_subcommands().for_each(flags);
     }

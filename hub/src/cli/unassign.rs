@@ -1,6 +1,7 @@
 //! `approve-unassignments`: shows what the hub holds, asks, and records the approval.
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use serde_json::json;
 use tideline_common::{Revision, SpaceName};
 use tideline_hub::held_unassignments::{self, HeldSource, HeldUnassignment};
@@ -24,10 +25,10 @@ pub(super) struct Arguments {
     #[arg(long, env = "TIDELINE_REVISION", value_name = "NUMBER")]
     revision: Option<u64>,
     /// Only show what is held
-    #[arg(long, env = "TIDELINE_LIST")]
+    #[arg(long, env = "TIDELINE_LIST", value_parser = BoolishValueParser::new())]
     list: bool,
     /// Do not ask
-    #[arg(long, env = "TIDELINE_YES", conflicts_with = "list")]
+    #[arg(long, conflicts_with = "list")]
     yes: bool,
     #[command(flatten)]
     common: Common,
