@@ -50,8 +50,8 @@ pub struct SyncTargetSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Poll {
-    /// Default asks all the time, so that changes arrive at once. Metered asks every 15 minutes to 24 hours, and
-    /// reports conditions only.
+    /// Default asks all the time, so that changes arrive at once. Metered is taken, and not acted upon yet: the agent
+    /// asks as with Default.
     pub profile: PollProfile,
 }
 
