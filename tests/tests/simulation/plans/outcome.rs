@@ -14,8 +14,6 @@ use crate::world::World;
 pub(crate) struct Outcome {
     facts: BTreeMap<String, String>,
     writes: BTreeMap<ObjectKey, Writes>,
-    /// Commits of the hub.
-    commits: usize,
 }
 
 impl Outcome {
@@ -64,8 +62,7 @@ impl Outcome {
         facts.insert("tombstones at the hub".to_owned(), format!("{tombstones:?}"));
         facts.insert("histories accepted".to_owned(), world.hub.accepts.to_string());
         let writes = world.probe.as_ref().map(|probe| probe.writes.clone()).unwrap_or_default();
-        let commits = world.hub.probe.as_ref().map_or(0, |probe| probe.commits.len());
-        Self { facts, writes, commits }
+        Self { facts, writes }
     }
 
     /// How this differs from the undisturbed run in a way that it must not; nothing if it does not.
@@ -78,8 +75,8 @@ impl Outcome {
     /// - A mark alone is never written twice: it is compared with what is there. It may be what takes the place of a deletion
     ///   and a creation, for who did not see that nobody had the place in between.
     /// - A deletion is never repeated: it carries the UID of what it is about.
-    /// - The hub commits once more for every part of a commit that a crash cut off, and for removals that were confirmed
-    ///   one after another instead of at once.
+    ///
+    /// How often the hub commits is not compared: it takes in together what comes together, which depends on the way.
     pub(crate) fn surplus(&self, undisturbed: &Self, unacknowledged: &BTreeMap<ObjectKey, u64>) -> String {
         let mut text = String::new();
         let names: BTreeSet<&String> = self.facts.keys().chain(undisturbed.facts.keys()).collect();
