@@ -7,7 +7,8 @@
 //!
 //! A batch is on disk when [`Journal::write`] returns, and what belongs together in it is written whole or not at all. Every value carries a checksum
 //! over itself and its key. A journal that is damaged is moved aside, never repaired: the agent starts with an empty one,
-//! observes, and rebuilds it from the hub and the marks in its cluster.
+//! observes, and rebuilds it from the hub and the marks in its cluster. Where damage keeps an open journal from being
+//! written, the file `damaged` in it has the next opening move it aside, and the process ends.
 //!
 //! A disk that is full, read-only or failing refuses writes, which are tried again until it takes them; what is there can
 //! still be read. Where it does not even let the journal be opened, the agent observes until it does. Beside the journal
@@ -115,6 +116,24 @@ impl Error {
         }
     }
 
+    /// Whether what is there cannot be read: it is damaged, or the medium refuses it, which may pass once.
+    fn is_of_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Io { source, .. } => is_of_the_medium(source),
+            Self::Newer { .. }
+            | Self::UnderstandsMore { .. }
+            | Self::Held { .. }
+            | Self::Space { .. }
+            | Self::Write(_)
+            | Self::Stuck
+            | Self::StuckOpening
+            | Self::Closed
+            | Self::Away(_)
+            | Self::NoBody(_) => false,
+        }
+    }
+
     /// Whether a person has to give access.
     fn is_of_access(&self) -> bool {
         use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
@@ -154,6 +173,7 @@ enum First {
 #[derive(Debug)]
 struct Open {
     slot: Arc<Slot>,
+    refused: bodies::Refused,
     queue: SyncSender<Batch>,
     running: Arc<AtomicBool>,
     patience: Arc<Patience>,
@@ -186,6 +206,7 @@ impl Journal {
         let (on_exit, done) = sync_channel(0);
         let (running, patience) = (Arc::new(AtomicBool::new(true)), Arc::new(Patience::default()));
         let writer = Writer {
+            path: path.to_owned(),
             slot: Arc::clone(&slot),
             patience: Arc::clone(&patience),
             batches,
@@ -196,8 +217,8 @@ impl Journal {
             .name("journal".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| Error::Io { action: "start the thread of", path: path.to_owned(), source })?;
-        let done = std::sync::Mutex::new(done);
-        Ok((Self { path: path.to_owned(), state: State::Open(Open { slot, queue, running, patience, done }) }, loaded))
+        let open = Open { slot, refused: bodies::Refused::default(), queue, running, patience, done: done.into() };
+        Ok((Self { path: path.to_owned(), state: State::Open(open) }, loaded))
     }
 
     /// As [`Journal::open`]; where the disk refuses, stands in for the journal, empty and refusing writes, until
@@ -292,12 +313,12 @@ impl Journal {
     /// Reads a body. Takes microseconds where the page is cached, one disk read otherwise.
     pub fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
         match &self.state {
-            State::Open(Open { slot, .. }) => bodies::read(slot, input),
+            State::Open(Open { slot, refused, .. }) => refused.judge(input, bodies::read(slot, input)),
             State::Away { why, .. } => Err(Error::Away(why.clone())),
         }
     }
 
-    /// Its thread ended, which it does by itself only when the engine panics. Only another process can go on.
+    /// Its thread writes no more, by itself: the journal is damaged, or the engine panicked. Only another process can go on.
     pub(crate) fn ended(&self) -> bool {
         matches!(&self.state, State::Open(Open { running, .. }) if !running.load(Ordering::Acquire))
     }
@@ -333,7 +354,7 @@ impl Drop for Journal {
     fn drop(&mut self) {
         let closed = State::Away { why: "it is closed".to_owned(), first: First::Nothing };
         let State::Open(open) = std::mem::replace(&mut self.state, closed) else { return };
-        let Open { slot, queue, running: _, patience, done } = open;
+        let Open { slot, refused: _, queue, running: _, patience, done } = open;
         // The thread's is the last, and it may hang over closing the engine; this one must not.
         drop(slot);
         drop(queue);
@@ -361,20 +382,16 @@ pub(crate) fn discard(path: &Path) -> Result<(), Error> {
 
 /// Opens and reads, and sees to what can be mended.
 fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
-    let unreadable = |error: &Error| matches!(error, Error::Io { source, .. } if is_of_the_medium(source));
     let mut outcome = open_once(path);
-    if let Err(error) = &outcome
-        && unreadable(error)
+    if let Err(error @ Error::Io { .. }) = &outcome
+        && error.is_of_damage()
     {
         warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(error));
         std::thread::sleep(REREAD_AFTER);
         outcome = open_once(path);
     }
     let (engine, contents) = match outcome {
-        Err(error)
-            if matches!(error, Error::Damaged(_) | Error::Newer { .. } | Error::UnderstandsMore { .. })
-                || unreadable(&error) =>
-        {
+        Err(error) if error.is_of_damage() || matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. }) => {
             let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
             let aside = if newer { quarantine::set_aside_newer(path)? } else { quarantine::move_aside(path)? };
             warn!(
@@ -400,6 +417,9 @@ fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
 fn open_once(path: &Path) -> Result<(Engine, Contents), Error> {
     space::require_for_opening(path)?;
     let existed = quarantine::prepare(path)?;
+    if let Some(why) = quarantine::marked_damaged(path) {
+        return Err(Error::Damaged(format!("found while it was open: {why}")));
+    }
     if quarantine::openings(path) >= OPENINGS_MAX {
         quarantine::opened(path)?;
         return Err(Error::Damaged(format!("{OPENINGS_MAX} starts in a row ended while it was being opened")));

@@ -1,10 +1,10 @@
 //! Where bodies are: each has a number, and numbers rise, so that bodies lie in the order in which they came. By their
 //! digests they would lie anywhere, and each that is written would bring fifteen others into memory and the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::read::DeflateDecoder;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,9 @@ use super::Error;
 use super::engine::{Change, Table};
 use super::record;
 use super::slot::Slot;
+
+/// Bodies that are remembered to have been refused, of 32 bytes each. Others are refused again until there is room.
+const REFUSED_MAX: usize = 1_000;
 
 /// What is known of a body without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +121,30 @@ impl<'a> Ahead<'a> {
 fn place(slot: &Slot, input: Digest) -> Result<Option<Place>, Error> {
     let key = input.as_bytes();
     slot.get(Table::Inputs, key)?.map(|value| record::read(Table::Inputs, key, &value)).transpose()
+}
+
+/// Bodies that the medium refused when they were read last. A refusal may pass; one that was refused twice in a row is
+/// damaged, and fetched again.
+#[derive(Debug, Default)]
+pub(super) struct Refused(Mutex<BTreeSet<Digest>>);
+
+impl Refused {
+    pub(super) fn judge(&self, input: Digest, outcome: Result<Arc<str>, Error>) -> Result<Arc<str>, Error> {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = refused.remove(&input);
+        match outcome {
+            Err(error @ Error::Io { .. }) if error.is_of_damage() => {
+                if before {
+                    return Err(Error::Damaged(tideline_runtime::exit::chain(&error)));
+                }
+                if refused.len() < REFUSED_MAX {
+                    refused.insert(input);
+                }
+                Err(error)
+            }
+            outcome => outcome,
+        }
+    }
 }
 
 /// Reads a body.

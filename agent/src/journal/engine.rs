@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use sled::transaction::{ConflictableTransactionError, TransactionError, Transactional};
 
-use super::Error;
+use super::{Error, is_of_the_medium};
 
 /// Bytes of pages that sled may keep in memory by its own account, which is by serialized size and late.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -171,7 +171,7 @@ impl Engine {
     fn growth(&self, changes: &[Change]) -> Result<i64, Error> {
         let mut grown = 0;
         for change in changes {
-            let former = self.tree(change.table).get(&change.key).map_err(|error| Error::Write(reason(&error)))?;
+            let former = self.tree(change.table).get(&change.key).map_err(|error| self.write_failed(error))?;
             grown -= former.map_or(0, |value| bytes_of(&change.key, &value));
             grown += change.value.as_ref().map_or(0, |value| bytes_of(&change.key, value));
         }
@@ -200,8 +200,24 @@ impl Engine {
             })
             .map_err(|error| match error {
                 TransactionError::Abort(()) => Error::Write("the transaction was aborted".to_owned()),
-                TransactionError::Storage(error) => Error::Write(reason(&error)),
+                TransactionError::Storage(error) => self.write_failed(error),
             })
+    }
+
+    /// A write reads the pages that it changes. Where these cannot be read, no room on the disk helps.
+    fn write_failed(&self, error: sled::Error) -> Error {
+        match error {
+            sled::Error::Io(source) if is_of_the_medium(&source) => {
+                Error::Io { action: "read what is to be changed in", path: self.path.clone(), source }
+            }
+            sled::Error::Io(ref source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                Error::Damaged(reason(&error))
+            }
+            sled::Error::Corruption { .. } | sled::Error::ReportableBug(_) | sled::Error::CollectionNotFound(_) => {
+                Error::Damaged(error.to_string())
+            }
+            sled::Error::Io(_) | sled::Error::Unsupported(_) => Error::Write(reason(&error)),
+        }
     }
 
     /// Frees what changes left behind. sled does so only in passing, a few hundred pieces for every 128 visits of a thread,

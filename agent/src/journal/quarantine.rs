@@ -1,6 +1,6 @@
 //! Damage: what is found before the engine looks, and where it goes.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,26 @@ fn snapshot_is_readable(path: &Path) -> bool {
     let mut crc = Crc::new();
     crc.update(&bytes[..end]);
     bytes[end + 8..] == crc.sum().to_le_bytes()
+}
+
+/// Notes in a journal that is open that it is damaged: the next opening moves it aside, with the note.
+pub(super) fn mark_damaged(path: &Path, why: &str) -> Result<(), Error> {
+    let mark = damage_mark(path);
+    match fs::write(&mark, format!("{why}\n")).and_then(|()| File::open(&mark)?.sync_all()) {
+        // Of a journal that somebody removed there is nothing to move.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(|source| Error::Io { action: "write", path: mark, source }),
+    }
+}
+
+/// Why the journal was noted to be damaged, if it was.
+pub(super) fn marked_damaged(path: &Path) -> Option<String> {
+    let mark = damage_mark(path);
+    mark.exists().then(|| fs::read_to_string(mark).unwrap_or_default().trim().to_owned())
+}
+
+fn damage_mark(journal: &Path) -> PathBuf {
+    journal.join("damaged")
 }
 
 /// Moves the directory to the first free `journal.damaged-<n>` beside it.

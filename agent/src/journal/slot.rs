@@ -122,8 +122,9 @@ impl Slot {
     /// stays, for it can still be read from.
     pub(super) fn mend(&self) -> Result<(), Error> {
         if self.refused.load(Ordering::Acquire) {
-            space::require_for_write(&self.path, 0)?;
-            space::probe(&self.path)?;
+            // What is not the journal's is not its damage.
+            let of_the_disk = |error| Error::Write(tideline_runtime::exit::chain(&error));
+            space::require_for_write(&self.path, 0).and_then(|()| space::probe(&self.path)).map_err(of_the_disk)?;
             self.renew()?;
             info!("the journal {:?} was opened again", self.path);
         }
@@ -147,6 +148,11 @@ impl Slot {
     /// Bytes on disk above which the log is written anew.
     pub(super) fn bytes_max(&self) -> u64 {
         GROWTH_TIMES * self.live.load(Ordering::Relaxed) + GROWTH_BYTES
+    }
+
+    /// Whether there is no engine, so that nothing can be read either.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(*self.lock(), Place::Empty(_))
     }
 
     /// Gives back what has gathered on disk and in memory, if it is worth it.

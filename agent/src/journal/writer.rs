@@ -1,16 +1,18 @@
 //! The thread that writes.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use super::bodies::Ahead;
 use super::engine::Change;
 use super::slot::{Pace, Slot};
-use super::{Error, QUEUE_MAX, stage};
+use super::{Error, QUEUE_MAX, quarantine, stage};
 use crate::core::Write;
 use crate::patience::Patience;
 
@@ -36,6 +38,7 @@ pub(super) fn may_gather(writes: &[Write]) -> bool {
 }
 
 pub(super) struct Writer {
+    pub(super) path: PathBuf,
     pub(super) slot: Arc<Slot>,
     /// Of who waits.
     pub(super) patience: Arc<Patience>,
@@ -45,7 +48,7 @@ pub(super) struct Writer {
     pub(super) on_exit: SyncSender<()>,
 }
 
-/// Says when the thread has ended, however it did.
+/// Says when the thread writes no more, for whatever reason.
 pub(super) struct Running(pub(super) Arc<AtomicBool>);
 
 impl Drop for Running {
@@ -57,10 +60,11 @@ impl Drop for Running {
 impl Writer {
     /// Writes what is asked for, in order, until nobody can ask any more. Batches that wait share one flush.
     pub(super) fn run(self) {
-        let Self { slot, patience, batches, running, on_exit } = self;
+        let Self { path, slot, patience, batches, running, on_exit } = self;
         let mut last: Option<Instant> = None;
+        let mut damage = Damage::default();
         loop {
-            match batches.recv_timeout(REST_AFTER) {
+            let outcome = match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
                     let since = last.map_or(GATHER, |last| last.elapsed());
                     if may_gather(&first.writes)
@@ -69,20 +73,72 @@ impl Writer {
                         std::thread::sleep(left);
                     }
                     last = Some(Instant::now());
-                    commit(&slot, &patience, std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1)));
+                    let batches = std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1));
+                    let outcome = commit(&slot, &patience, batches);
                     slot.tidy(Pace::AtWork);
+                    outcome
                 }
-                Err(RecvTimeoutError::Timeout) => slot.tidy(Pace::AtRest),
+                // Nothing can be read either.
+                Err(RecvTimeoutError::Timeout) if slot.is_empty() => slot.mend(),
+                Err(RecvTimeoutError::Timeout) => {
+                    slot.tidy(Pace::AtRest);
+                    continue;
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
+            };
+            if let Some(why) = damage.met_again(outcome)
+                && is_given_up(&path, &why)
+            {
+                break;
             }
         }
-        drop(slot);
         drop(running);
+        // Who still asks learns that it has ended. The engine is closed here, and by nobody who must not hang.
+        batches.into_iter().for_each(drop);
+        drop(slot);
         drop(on_exit);
     }
 }
 
-fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>) {
+/// Whether writes meet damage. A batch that failed is written again before any other, after the journal was opened again:
+/// what is met then, too, stays.
+#[derive(Debug, Default)]
+struct Damage {
+    met: bool,
+}
+
+impl Damage {
+    /// Returns what was met for the second time in a row.
+    fn met_again(&mut self, outcome: Result<(), Error>) -> Option<Error> {
+        match outcome {
+            Err(error) if error.is_of_damage() => std::mem::replace(&mut self.met, true).then_some(error),
+            // What the disk refuses meanwhile says nothing of it.
+            Err(_) => None,
+            Ok(()) => {
+                self.met = false;
+                None
+            }
+        }
+    }
+}
+
+/// Has the next opening begin another journal, for which the process has to end.
+fn is_given_up(path: &Path, damage: &Error) -> bool {
+    let why = tideline_runtime::exit::chain(damage);
+    match quarantine::mark_damaged(path, &why) {
+        Ok(()) => {
+            warn!("the journal {path:?} is damaged and takes no writes; the next start moves it aside: {why}");
+            true
+        }
+        Err(error) => {
+            let error = tideline_runtime::exit::chain(&error);
+            warn!("the journal {path:?} is damaged and takes no writes, which cannot be noted in it ({error}): {why}");
+            false
+        }
+    }
+}
+
+fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>) -> Result<(), Error> {
     // First, for where bodies are is read before they are written.
     let (mut outcome, mut answers) = (slot.mend(), Vec::new());
     let mut bodies = Ahead::of(slot);
@@ -91,14 +147,16 @@ fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>
         outcome = outcome.and_then(|()| stage::groups(&writes, &mut bodies, &mut |group| gathered.push(group)));
         answers.push(answer);
     }
-    let outcome = outcome.and_then(|()| gathered.commit()).map_err(|error| match error {
-        Error::Write(why) => why,
-        error => tideline_runtime::exit::chain(&error),
+    let outcome = outcome.and_then(|()| gathered.commit());
+    let refused = outcome.as_ref().err().map(|error| match error {
+        Error::Write(why) => why.clone(),
+        error => tideline_runtime::exit::chain(error),
     });
     for answer in answers {
         // Nobody waits any more where the wait was given up.
-        let _ = answer.send(outcome.clone().map_err(Error::Write));
+        let _ = answer.send(refused.clone().map_or(Ok(()), |why| Err(Error::Write(why))));
     }
+    outcome
 }
 
 /// Groups that reach the disk together.

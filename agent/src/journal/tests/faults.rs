@@ -153,10 +153,103 @@ async fn pages_of_zeros_or_noise_are_noticed() -> Result<(), anyhow::Error> {
         if step % 2 == 0 {
             remove_snapshots(&copy)?;
         }
-        opens_whole_or_empty(&copy, &entries, &format!("{byte:#x} at {at} of {length}"))?;
+        let what = format!("{byte:#x} at {at} of {length}");
+        opens_whole_or_empty(&copy, &entries, &what)?;
+        takes_writes_or_begins_anew(&copy, &entries, &what).await?;
         clear(directory.path(), &copy)?;
     }
     Ok(())
+}
+
+/// Writes every body anew and drops every one, then accepts: a write that damage prevents has the next opening begin
+/// another journal, which takes them all.
+async fn takes_writes_or_begins_anew(path: &Path, entries: &[Arc<Entry>], what: &str) -> Result<(), anyhow::Error> {
+    let drop_all = Write::DropBodies(entries.iter().map(|entry| entry.input).collect());
+    let writes = [bodies(entries), vec![drop_all], vec![accept(8, entries, entries, Vec::new())]];
+    let (journal, _) = Journal::open(path)?;
+    let taken = takes(&journal, &writes, what).await?;
+    drop(journal);
+    if !taken {
+        let (journal, loaded) = Journal::open(path)?;
+        assert!(is_empty(&loaded), "{what}: the damaged one is opened again");
+        assert!(takes(&journal, &writes, what).await?, "{what}: another journal");
+    }
+    let revision = reopened(path)?.accepted.map(|accepted| accepted.set.version.revision);
+    assert_eq!(revision, Some(Revision(8)), "{what}");
+    Ok(())
+}
+
+/// Writes as the core does, which tries again until it succeeds. Returns false if the journal ended over it.
+async fn takes(journal: &Journal, writes: &[Vec<Write>], what: &str) -> Result<bool, anyhow::Error> {
+    for write in writes {
+        let mut tries = 0;
+        while let Err(error) = journal.write(write.clone()).await {
+            if journal.ended() {
+                return Ok(false);
+            }
+            tries += 1;
+            anyhow::ensure!(tries < 5, "{what}: {error} again and again");
+        }
+    }
+    Ok(true)
+}
+
+/// No opening reads bodies, so that nothing notices before one of them is written or read.
+#[tokio::test]
+async fn a_rotten_page_of_bodies_has_another_journal_begun_when_it_is_to_be_written() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 400).await?;
+    // Once more, so that there is a snapshot, and the log is not read from its beginning.
+    drop(Journal::open(&path)?);
+    let mut log = fs::read(path.join("db"))?;
+    let rotten = [entries[200].input.as_bytes().as_slice(), &record::deflate(&body(200))].concat();
+    let found = |(at, bytes): (usize, &[u8])| (bytes == rotten).then_some(at);
+    let places: Vec<_> = log.windows(rotten.len()).enumerate().filter_map(found).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        log[at..at + rotten.len()].fill(0x55);
+    }
+    fs::write(path.join("db"), log)?;
+    let (journal, loaded) = Journal::open(&path)?;
+    assert_eq!(loaded.entries, entries, "it is opened as if nothing were wrong");
+    assert!(matches!(journal.body(entries[200].input), Err(Error::Damaged(_))));
+    drop(journal);
+    takes_writes_or_begins_anew(&path, &entries, "rotten").await?;
+    assert!(directory.path().join("journal.damaged-1/damaged").exists(), "the damage goes with its journal");
+    assert!(!path.join("damaged").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_journal_that_was_removed_while_it_was_open_ends_and_another_is_begun() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 20).await?;
+    let (journal, _) = Journal::open(&path)?;
+    fs::remove_dir_all(&path)?;
+    let writes = [bodies(&entries)];
+    assert!(!takes(&journal, &writes, "removed").await?);
+    drop(journal);
+    let (journal, loaded) = Journal::open(&path)?;
+    assert!(is_empty(&loaded));
+    assert!(takes(&journal, &writes, "begun").await?);
+    Ok(())
+}
+
+#[test]
+fn a_body_that_the_medium_refuses_twice_in_a_row_is_damaged() {
+    let refused = super::super::bodies::Refused::default();
+    let input = entry(1).input;
+    let eio = || {
+        let source = rustix::io::Errno::IO.into();
+        Err(Error::Io { action: "read", path: "journal".into(), source })
+    };
+    assert!(matches!(refused.judge(input, eio()), Err(Error::Io { .. })), "it may pass");
+    assert!(refused.judge(input, Ok(body(1))).is_ok());
+    assert!(matches!(refused.judge(input, eio()), Err(Error::Io { .. })), "it passed");
+    assert!(matches!(refused.judge(entry(2).input, eio()), Err(Error::Io { .. })), "another");
+    assert!(matches!(refused.judge(input, eio()), Err(Error::Damaged(_))));
 }
 
 #[tokio::test]
