@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    fn key(self, input: Digest) -> Vec<u8> {
+    pub(super) fn key(self, input: Digest) -> Vec<u8> {
         match self {
             Self::At { at, .. } => at.to_be_bytes().to_vec(),
             Self::ByDigest(_) => input.as_bytes().to_vec(),

@@ -83,8 +83,7 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         let place: Place = record::read(Table::Inputs, key, value)?;
         bodies += (key.len() + place.bytes()) as u64;
         next_body = next_body.max(place.next());
-        let digest = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a body's key is no digest".to_owned()))?;
-        loaded.bodies.insert(Digest::from_bytes(digest));
+        loaded.bodies.insert(record::digest(key)?);
         Ok(())
     })?;
     let unnamed = load_policies(engine, &mut loaded)?;

@@ -7,7 +7,7 @@ use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tideline_common::{ObjectKey, Tombstone};
+use tideline_common::{Digest, ObjectKey, Tombstone};
 
 use super::Error;
 use super::bodies::Ahead;
@@ -101,6 +101,12 @@ pub(super) fn read_compressed<T: DeserializeOwned>(table: Table, key: &[u8], val
 /// Checks a value without reading it.
 pub(super) fn check(table: Table, key: &[u8], value: &[u8]) -> Result<(), Error> {
     checked(table, key, value).map(|_bytes| ())
+}
+
+/// The key of what is known of a body.
+pub(super) fn digest(key: &[u8]) -> Result<Digest, Error> {
+    let bytes = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a body's key is no digest".to_owned()))?;
+    Ok(Digest::from_bytes(bytes))
 }
 
 /// Parts separated by NUL, which no part of a key can hold, so that keys sort as [`ObjectKey`] does.

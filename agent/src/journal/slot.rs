@@ -6,6 +6,7 @@
 //!
 //! One thread writes and replaces; others read, and wait a moment while the engine is replaced.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tideline_common::Digest;
 use tracing::{debug, info, warn};
 
-use super::bodies::Numbers;
+use super::bodies::{self, Numbers};
 use super::engine::{Change, Engine, Table};
 use super::{Error, record, space};
 
@@ -40,6 +42,9 @@ const GROWTH_TIMES: u64 = 3;
 const GROWTH_BYTES: u64 = 16 << 20;
 /// Bytes that are copied at once when the log is written anew.
 const COPY_BYTES: u64 = 1 << 20;
+/// Pause after the log could not be written anew, which may have read and written all of it, doubled each time up to
+/// the second.
+const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(6));
 
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -53,6 +58,8 @@ pub(super) struct Slot {
     /// Bytes that what it holds takes on disk.
     live: AtomicU64,
     numbers: Numbers,
+    /// When the log may be written anew after that failed, and how long the pause is.
+    rebuild_again: Mutex<Option<(Instant, Duration)>>,
 }
 
 #[derive(Debug)]
@@ -81,6 +88,7 @@ impl Slot {
             touched: AtomicU64::new(read),
             live: AtomicU64::new(live),
             numbers,
+            rebuild_again: Mutex::default(),
         }
     }
 
@@ -161,9 +169,13 @@ impl Slot {
             return;
         }
         let bytes = self.bytes();
-        let outcome = if bytes > self.bytes_max() && space::has_room_for(&self.path, self.live.load(Ordering::Relaxed))
+        let outcome = if bytes > self.bytes_max()
+            && self.may_rebuild()
+            && space::has_room_for(&self.path, self.live.load(Ordering::Relaxed))
         {
-            self.rebuild(bytes)
+            let outcome = self.rebuild(bytes);
+            self.rebuilt(&outcome);
+            outcome
         } else {
             let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
             let most = match pace {
@@ -194,35 +206,101 @@ impl Slot {
         let begun = Instant::now();
         let next = sibling(&self.path, NEXT);
         remove_directory(&next)?;
-        self.copy_to(&next)?;
-        self.replace(|| swap(&self.path, &next))?;
+        let outcome = self.copy_to(&next).and_then(|()| self.replace(|| swap(&self.path, &next)));
+        if let Err(error) = outcome {
+            // A copy that is not taken only takes room. Should it stay, the next one begins with removing it.
+            let _ = remove_directory(&next);
+            return Err(error);
+        }
         let after = self.bytes();
         self.live.store(after, Ordering::Relaxed);
         info!(before, after, took = ?begun.elapsed(), "the journal was written anew");
         Ok(())
     }
 
+    fn may_rebuild(&self) -> bool {
+        let again = self.rebuild_again.lock().unwrap_or_else(PoisonError::into_inner);
+        again.is_none_or(|(at, _)| at <= Instant::now())
+    }
+
+    fn rebuilt(&self, outcome: &Result<(), Error>) {
+        let mut again = self.rebuild_again.lock().unwrap_or_else(PoisonError::into_inner);
+        *again = outcome.is_err().then(|| {
+            let pause = again.map_or(REBUILD_AGAIN.0, |(_, former)| REBUILD_AGAIN.1.min(former * 2));
+            (Instant::now() + pause, pause)
+        });
+    }
+
     fn copy_to(&self, path: &Path) -> Result<(), Error> {
         let copy = Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0);
-        for table in Table::ALL {
+        let lost = self.copy_bodies(&copy)?;
+        for table in Table::ALL.iter().filter(|table| **table != Table::Bodies) {
             let mut after: Option<Vec<u8>> = None;
             loop {
-                let part = self.engine()?.part(*table, after.as_deref(), COPY_BYTES)?;
+                let mut part = self.engine()?.part(*table, after.as_deref(), COPY_BYTES)?;
                 let Some(last) = part.last() else { break };
                 after = Some(last.key.clone());
                 for Change { table, key, value } in &part {
                     record::check(*table, key, value.as_deref().unwrap_or_default())?;
                     self.touch(Table::Meta, value.as_ref().map_or(0, Vec::len) as u64);
                 }
-                copy.commit(&[part])?;
-                for slot in [self, &copy] {
-                    if slot.touched.load(Ordering::Relaxed) > HELD_AT_WORK_MAX {
-                        slot.renew()?;
-                    }
+                if *table == Table::Inputs {
+                    part.retain(|change| !lost.contains(&change.key));
                 }
+                self.copy_part(&copy, part)?;
             }
         }
         copy.close();
+        Ok(())
+    }
+
+    /// Copies the bodies that there are said to be, in their order, and returns those that cannot be read, as
+    /// [`Table::Inputs`] names them: left out with what says that they are there, they are fetched again.
+    fn copy_bodies(&self, copy: &Self) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let mut places: Vec<(bodies::Place, Digest)> = Vec::new();
+        self.engine()?.scan(Table::Inputs, |key, value| {
+            places.push((record::read(Table::Inputs, key, value)?, record::digest(key)?));
+            self.touch(Table::Meta, value.len() as u64);
+            Ok(())
+        })?;
+        places.sort_unstable_by_key(|(place, _)| place.next());
+        let (mut lost, mut part, mut bytes) = (BTreeSet::new(), Vec::new(), 0);
+        for (place, input) in places {
+            let key = place.key(input);
+            let mut found = self.get(Table::Bodies, &key);
+            if matches!(&found, Err(error @ Error::Io { .. }) if error.is_of_damage()) {
+                found = self.get(Table::Bodies, &key);
+            }
+            match found {
+                Ok(Some(value)) if record::check(Table::Bodies, &key, &value).is_ok() => {
+                    let change = Change { table: Table::Bodies, key, value: Some(value) };
+                    bytes += change.bytes();
+                    part.push(change);
+                }
+                Err(error) if !error.is_of_damage() => return Err(error),
+                Ok(_) | Err(_) => {
+                    lost.insert(input.as_bytes().to_vec());
+                }
+            }
+            if bytes >= COPY_BYTES {
+                bytes = 0;
+                self.copy_part(copy, std::mem::take(&mut part))?;
+            }
+        }
+        self.copy_part(copy, part)?;
+        if !lost.is_empty() {
+            warn!("{} bodies cannot be read in the journal {:?}, and are fetched again", lost.len(), self.path);
+        }
+        Ok(lost)
+    }
+
+    fn copy_part(&self, copy: &Self, part: Vec<Change>) -> Result<(), Error> {
+        copy.commit(&[part])?;
+        for slot in [self, copy] {
+            if slot.touched.load(Ordering::Relaxed) > HELD_AT_WORK_MAX {
+                slot.renew()?;
+            }
+        }
         Ok(())
     }
 

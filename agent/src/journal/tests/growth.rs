@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::bodies::{Ahead, Numbers};
+use super::super::bodies::{Ahead, Numbers, read};
 use super::super::engine::{Change, Engine, Table};
 use super::super::slot::{Pace, Slot};
 use super::super::stage;
@@ -78,6 +78,76 @@ async fn what_is_written_anew_holds_the_same() -> Result<(), anyhow::Error> {
     let left: Vec<PathBuf> =
         fs::read_dir(directory.path())?.map(|file| Ok(file?.path())).collect::<std::io::Result<_>>()?;
     assert!(left.iter().all(|path| !path.ends_with("journal.next") && !path.ends_with("journal.former")), "{left:?}");
+    Ok(())
+}
+
+/// A journal of more bytes than [`Slot::bytes_max`], most of which nothing names.
+async fn grown(path: &Path, count: u32) -> Result<(Vec<Arc<Entry>>, Engine), Error> {
+    let entries = filled(path, count).await?;
+    let engine = Engine::open(path)?;
+    let unnamed = |n: u64| record::put_bytes(Table::Bodies, (1_000 + n).to_be_bytes().to_vec(), &[b'x'; 10_000]);
+    for part in 0..20 {
+        engine.commit(&[(part * 100..(part + 1) * 100).map(unnamed).collect()])?;
+    }
+    Ok((entries, engine))
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_read_are_left_out_of_what_is_written_anew_and_count_as_missing()
+-> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let (entries, engine) = grown(&path, 50).await?;
+    let rotten = Change { table: Table::Bodies, key: 7_u64.to_be_bytes().to_vec(), value: Some(b"rotten".to_vec()) };
+    engine.commit(&[vec![rotten, record::take(Table::Bodies, 8_u64.to_be_bytes().to_vec())]])?;
+    let slot = Slot::new(&path, engine, Numbers::new(50), 0, 0);
+    let before = slot.bytes();
+    assert!(before > slot.bytes_max(), "{before} bytes");
+    for round in 0..2 {
+        slot.tidy(Pace::AtRest);
+        let after = slot.bytes();
+        assert!(after < before / 4, "round {round}: {before} bytes became {after}");
+    }
+    for (n, entry) in (0..).zip(&entries) {
+        match read(&slot, entry.input) {
+            Err(error) => assert!(matches!((n, &error), (7 | 8, Error::NoBody(_))), "{n}: {error}"),
+            text => assert_eq!(text?, body(n)),
+        }
+    }
+    drop(slot);
+    let loaded = reopened(&path)?;
+    assert_eq!((loaded.entries, loaded.bodies.len()), (entries, 48));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_anew_is_not_tried_again_at_once() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let (_, engine) = grown(&path, 1).await?;
+    let slot = Slot::new(&path, engine, Numbers::default(), 0, 0);
+    let before = slot.bytes();
+    // In the way of the copy.
+    fs::write(path.with_extension("next"), b"")?;
+    slot.tidy(Pace::AtRest);
+    fs::remove_file(path.with_extension("next"))?;
+    slot.tidy(Pace::AtRest);
+    assert!(slot.bytes() >= before, "it was tried again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn half_a_copy_does_not_stay() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 20).await?;
+    let engine = Engine::open(&path)?;
+    let key = record::object_key(&entries[3].key);
+    engine.commit(&[vec![Change { table: Table::Entries, key, value: Some(b"rotten".to_vec()) }]])?;
+    let slot = Slot::new(&path, engine, Numbers::default(), 0, 0);
+    assert!(matches!(slot.rebuild(slot.bytes()), Err(Error::Damaged(_))));
+    assert!(!path.with_extension("next").exists());
+    assert_eq!(read(&slot, entries[5].input)?, body(5), "what is there is left alone");
     Ok(())
 }
 
