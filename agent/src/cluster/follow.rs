@@ -22,14 +22,13 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tideline_common::{AssociatedKind, Reason};
-use tideline_runtime::Backoff;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::failure::Failure;
-use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, RETRY, Watch, folded, silence};
+use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, folded, silence};
 use crate::core::{Associate, Depth, Event, Follow, FollowNews};
 use crate::namespaces::Namespaces;
 
@@ -135,15 +134,14 @@ struct Closed;
 
 impl Task {
     async fn run(self) {
-        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut pauses = Pauses::new();
         let mut leave = Leave::new(false);
         loop {
-            let mut listed = false;
-            let failure = match self.pass(&mut listed, &mut leave).await {
+            let failure = match self.pass(&mut pauses, &mut leave).await {
                 Ok(Ended::Lost(failure)) => failure,
                 Ok(Ended::Denied(Failure { message, .. })) => {
                     debug!("it may not be watched: {message}");
-                    backoff.reset();
+                    pauses.denied();
                     if self.tell(FollowNews::Unwatched { message }).await.is_err() {
                         return;
                     }
@@ -159,17 +157,14 @@ impl Task {
             if self.tell(lost).await.is_err() {
                 return;
             }
-            if listed {
-                backoff.reset();
-            }
-            let pause = if refused { REFUSED } else { backoff.next_delay(retry_after) };
-            tokio::time::sleep(pause).await;
+            let pause = pauses.lost(retry_after);
+            tokio::time::sleep(if refused { REFUSED } else { pause }).await;
         }
     }
 
     /// Lists, then watches, until something fails; where it may look in some namespaces only, in each of them at once. Where
     /// the watch was denied before, all is listed only when the watch is known to be let through or not.
-    async fn pass(&self, listed: &mut bool, leave: &mut Leave) -> Result<Ended, Closed> {
+    async fn pass(&self, pauses: &mut Pauses, leave: &mut Leave) -> Result<Ended, Closed> {
         let streams: Vec<_> = match &self.follow.namespace {
             Some(namespace) => self.stream(Some(namespace)).into_iter().collect(),
             None => self.namespaces.each().filter_map(|namespace| self.stream(namespace)).collect(),
@@ -195,13 +190,13 @@ impl Task {
                 Ok(News::AllListed) => {
                     self.tell(FollowNews::Seen(std::mem::take(&mut page))).await?;
                     if !leave.is_denied() {
-                        *listed = true;
+                        pauses.listed();
                         self.tell(FollowNews::Listed).await?;
                     }
                 }
                 Ok(News::Granted) => {
                     leave.granted();
-                    *listed = true;
+                    pauses.listed();
                     self.tell(FollowNews::Listed).await?;
                 }
                 Ok(News::Changed(associate)) => self.tell(FollowNews::Seen(vec![associate])).await?,
@@ -250,3 +245,6 @@ impl Task {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

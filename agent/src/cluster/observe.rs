@@ -21,9 +21,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::Value;
 use tideline_common::{GroupKind, Reason};
-use tideline_runtime::Backoff;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
@@ -33,7 +31,7 @@ use super::discovery::{Kinds, Resource, Unresolved};
 use super::failure::Failure;
 use super::fold::fold;
 use super::survey::Survey;
-use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, RETRY, Watch, folded, silence};
+use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, folded, silence};
 use crate::core::{Event, Observed, Served};
 use crate::namespaces::Namespaces;
 
@@ -42,8 +40,6 @@ const MISSING_EVERY: Duration = Duration::from_secs(30);
 /// Time between looks, and how many, after some definition changed: its kind is served a moment after it says so.
 const CHANGED_EVERY: Duration = Duration::from_secs(1);
 const CHANGED_LOOKS: u32 = 10;
-/// A watch that was not lost for so long is well: longer than the longest pause.
-const STEADY: Duration = Duration::from_mins(1);
 
 /// The watches of all kinds that are watched.
 pub struct Watches {
@@ -199,7 +195,7 @@ enum Over {
 
 impl Task {
     async fn run(mut self) {
-        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut pauses = Pauses::new();
         let relist = Arc::clone(&self.relist);
         let mut looks = 0;
         let kinds = Arc::clone(&self.kinds);
@@ -223,19 +219,17 @@ impl Task {
                         self.tell(Served::Unknown).await;
                     }
                     self.lost(&failure).await;
-                    tokio::time::sleep(backoff.next_delay(failure.retry_after)).await;
+                    tokio::time::sleep(pauses.lost(failure.retry_after)).await;
                     continue;
                 }
             };
             self.tell(Served::Yes { namespaced: resource.namespaced, status: resource.status }).await;
-            let mut listed = false;
-            let begun = Instant::now();
-            match self.pass(&resource, &mut listed).await {
-                Over::Relist => {}
+            match self.pass(&resource, &mut pauses).await {
+                Over::Relist => pauses.begin_anew(),
                 Over::Closed => return,
                 Over::Ended(Ended::Denied(failure)) => {
                     debug!("it may not be watched: {}", failure.message);
-                    backoff.reset();
+                    pauses.denied();
                     let denied = Event::Unwatched { kind: self.kind.clone(), message: failure.message };
                     if self.events.send(denied).await.is_err() {
                         return;
@@ -249,21 +243,17 @@ impl Task {
                         self.kinds.forget(&self.kind.group);
                     }
                     self.lost(&failure).await;
-                    // A list alone is no success: where watching is what is refused, it would be listed all the time.
-                    if listed && begun.elapsed() >= STEADY {
-                        backoff.reset();
-                    }
-                    tokio::time::sleep(backoff.next_delay(failure.retry_after)).await;
+                    tokio::time::sleep(pauses.lost(failure.retry_after)).await;
                 }
             }
         }
     }
 
     /// Lists, then watches, until something ends it.
-    async fn pass(&mut self, resource: &Arc<Resource>, listed: &mut bool) -> Over {
+    async fn pass(&mut self, resource: &Arc<Resource>, pauses: &mut Pauses) -> Over {
         let streams: Vec<_> = self.namespaces.each().map(|name| self.stream(resource, name)).collect();
         let mut watch = Watch::new(streams, &self.leave);
-        let mut all = Vec::new();
+        let (mut all, mut is_listed) = (Vec::new(), false);
         // What happened in one namespace while another was still listed.
         let mut early = Vec::new();
         loop {
@@ -283,7 +273,8 @@ impl Task {
                     continue;
                 }
                 News::AllListed => {
-                    *listed = true;
+                    is_listed = true;
+                    pauses.listed();
                     let listed = Event::Listed { kind: self.kind.clone(), objects: std::mem::take(&mut all) };
                     for event in std::iter::once(listed).chain(early.drain(..)) {
                         if self.events.send(event).await.is_err() {
@@ -304,7 +295,7 @@ impl Task {
                 }
                 News::Gone(observed) => Event::Vanished { key: observed.key, uid: observed.uid },
             };
-            if !*listed {
+            if !is_listed {
                 early.push(event);
             } else if self.events.send(event).await.is_err() {
                 return Over::Closed;

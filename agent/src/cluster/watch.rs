@@ -23,7 +23,7 @@ use super::failure::{Failure, classify};
 pub(super) const PAGE_WHOLE: u32 = 100;
 pub(super) const PAGE_METADATA: u32 = 500;
 /// Pauses after failures: around the first, doubled up to around the second.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Seconds that a watch lasts. The API server would end it after five to ten minutes anyway; a connection that died
 /// silently is noticed that much later.
 const WATCH_SECONDS: u32 = 290;
@@ -33,6 +33,9 @@ const POLL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_mins
 const POLL_LEAST: Duration = Duration::from_secs(5);
 /// A watch that was denied before and is not within this time works: a refusal takes milliseconds.
 const TRIAL: Duration = Duration::from_secs(10);
+
+/// A watch that was not lost for so long after its list is well: longer than the longest pause.
+const STEADY: Duration = Duration::from_mins(1);
 
 /// What is watched in one namespace or in all, folded; None of what does not count.
 pub(super) type Folded<T> = BoxStream<'static, watcher::Result<Event<Option<T>>>>;
@@ -66,6 +69,44 @@ fn until_failed<T: Send + 'static>(
         std::future::ready((!over).then_some(next))
     };
     stream.scan(false, once).boxed()
+}
+
+/// Pauses between a watch that was lost and the list that begins the next one.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    backoff: Backoff,
+    watched_since: Option<Instant>,
+}
+
+impl Pauses {
+    pub(super) fn new() -> Self {
+        Self { backoff: Backoff::new(RETRY.0, RETRY.1), watched_since: None }
+    }
+
+    /// All is listed, and watched from now on.
+    pub(super) fn listed(&mut self) {
+        self.watched_since = Some(Instant::now());
+    }
+
+    /// The list is begun anew for another reason than a failure.
+    pub(super) const fn begin_anew(&mut self) {
+        self.watched_since = None;
+    }
+
+    /// All was listed, and may not be watched: [`Leave`] says when it is listed next.
+    pub(super) fn denied(&mut self) {
+        self.begin_anew();
+        self.backoff.reset();
+    }
+
+    /// The pause after a failure. A list alone is no success: where watching is what fails, it would be listed all the
+    /// time.
+    pub(super) fn lost(&mut self, retry_after: Option<Duration>) -> Duration {
+        if self.watched_since.take().is_some_and(|since| since.elapsed() >= STEADY) {
+            self.backoff.reset();
+        }
+        self.backoff.next_delay(retry_after)
+    }
 }
 
 /// Whether the watch of a kind is let through, and when to list it again while it is not.
