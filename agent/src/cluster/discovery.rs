@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIGroupList, APIResourceList, APIVersions};
 use kube::Client;
 use kube::core::discovery::ApiResource;
+use serde::de::DeserializeOwned;
 use tideline_common::{GroupKind, ObjectKey};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OnceCell};
@@ -235,8 +236,40 @@ async fn read_group(client: &Client, group: &Arc<str>, version: &Arc<str>) -> Re
     let uri = root(segment(group).map_err(Unresolved::Failed)?, segment(version).map_err(Unresolved::Failed)?);
     match call::<APIResourceList>(client, Call::get(uri, Want::Whole)).await {
         Ok(list) => Ok(read_list(group, version, &list)),
-        Err(Refused::Status { code: 404, .. }) => Ok(Group::new()),
+        Err(Refused::Status { code: 404, .. }) => {
+            confirm_missing(client, group, Some(version)).await.map_err(Unresolved::Failed)?;
+            Ok(Group::new())
+        }
         Err(refused) => Err(Unresolved::Failed(refused.failure())),
+    }
+}
+
+/// Confirms, after a 404 that says so, that a group or this version of it is not served. Anybody on the way may say 404 to
+/// everything, as a proxy does that is being started: it counts where the document of all groups lacks this one.
+pub(super) async fn confirm_missing(client: &Client, group: &str, version: Option<&str>) -> Result<(), Failure> {
+    let is_meant = |served: &str| version.is_none_or(|version| version == served);
+    let served = if group.is_empty() {
+        let APIVersions { versions, .. } = document(client, "/api").await?;
+        versions.iter().any(|served| is_meant(served))
+    } else {
+        let APIGroupList { groups, .. } = document(client, "/apis").await?;
+        let of_group = groups.iter().filter(|served| served.name == group).flat_map(|served| &served.versions);
+        of_group.into_iter().any(|served| is_meant(&served.version))
+    };
+    if served {
+        let message = format!("the API server names the group {group:?} and answers 404 for what is in it");
+        return Err(Failure::unavailable(message));
+    }
+    Ok(())
+}
+
+async fn document<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, Failure> {
+    match call(client, Call::get(path.to_owned(), Want::Whole)).await {
+        Err(refused @ Refused::Status { code: 404, .. }) => {
+            let message = format!("the API server answers 404 for {path}, too: {}", refused.failure().message);
+            Err(Failure::unavailable(message))
+        }
+        outcome => outcome.map_err(|refused| refused.failure()),
     }
 }
 
@@ -251,7 +284,10 @@ async fn read_versions(client: &Client, group: &Arc<str>) -> Result<Vec<Arc<str>
             let rest = versions.into_iter().filter(|version| Some(version) != preferred_version.as_ref());
             Ok(preferred_version.clone().into_iter().chain(rest).map(|version| version.version.into()).collect())
         }
-        Err(Refused::Status { code: 404, .. }) => Ok(Vec::new()),
+        Err(Refused::Status { code: 404, .. }) => {
+            confirm_missing(client, group, None).await.map_err(Unresolved::Failed)?;
+            Ok(Vec::new())
+        }
         Err(refused) => Err(Unresolved::Failed(refused.failure())),
     }
 }
@@ -294,3 +330,6 @@ fn segment(text: &str) -> Result<&str, Failure> {
         Err(Failure::invalid(format!("{text:?} cannot be a name")))
     }
 }
+
+#[cfg(test)]
+mod tests;

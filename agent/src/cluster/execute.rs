@@ -476,7 +476,7 @@ impl Target<'_> {
 
     /// That a namespace is not there is said in the words in which it is said of what would be in it.
     fn is_namespace_gone(&self, refused: &Refused) -> bool {
-        inspect::is_namespace(&self.key.kind) && is_missing(refused)
+        inspect::is_namespace(&self.key.kind) && !refused.is_kind_missing() && is_missing(refused)
     }
 
     /// Reads the object as it is folded; None if it is not there.

@@ -9,7 +9,7 @@ use kube::discovery::{Discovery, Scope as KindScope, verbs};
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
-use super::discovery::Resource;
+use super::discovery::{Resource, confirm_missing};
 use super::failure::{Failure, Refused};
 use super::fold::{key_of, mark_of};
 use super::pages::{Item, Page};
@@ -97,8 +97,11 @@ impl<'a> Census<'a> {
         while let Some(uri) = next {
             let page: Page<Item> = match call(client, Call::get(uri, Want::MetadataList)).await {
                 Ok(page) => page,
-                // Not served any more: then nothing of it is there. Some kinds can be listed by name only.
-                Err(refused) if refused.is_kind_missing() => return Ok(()),
+                // Not served any more: then nothing of it is there.
+                Err(refused) if refused.is_kind_missing() => {
+                    return confirm_missing(client, &resource.kind.group, Some(&resource.version)).await;
+                }
+                // Some kinds can be listed by name only.
                 Err(Refused::Status { code: 405, .. }) => return Ok(()),
                 Err(refused) => {
                     let failure = refused.failure();
