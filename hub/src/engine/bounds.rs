@@ -5,6 +5,7 @@ use tideline_common::{Monotonic, Reason, TargetId};
 use tracing::warn;
 
 use super::Engine;
+use crate::ledger::TargetContinuity;
 use crate::limits::BREACH_SHOWN;
 use crate::link::core as link;
 use crate::summary::Breach;
@@ -91,9 +92,14 @@ impl Engine {
         }
     }
 
-    /// The sets of these targets have changed: what was dropped before may be about what is assigned now.
+    /// The sets of these targets have changed: what was dropped before may be about what is assigned now. Of what this hub has
+    /// lost it drops the same again, until a person accepts that, which concerns every such target once more.
     pub(super) fn ask_again(&mut self, now: Monotonic, affected: &[TargetId]) {
         for target in affected {
+            match self.ledger.continuity(*target, self.link.shown_by(*target)) {
+                TargetContinuity::Whole { .. } => {}
+                TargetContinuity::Broken { .. } => continue,
+            }
             let watched = self.bounds.targets.get_mut(target);
             if watched.is_some_and(|watched| std::mem::take(&mut watched.is_incomplete)) {
                 self.step(now, link::Event::ReportsIncomplete(*target));

@@ -493,3 +493,40 @@ fn an_agent_that_waits_is_told_at_once_what_is_approved_and_what_is_not_any_more
     let held = told_of_approvals(waiting);
     assert_eq!(held, ApprovedHeld::default(), "nothing is approved");
 }
+
+/// A hub that was set back does not know what is assigned, and drops the same each time it is told of it.
+#[test]
+fn what_is_dropped_while_history_is_broken_is_asked_for_once_that_is_accepted() {
+    let mut hub = Hub::with(3);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    hub.persist();
+    let session = begins(&mut hub, 1, SessionName::default()).unwrap();
+    hub.shows(target(), unknown(100), Proof::OwnWord);
+    let mut seq = 0;
+    let mut memory_told = |hub: &mut Hub| {
+        seq += 1;
+        let report = json!({
+            "session": session, "seq": seq, "inSync": true,
+            "objects": [{
+                "group": "", "kind": "ConfigMap", "namespace": "shop", "name": "lost", "sourceUid": "lost",
+                "progress": "Applied", "health": "Ready",
+            }],
+        });
+        let report = link::Request::Reported(Box::new(serde_json::from_value(report).unwrap()));
+        let (_, mut answer) = hub.engine.request(hub.now, target(), report);
+        match answer.try_recv().unwrap().unwrap() {
+            Reply::Core(link::Answer::Reported(answer)) => answer.memory,
+            other => panic!("{other:?}"),
+        }
+    };
+    let memory = memory_told(&mut hub);
+    for nth in 0..2 {
+        hub.delete(nth);
+        hub.persist();
+        hub.pass(SETTLE);
+        assert_eq!(memory_told(&mut hub), memory);
+    }
+    hub.accept(unknown(100));
+    hub.persist();
+    assert_eq!(memory_told(&mut hub), memory + 1);
+}
