@@ -291,8 +291,7 @@ impl Driver {
                     Err(error) => break Err(Error::Journal(error)),
                 },
                 Ok(()) = self.superseded.changed(), if self.state == State::Running => {
-                    let why = self.superseded.borrow_and_update().clone().unwrap_or_default();
-                    events.push(Event::Superseded(why));
+                    events.extend(self.superseded.borrow_and_update().clone().map(Event::Superseded));
                 }
                 Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse, &mut events),
                 Some(facts) = self.facts.next(), if self.state == State::Running => events.push(Event::Cluster(facts)),

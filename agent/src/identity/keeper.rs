@@ -440,9 +440,10 @@ impl Keeper {
         }
     }
 
-    /// Has the Secret hold what the file holds, where it is the home.
+    /// Has the Secret hold what the file holds, where it is the home. And where it was found to be another process's: until it is
+    /// not any more, no session is used, whatever the hub offers.
     async fn reach_home(&self) -> Result<(), Error> {
-        if self.home == HomeIn::Directory {
+        if self.home == HomeIn::Directory && self.superseded.borrow().is_none() {
             return Ok(());
         }
         let why = match timeout(HOME_MAX, self.write_secret()).await {
@@ -632,7 +633,10 @@ impl Keeper {
         let refused = written.write(&contents).await;
         let place = written.place.to_string();
         match refused {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.superseded.send_if_modified(|why| why.take().is_some());
+                Ok(())
+            }
             Err(Refused::Failed(why)) => {
                 written.complain(&why);
                 self.behind.notify_one();

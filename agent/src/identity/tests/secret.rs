@@ -460,6 +460,15 @@ async fn who_has_read_the_secret_gives_way_to_whoever_replaces_the_key_there() -
     keeper.copy_to_secret().await;
     assert!(keeper.superseded().borrow().is_some());
     assert!(!keeper.found_in_secret().is_cancelled());
+
+    // The hub takes its key still, and offers it sessions.
+    assert!(matches!(keeper.keep_session(SessionName::new(5, 9), None).await, Err(Error::Superseded { .. })));
+    fake.lock().unwrap().refuses = (ALL, 503);
+    assert!(matches!(keeper.keep_session(SessionName::new(6, 9), None).await, Err(Error::SecretUnwritten { .. })));
+    fake.lock().unwrap().refuses = (&[], 0);
+    fake.lock().unwrap().put(&json!({"identity.json": ByteString(contents(1, Some(5), 3, None).encode())}));
+    assert_eq!(keeper.keep_session(SessionName::new(7, 9), None).await?, SessionName::new(7, 9));
+    assert!(keeper.superseded().borrow().is_none());
     Ok(())
 }
 
