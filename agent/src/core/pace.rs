@@ -137,10 +137,13 @@ impl Pace {
 
     /// Whether something may be begun beside so much.
     pub(super) fn has_room(&mut self, now: Monotonic, under_way: usize) -> bool {
-        if self.resume_at.is_some_and(|at| at <= now) {
-            self.resume_at = None;
-        }
+        self.resume(now);
         self.resume_at.is_none() && under_way < self.limit
+    }
+
+    /// Ends a pause that is over, also where nothing is to be begun: it is waited for no longer.
+    pub(super) fn resume(&mut self, now: Monotonic) {
+        self.resume_at = self.resume_at.filter(|at| *at > now);
     }
 
     /// When something may be begun again, if nothing may now whatever is under way.

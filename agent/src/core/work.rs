@@ -350,6 +350,7 @@ impl Core {
             }
         }
         self.gates.due(now);
+        self.work.slots.pace.resume(now);
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
             for key in self.objects.unsettled().cloned().collect::<Vec<_>>() {

@@ -1,8 +1,9 @@
 use std::collections::VecDeque;
 
 use super::super::conclude::TRIES_MAX;
-use super::super::effect::Write;
+use super::super::effect::{FreezeReason, Write};
 use super::super::event::{Event, Observed, OpResult, Served};
+use super::super::mode::HubVerdict;
 use super::super::plan::mark_of;
 use super::super::remove::RemovalPolicy;
 use super::super::set_back::LOOK_FIRST_MAX;
@@ -187,6 +188,23 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
     offline.core.dequeue(&early);
     offline.step(Event::Timer(Timer::Retry));
     assert_eq!(offline.names(), ["late"], "in the end later waves wait no longer");
+}
+
+/// Nothing is begun, so that nothing would notice that the pause is over.
+#[test]
+fn a_frozen_agent_is_not_woken_again_and_again_for_a_pause_that_is_over() {
+    let mut offline = Offline::new(vec![config_map("early", 0)]);
+    let (id, _) = offline.begun.remove(0);
+    let retry_after = Some(Duration::from_secs(3));
+    let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after };
+    offline.step(Event::Executed { id, result });
+    let verdict = HubVerdict::Frozen(FreezeReason::Fenced("another".into()));
+    offline.core.take_verdict(offline.now, verdict, &mut Vec::new());
+    offline.now = offline.now + Duration::from_secs(3);
+    let mut out = Vec::new();
+    offline.core.step(offline.now, Event::Timer(Timer::Retry), &mut out);
+    let is_due = |effect: &Effect| matches!(effect, Effect::SetTimer { timer: Timer::Retry, at } if *at <= offline.now);
+    assert!(!out.iter().any(is_due), "{out:?}");
 }
 
 #[test]
