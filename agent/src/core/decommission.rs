@@ -20,7 +20,7 @@ use super::Core;
 use super::effect::{AppliedRecord, Effect, Effects};
 use super::event::OpResult;
 use super::gather::Change;
-use super::observe::{Object, Seen};
+use super::observe::Seen;
 use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
 use super::work::Doing;
 
@@ -78,8 +78,8 @@ impl Core {
         let recorded = object
             .as_ref()
             .is_some_and(|object| object.record.as_ref().is_some_and(|record| record.source == removal.source));
-        let goes = |object: &Object| object.seen.as_ref().is_none_or(|seen| seen.deleting);
-        let perhaps_gone = object.as_ref().is_none_or(|object| goes(object));
+        let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+        let perhaps_gone = seen.is_none_or(|seen| seen.deleting);
         drop(object);
         match self.removals.get_mut(removal) {
             Some(state) if recorded && (perhaps_gone || state.failures > 0) => {

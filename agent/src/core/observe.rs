@@ -13,6 +13,7 @@ use super::drift::Drift;
 use super::effect::{AppliedRecord, OpId, SurveyId};
 use super::event::{Details, Observed, Served, Sighting};
 use super::kinds::View;
+use super::remove::JournalAge;
 
 /// One place at the cluster: assigned, or ours, or to be removed.
 #[derive(Debug, Default)]
@@ -255,6 +256,7 @@ impl Core {
     /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
     pub(super) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let source = self.desired.get(key).map(|entry| entry.source.uid.clone());
+        let set_back = self.shows_set_back(key, observed.mark.as_deref());
         let object = self.objects.at(key);
         let seen = Seen::from(&observed);
         if object.seen.as_ref().is_some_and(|former| seen.is_older_than(former)) {
@@ -267,8 +269,9 @@ impl Core {
         object.seen = Some(seen);
         object.doubted = false;
         object.unshown = false;
-        self.compare_age(key, observed.mark.as_deref());
-        let object = self.objects.at(key);
+        if set_back {
+            self.journal_age = JournalAge::SetBack;
+        }
         object.live.health = observed.health;
         object.live.message = observed.health_message;
         object.live.status = observed.status.map_or(Status::None, Status::Known);

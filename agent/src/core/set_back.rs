@@ -31,14 +31,13 @@ impl Core {
         self.journal_age == JournalAge::SetBack
     }
 
-    /// An object was seen under this mark.
-    pub(super) fn compare_age(&mut self, key: &ObjectKey, mark: Option<&Mark>) {
-        if self.journal_age == JournalAge::Unknown
-            && let (Some(me), Some(mark), Some(entry)) = (self.me(), mark, self.desired.get(key))
-            && is_later(me, key, mark, entry)
-        {
-            self.journal_age = JournalAge::SetBack;
-        }
+    /// Whether an object under this mark shows that the journal was set back.
+    pub(super) fn shows_set_back(&self, key: &ObjectKey, mark: Option<&Mark>) -> bool {
+        self.journal_age == JournalAge::Unknown
+            && matches!(
+                (self.me(), mark, self.desired.get(key)),
+                (Some(me), Some(mark), Some(entry)) if is_later(me, key, mark, entry)
+            )
     }
 
     /// Whether nothing is begun yet, because what stands at the cluster may still show that the journal was set back.
