@@ -174,12 +174,14 @@ impl World {
                     && report.reason.is_some_and(|reason| unexplained || reason != Reason::HistoryLost)
             })
         };
-        let may_be_unknown = |key: &ObjectKey| self.restored && self.may_be_unknown(key);
+        let adopted = self.cluster.agents.formers != Formers::default();
+        // What its former target was to remove is no matter of the present one, and so told by nobody.
+        let may_be_unknown = |key: &ObjectKey| (self.restored || adopted) && self.may_be_unknown(key);
         for (key, local) in self.cluster.objects.iter().filter(|(key, _)| !may_be_unknown(key)) {
             let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;
             // A removal may have ended with the target that it was for.
             let untold = || self.hub.tombstones().iter().all(|tombstone| tombstone.key != *key);
-            let unexplained = lost || (self.cluster.agents.formers != Formers::default() && untold());
+            let unexplained = lost || (adopted && untold());
             let held = || held(key, unexplained);
             assert!(!ours || view.entry(key).is_some() || held(), "{key} is left over, and nothing says why");
         }
