@@ -471,7 +471,7 @@ impl Engine {
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
-        self.changes.extend(view.news(&report).map(|fact| Change::Happened(target, fact)));
+        let facts: Vec<_> = view.news(&report).collect();
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {
             self.dirty.targets.insert(target);
@@ -480,7 +480,7 @@ impl Engine {
             self.dirty.sources.extend(self.sources_at(target, key));
         }
         self.confirming.0 |= taken.confirms();
-        self.changes.extend(taken.confirmations(target));
+        self.changes.extend(taken.changes(target, facts));
         self.dropped(now, target, dropped, unfounded);
         for breach in breaches {
             self.breached(now, target, breach);

@@ -16,6 +16,7 @@ use tideline_common::health::Health;
 use tideline_common::rollup::{Counts, Freshness, MadeOver, Standing};
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedRequest, TargetCondition,
+    TerminalFact,
 };
 use tideline_common::{Digest, ObjectKey, Reason, SessionName, TargetId, Tombstone, Uid, Version};
 
@@ -74,12 +75,19 @@ impl Taken {
         !self.confirmed.is_empty() || !self.overtaken.is_empty()
     }
 
-    /// What the ledger is to be told of them.
-    pub fn confirmations(self, target: TargetId) -> impl Iterator<Item = Change> {
+    /// What the ledger is to be told of the report, `facts` in it included: what was created is created anew only where it
+    /// was taken out and assigned again, and what is removed has run before.
+    pub fn changes(
+        self,
+        target: TargetId,
+        facts: impl IntoIterator<Item = TerminalFact>,
+    ) -> impl Iterator<Item = Change> {
         // Who has accepted nothing was told of no removal.
         let at = self.accepted.map(|accepted| accepted.version).unwrap_or_default();
+        let overtaken = self.overtaken.into_iter().map(move |tombstone| Change::Overtaken(target, at, tombstone));
+        let happened = facts.into_iter().map(move |fact| Change::Happened(target, fact));
         let confirmed = self.confirmed.into_iter().map(move |tombstone| Change::Confirm(target, at, tombstone));
-        confirmed.chain(self.overtaken.into_iter().map(move |tombstone| Change::Overtaken(target, at, tombstone)))
+        overtaken.chain(happened).chain(confirmed)
     }
 }
 

@@ -146,7 +146,9 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
         Some(seen) => present(situation, policy, seen),
         None => match terminal {
             Some(Terminal::Finished) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::CreatedOnce) if is_made_once(entry, policy) => Decision::Nothing(Settled::Terminal),
+            Some(Terminal::CreatedOnce) if is_made_once(entry, policy) && situation.found == Found::AsKnown => {
+                Decision::Nothing(Settled::Terminal)
+            }
             Some(Terminal::MayHaveRun) => Decision::Withhold(Reason::MayHaveRun),
             Some(Terminal::CreatedOnce | Terminal::Released | Terminal::Unknown) | None => absent(situation, policy),
         },
@@ -165,7 +167,11 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     // What was let go of is there without its label, or is gone.
     let record = record.filter(|record| !record.letting_go);
     match (record, view) {
-        (Some(record), _) if is_made_once(entry, policy) && record.source == entry.source.uid => {
+        (Some(record), _)
+            if is_made_once(entry, policy)
+                && record.source == entry.source.uid
+                && situation.found == Found::AsKnown =>
+        {
             Decision::Nothing(Settled::Terminal)
         }
         // Whether it may be taken over is to be seen first.
@@ -191,7 +197,7 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
 }
 
 /// Whether it is not made again when it is gone. An implied namespace is: without it nothing in it could be.
-fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
+pub(super) fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
     policy.mode == ApplyMode::CreateOnly && !entry.implied
 }
 
@@ -222,9 +228,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     if seen.deleting {
         return Decision::Wait(Reason::Finalizing);
     }
-    let adopted = record.is_some_and(|record| record.origin == Origin::Adopted);
     if situation.found == Found::LetGo
-        && !adopted
         && let Some(why) = refuses(entry, policy, seen)
     {
         return Decision::Spare(Reason::Unmanaged, why);

@@ -12,7 +12,7 @@ use tideline_common::{
 use super::effect::{AppliedRecord, Op};
 use super::kinds::View;
 use super::observe::Seen;
-use super::plan::{Me, refuses};
+use super::plan::{Me, is_made_once, refuses};
 
 /// A removal under way.
 #[derive(Debug, Default)]
@@ -272,13 +272,29 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
         return overtaken(evidence, entry);
     }
     if entry.source.uid == *source {
-        // It is assigned again: the removal is void.
-        return Verdict::Forget;
+        return comes_back(evidence, entry);
     }
     match record {
         Some(record) if record.source == *source => Verdict::ReMark,
         None if seen.is_some() || view != View::Current => Verdict::ReMark,
         Some(_) | None => Verdict::Forget,
+    }
+}
+
+/// It is assigned again before it was deleted. What stands there stays. Whether what is made once is still there decides
+/// whether it is made anew.
+fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
+    let Evidence { record, assigned, seen, unshown, view, policy, .. } = *evidence;
+    let Some(assigned) = assigned else { return Verdict::Wait };
+    if matches!(policy, RemovalPolicy::Absence(_)) || !is_made_once(entry, assigned) {
+        return Verdict::Forget;
+    }
+    match (seen, view) {
+        (Some(seen), _) if seen.deleting => Verdict::Wait,
+        (None, View::Unlisted | View::Unknown) => Verdict::Wait,
+        (None, View::Lost) => Verdict::Look,
+        (None, View::Current) if record.is_some() || unshown => Verdict::Look,
+        (Some(_), _) | (None, View::Current | View::Missing | View::Elsewhere) => Verdict::Forget,
     }
 }
 
@@ -292,12 +308,12 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
     };
     match (record, seen) {
-        (Some(record), _) if record.origin == Origin::Adopted && record.source == entry.source.uid => Verdict::Forget,
         (_, Some(seen)) if !ours(seen) => Verdict::Forget,
         (_, Some(seen)) if seen.deleting => Verdict::Wait,
         (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {
             Verdict::Orphan(Authorised { key: key.clone(), uid: seen.uid.clone(), how: How::Orphan })
         }
+        (Some(record), _) if record.origin == Origin::Adopted && record.source == entry.source.uid => Verdict::Forget,
         // Perhaps it was let go of just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
         // What may stand there unseen is found by the creation of what is assigned.

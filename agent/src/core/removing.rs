@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tideline_common::wire::v1::Terminal;
 use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::Core;
@@ -12,8 +13,8 @@ use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Op, Write};
 use super::fuse::Passage;
 use super::observe::Seen;
-use super::plan::Me;
-use super::remove::{Evidence, Ground, Inspection, Removal, RemovalState, Verdict, may_delete};
+use super::plan::{Me, is_made_once};
+use super::remove::{Evidence, Ground, Inspection, Removal, RemovalPolicy, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
 use super::work::Doing;
 
@@ -146,7 +147,9 @@ impl Core {
         let version = self.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
-        let void = entry.is_some_and(|entry| entry.source.uid == tombstone.source) && !removal.policy.lets_go();
+        let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
+        let void = again && matches!(removal.policy, RemovalPolicy::Absence(_));
+        let empty = live.is_none() && object.seen.is_none();
         let verdict = self.while_broken(verdict);
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
@@ -163,10 +166,12 @@ impl Core {
             }
             Verdict::Forget => {
                 if void {
-                    self.forget_removal(tombstone);
-                } else {
-                    self.removal_done(now, tombstone);
+                    return self.forget_removal(tombstone);
                 }
+                if empty {
+                    self.make_anew(tombstone);
+                }
+                self.removal_done(now, tombstone);
             }
             Verdict::Hold(Reason::Finalizing) => {
                 self.removal_state(now, tombstone, RemovalState::Finalizing);
@@ -225,6 +230,40 @@ impl Core {
         if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
             self.begin_removal(now, me, &tombstone, Looked::There(Box::new(found)), out);
         }
+    }
+
+    /// What was to be removed is assigned again. It is not deleted any more; what becomes of it else is judged once more.
+    pub(super) fn comes_back(&mut self, tombstone: &Tombstone) {
+        self.fuse.withdraw(tombstone);
+        if let Some(removal) = self.removals.get_mut(tombstone)
+            && matches!(removal.state, RemovalState::Held(..))
+        {
+            removal.state = RemovalState::Waiting;
+            removal.retry_at = None;
+            let wave = removal.wave;
+            self.work.remove(wave, tombstone.clone());
+        }
+    }
+
+    /// What is made once was taken out, is gone, and is assigned again: it is made once more.
+    pub(super) fn make_anew(&mut self, tombstone: &Tombstone) {
+        let Tombstone { key, source } = tombstone;
+        let Some(entry) = self.desired.get(key).filter(|entry| entry.source.uid == *source) else { return };
+        let policy = self.policies.get(&entry.policy);
+        if !policy.is_some_and(|policy| is_made_once(entry, policy)) {
+            return;
+        }
+        let recorded = self.objects.get_mut(key).is_some_and(|object| {
+            if object.happened(source) == Some(Terminal::CreatedOnce) {
+                object.terminal = None;
+                self.disk.write(Write::Sent { key: key.clone() });
+            }
+            object.record.as_ref().is_some_and(|record| record.source == *source)
+        });
+        if recorded {
+            self.clear_record(key);
+        }
+        self.enqueue(key);
     }
 
     /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that

@@ -337,6 +337,7 @@ impl Core {
                     object.unsee();
                 }
                 self.clear_record_of_what_went(key);
+                self.make_anew(tombstone);
                 self.removal_done(now, tombstone);
             }
             // Something is there instead that is another's by now.
@@ -344,6 +345,7 @@ impl Core {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
                 }
+                self.make_anew(tombstone);
                 self.removal_done(now, tombstone);
             }
             OpResult::Finalizing => {

@@ -1,10 +1,13 @@
 //! From one accepted set to the next: first in the journal, then in memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
-use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Reason, Takeover, Tombstone, Uid, Version};
+use tideline_common::{
+    Digest, Entry, Monotonic, ObjectKey, Origin, Prune, PrunePolicy, Reason, Takeover, Tombstone, Uid, Version,
+};
 
 use super::Core;
 use super::decommission::LET_GO;
@@ -56,6 +59,8 @@ impl Core {
     /// something was assigned there again speaks for its own source alone.
     fn settle_policies(&self, change: &mut Change) {
         let mut settled = Vec::new();
+        let put = change.put.iter().filter(|_| !change.tombstones.is_empty());
+        let put: BTreeMap<&ObjectKey, &Uid> = put.map(|entry| (&entry.key, &entry.source.uid)).collect();
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
                 // What is assigned there now was to adopt what was to be let go of before, and has not yet.
@@ -63,9 +68,16 @@ impl Core {
                     Some(entry) => policy.overtaken(self.takeover_of(entry)),
                     None => policy,
                 };
+                let policy = self.as_it_was_found(&told.key, policy);
+                let kept = self.desired.get(&told.key).filter(|_| !change.remove.contains(&told.key));
+                let assigned = put.get(&told.key).copied().or(kept.map(|entry| &entry.source.uid));
                 let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
-                settled
-                    .extend(open.chain([told]).map(|tombstone| (tombstone.clone(), RemovalPolicy::Tombstone(policy))));
+                settled.extend(open.chain([told]).map(|tombstone| {
+                    let replaced = assigned.is_some_and(|source| *source != tombstone.source) && !policy.lets_go();
+                    let policy =
+                        if replaced { RemovalPolicy::Absence(Some(policy)) } else { RemovalPolicy::Tombstone(policy) };
+                    (tombstone.clone(), policy)
+                }));
             }
         }
         for entry in &change.put {
@@ -90,6 +102,15 @@ impl Core {
             }
         }
         change.tombstones.extend(settled);
+    }
+
+    /// A policy for what is to go from a place. What is let go of because it was adopted is let go of whatever it is that
+    /// is assigned there next, like what would be if it was created.
+    fn as_it_was_found(&self, key: &ObjectKey, policy: PrunePolicy) -> PrunePolicy {
+        let object = self.objects.get(key);
+        let record = object.as_ref().and_then(|object| object.record.as_ref());
+        let adopted = record.is_some_and(|record| record.origin == Origin::Adopted);
+        if adopted && !policy.deletes(true, false) { PrunePolicy { prune: Prune::Orphan, ..policy } } else { policy }
     }
 
     /// By what right an entry takes over what is not ours.
@@ -217,9 +238,11 @@ impl Core {
         let key = entry.key.clone();
         let unnamed = self.drop_entry_before(&key);
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        // Unless it was to be let go of: that is remembered until the entry has adopted what stands there.
-        if self.removals.get(&again).is_some_and(|removal| !removal.policy.lets_go()) {
-            self.void_removal(&again);
+        match self.removals.get(&again).map(|removal| removal.policy) {
+            // Nothing says that it was ever taken out.
+            Some(RemovalPolicy::Absence(_)) => self.void_removal(&again),
+            Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
+            None => {}
         }
         self.approvals.strike_at(&key);
         self.recall_run(&key, &again.source);
@@ -270,7 +293,7 @@ impl Core {
     ) {
         let key = &tombstone.key;
         let assigned = self.desired.get(key);
-        if self.is_assigned_again(&tombstone) && !policy.lets_go() {
+        if self.is_assigned_again(&tombstone) && matches!(policy, RemovalPolicy::Absence(_)) {
             self.disk.write(Write::Removed(tombstone));
             return;
         }
@@ -387,7 +410,7 @@ impl Core {
         object.translate_generation();
     }
 
-    fn clear_record(&mut self, key: &ObjectKey) {
+    pub(super) fn clear_record(&mut self, key: &ObjectKey) {
         if let Some(object) = self.objects.get_mut(key)
             && object.record.take().is_some()
         {

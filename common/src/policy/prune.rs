@@ -53,6 +53,20 @@ impl PrunePolicy {
         Self { adopted: self.adopted.into_iter().chain([by]).min(), ..self }
     }
 
+    /// The same where `earlier` was said before, of something that stood there then, and `by` is the right by which what is
+    /// removed now might have taken it over. Whether it was adopted, which only the target knows, may have decided whether it
+    /// went then; if that did not, this keeps it.
+    #[must_use]
+    pub fn after(self, earlier: Self, by: Takeover) -> Self {
+        if earlier.lets_go() {
+            self.overtaken(by)
+        } else if !earlier.deletes(true, false) && by != Takeover::Always {
+            Self { prune_adopted: PruneAdopted::Orphan, ..self }
+        } else {
+            self
+        }
+    }
+
     /// Whether an object goes that was created, or adopted. `managed` says whether something else manages it, so that it
     /// would have been taken over by force alone.
     pub fn deletes(self, adopted: bool, managed: bool) -> bool {

@@ -351,7 +351,7 @@ impl<'a> Draft<'a> {
         }
         let difference =
             Difference::between((before, &self.ledger.missing_capabilities), (&after, &self.missing_capabilities));
-        self.note_removals(&key, &said, &difference, &all_held(&after));
+        self.note_removals(&key, &said, &difference);
         self.forget_what_happened(&key, &difference);
         let same = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
@@ -424,15 +424,12 @@ impl<'a> Draft<'a> {
         claim
     }
 
-    /// Notes what targets must remove, and drops what they need not any more because something is assigned there.
-    fn note_removals(&mut self, key: &ObjectKey, before: &[Arc<Claim>], difference: &Difference, held: &RoaringBitmap) {
-        if difference.left.is_empty() && !self.ledger.tombstones.contains_key(key) {
+    /// Notes what targets must remove.
+    fn note_removals(&mut self, key: &ObjectKey, before: &[Arc<Claim>], difference: &Difference) {
+        if difference.left.is_empty() {
             return;
         }
         let by_source = staged(&mut self.tombstones, &self.ledger.tombstones, key);
-        for tombstones in by_source.values_mut() {
-            tombstones.overtaken(held);
-        }
         for (source, targets) in &difference.left {
             let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
             let origin = claims.first().map(|claim| claim.source.clone());

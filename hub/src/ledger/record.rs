@@ -613,7 +613,6 @@ impl Ledger {
         for (key, source, mut tombstones) in tombstones {
             tombstones.restrict(&self.registered);
             let held = all_held(self.slots.claims(&key));
-            tombstones.overtaken(&held);
             // What was to be removed before a person accepted that history was lost is not told any more.
             tombstones.restrict_until(self.broken.accepted, &held);
             if tombstones.is_empty() {

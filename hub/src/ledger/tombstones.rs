@@ -9,8 +9,8 @@ use super::claim::Form;
 /// Targets that have not confirmed the removal of one source from one destination, by the policy that was last in force
 /// there. Of all sources of a destination a target has at most one.
 ///
-/// A target that has something there again stays only where it was to let go of what stood there: what is there then counts
-/// as adopted, until the target has said that it knows.
+/// A target that has something there again stays until it has said that it knows: an agent that was away is to end where one
+/// ends that saw what was there go. What was let go of counts as adopted, and what is made once is made again.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tombstones {
     /// With the revision that took it out there. Over disjoint and non-empty sets of targets.
@@ -50,12 +50,10 @@ impl Tombstones {
     }
 
     pub(super) fn remove(&mut self, targets: &RoaringBitmap) {
-        self.retain(|_| true, targets);
-    }
-
-    /// Something is assigned to `held`: nothing is to be removed there any more. What was to be let go of is remembered.
-    pub(super) fn overtaken(&mut self, held: &RoaringBitmap) {
-        self.retain(|(policy, _)| !policy.lets_go(), held);
+        for of in self.policies.values_mut() {
+            *of -= targets;
+        }
+        self.policies.retain(|_, targets| !targets.is_empty());
     }
 
     /// What was taken out up to a revision stays so at `held` alone.
@@ -74,25 +72,22 @@ impl Tombstones {
         }
         self.policies.retain(|_, targets| !targets.is_empty());
     }
-
-    fn retain(&mut self, which: impl Fn(&(PrunePolicy, Revision)) -> bool, less: &RoaringBitmap) {
-        for (_, targets) in self.policies.iter_mut().filter(|(policy, _)| which(policy)) {
-            *targets -= less;
-        }
-        self.policies.retain(|_, targets| !targets.is_empty());
-    }
 }
 
-/// Records at one destination the removal of what left it, at the targets that it left, as its forms said last. What had been let go of
-/// there before, and is not confirmed, counts as adopted.
+/// Records at one destination the removal of what left it, at the targets that it left, as its forms said last, and as what
+/// was to be removed there before and is not confirmed makes of that.
 pub(super) fn record_removal<'f>(
     by_source: &mut BTreeMap<Uid, Tombstones>,
     (source, targets): (&Uid, &RoaringBitmap),
     forms: impl IntoIterator<Item = &'f Form>,
     (at, origin): (Revision, Option<SourceRef>),
 ) {
-    let overtaken =
-        by_source.values().fold(RoaringBitmap::new(), |all, tombstones| all | tombstones.targets()) & targets;
+    let before: Vec<(PrunePolicy, RoaringBitmap)> = by_source
+        .values()
+        .flat_map(Tombstones::policies)
+        .map(|((policy, _), of)| (policy, of & targets))
+        .filter(|(_, of)| !of.is_empty())
+        .collect();
     for tombstones in by_source.values_mut() {
         tombstones.remove(targets);
     }
@@ -102,10 +97,13 @@ pub(super) fn record_removal<'f>(
         forms.into_iter().map(|form| (form.entry.prune_policy(&form.policy), form.policy.takeover, &form.targets));
     // Whoever held it had a form there. Should nobody know it, nothing is destroyed.
     for (policy, takeover, of) in forms.chain([(PrunePolicy::LEAST, Takeover::Never, targets)]) {
-        let here = of & &left;
+        let mut here = of & &left;
         left -= &here;
-        tombstones.put((policy.overtaken(takeover), at), &here & &overtaken);
-        tombstones.put((policy, at), here - &overtaken);
+        for (earlier, of) in &before {
+            tombstones.put((policy.after(*earlier, takeover), at), &here & of);
+            here -= of;
+        }
+        tombstones.put((policy, at), here);
     }
     tombstones.origin = origin.or(tombstones.origin.take());
 }

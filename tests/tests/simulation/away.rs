@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tideline_common::{ApplyPolicy, Digest, ObjectKey, Origin, Prune, Reason, SpaceName, Takeover, Uid};
+use tideline_common::{ApplyMode, ApplyPolicy, Digest, ObjectKey, Origin, Prune, Reason, SpaceName, Takeover, Uid};
 
 use crate::hub::in_advance;
 use crate::ids::{key, parse};
@@ -57,6 +57,70 @@ fn both(away: &mut World) {
     for name in NAMES {
         seen.compare(&place(name), &seeing, away);
     }
+}
+
+/// Gone stays gone, for people may have wanted that; but what was taken out and came back is made anew.
+#[test]
+fn what_is_made_once_is_there_where_it_is_at_one_that_saw_every_step() {
+    each_seed(SEEDS, |_| PLAIN, both_once);
+}
+
+fn both_once(away: &mut World) {
+    let once = || ApplyPolicy { mode: ApplyMode::CreateOnly, ..plain() };
+    let mut random = Random::new(away.draw());
+    let mut seeing = World::new(away.draw(), away.scenario, false);
+    for world in [&mut *away, &mut seeing] {
+        world.act(|spaces| NAMES.iter().for_each(|name| spaces.create(&SpaceName::root(), &place(name), once())));
+        world.pass(3 * DONE);
+    }
+    for _ in 0..STEPS {
+        match random.below(10) {
+            0..=2 => away.set_link(false),
+            3..=5 => away.set_link(true),
+            6 => away.restart_agent(),
+            7 => away.restart_hub(),
+            _ => {}
+        }
+        away.pass(DONE);
+        let key = place(random.pick::<&str>(&NAMES));
+        let what = match random.below(8) {
+            0..=2 => What::MoveTo(Targets::There),
+            3..=5 => What::MoveTo(Targets::Here),
+            6 => What::Renew,
+            _ => What::Update,
+        };
+        // Somebody deletes the copy, of which both agents know.
+        if random.below(2) == 0 && is_in_step(away) && standing(away, &key) == standing(&seeing, &key) {
+            away.note(|| format!("{key} is deleted at its cluster"));
+            for world in [&mut *away, &mut seeing] {
+                world.touch(|cluster| drop(cluster.delete(&key)));
+                world.pass(DONE);
+            }
+        }
+        let change = Change { key, what };
+        away.note(|| format!("{change:?}"));
+        for world in [&mut *away, &mut seeing] {
+            world.act(|spaces| change.make(spaces));
+            world.pass(DONE);
+        }
+    }
+    away.set_link(true);
+    for world in [&mut *away, &mut seeing] {
+        world.sleep(SETTLING);
+        world.check_converged();
+    }
+    for key in NAMES.map(place) {
+        let there = |world: &World| match standing(world, &key) {
+            Standing::Ours { source, .. } => Some(source),
+            Standing::Nothing | Standing::LetGo => None,
+        };
+        assert_eq!(there(&*away), there(&seeing), "{key}, at one that was away and at one that saw every step");
+    }
+}
+
+fn is_in_step(world: &World) -> bool {
+    let set = world.hub.ledger.target(world.hub.target()).map(|view| view.version());
+    world.is_active() && world.journal().accepted.map(|accepted| accepted.set.version) == set
 }
 
 fn place(name: &str) -> ObjectKey {
@@ -181,16 +245,10 @@ impl Seen {
         let let_go = self.let_go.get(key);
         // It had what the other let go of; else it had nothing there by then, and may have made something since.
         let had = uid.is_some_and(|uid| let_go.is_some_and(|let_go| let_go.contains(uid)));
-        // What may not adopt follows in the place of what has adopted, and takes up no more what that let go of. Which it is
-        // goes by what the agent heard of in between; the object stays either way.
+        // It was adopted, and then came to what may not adopt. Who heard of the latter alone lets it stand as it is.
         let may_adopt = assigned(seeing, key).is_none_or(|policy| policy.takeover != Takeover::Never);
         let same = match (&saw, &missed) {
-            (Standing::LetGo, Standing::Ours { origin: Origin::Adopted, .. })
-            | (Standing::Ours { origin: Origin::Adopted, .. }, Standing::LetGo)
-                if !may_adopt =>
-            {
-                had
-            }
+            (Standing::Ours { origin: Origin::Adopted, .. }, Standing::LetGo) if !may_adopt => had,
             (Standing::LetGo, Standing::Nothing) => let_go.is_none_or(|let_go| let_go.is_subset(&self.deleted)),
             (Standing::LetGo, Standing::Ours { .. }) => !had && assigned(seeing, key).is_some(),
             (

@@ -583,10 +583,10 @@ impl Hub {
                     screen(&view, service, self.summary.target(target), *report);
                 assert!(breaches.is_empty(), "an agent that keeps to the protocol is in breach: {breaches:?}");
                 self.dropped |= dropped > 0;
-                self.changes.extend(view.news(&report).map(|fact| Change::Happened(target, fact)));
+                let facts: Vec<_> = view.news(&report).collect();
                 let taken = self.summary.take(target, report);
                 *confirms |= taken.confirms();
-                self.changes.extend(taken.confirmations(target));
+                self.changes.extend(taken.changes(target, facts));
             }
             link::Effect::SetTimer(at) => out.push(Demand::Timer(at)),
             link::Effect::Quarantined { .. } => panic!("there is one cluster"),

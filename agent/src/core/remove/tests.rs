@@ -357,7 +357,7 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             }),
             ("the cluster is let go of", |case| case.decommission = Decommission::Keep),
         ],
-        &expect![[r#"
+        &expect![[r"
             journal and mark say orphan, it says delete    Delete u1
             journal and mark say delete, it says orphan    Orphan u1
             another source's, which has its own removal    Forget
@@ -376,7 +376,7 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
             it was being let go of, and is ours still      Delete u1
             it was being let go of, and has no mark        Orphan u1
             the cluster is let go of                       Orphan u1
-        "#]],
+        "]],
     );
 }
 
@@ -420,6 +420,48 @@ fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
             takeover Never, of something implied           ReMark
             takeover IfUnmanaged, and others manage it     Orphan u1
             it was to be deleted, which is void            Forget
+        "]],
+    );
+}
+
+#[test]
+fn what_is_made_once_and_comes_back_is_looked_for() {
+    check(
+        || {
+            let case = Case::plain();
+            let assigned = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+            let policy = RemovalPolicy::Tombstone(SAYS_DELETE);
+            Case { entry: Some(case.former.clone()), assigned, policy, ..case }
+        },
+        &[
+            ("it stands", |_| {}),
+            ("it is being deleted", |case| case.seen().deleting = true),
+            ("not shown, and it was made", |case| case.seen = None),
+            ("not shown, and it was never made", |case| (case.record, case.seen) = (None, None)),
+            ("not shown, and perhaps made", |case| {
+                (case.record, case.seen, case.unshown) = (None, None, true);
+            }),
+            ("not listed yet", |case| (case.seen, case.view) = (None, View::Unlisted)),
+            ("it cannot be listed", |case| (case.seen, case.view) = (None, View::Lost)),
+            ("its kind is gone", |case| (case.seen, case.view) = (None, View::Missing)),
+            ("applied over and over, and not shown", |case| {
+                (case.seen, case.assigned) = (None, ApplyPolicy::default());
+            }),
+            ("nothing says that it was taken out", |case| {
+                (case.seen, case.policy) = (None, RemovalPolicy::Absence(None));
+            }),
+        ],
+        &expect![[r"
+            it stands                                      Forget
+            it is being deleted                            Wait
+            not shown, and it was made                     Look
+            not shown, and it was never made               Forget
+            not shown, and perhaps made                    Look
+            not listed yet                                 Wait
+            it cannot be listed                            Look
+            its kind is gone                               Forget
+            applied over and over, and not shown           Forget
+            nothing says that it was taken out             Forget
         "]],
     );
 }

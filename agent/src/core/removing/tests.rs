@@ -2,12 +2,13 @@
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
-use tideline_common::{ApplyPolicy, DesiredSet, Origin, PrunePolicy, Version};
+use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Origin, PrunePolicy, Takeover, Version};
 
 use super::super::effect::{Effect, Enrolled, OpId};
 use super::super::event::{Event, Observed, OpResult, Served};
 use super::super::plan::{mark_of, record_of};
 use super::super::remove::RemovalPolicy;
+use super::super::tests::world::World;
 use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
@@ -160,5 +161,70 @@ fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
         let core = &removing.core;
         assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
         assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
+    }
+}
+
+/// The target was taken out of a Placement and put back while its agent was away.
+fn comes_back(world: &mut World, key: &ObjectKey, policy: ApplyPolicy) {
+    world.hub_is_away();
+    world.run_for(Duration::from_mins(1));
+    world.hub.remove(key);
+    world.hub.policy = policy;
+    world.hub.put(key, 1, 1);
+    world.reconnect();
+    world.quiesce();
+    assert!(world.hub.tombstones.is_empty(), "{:?}", world.hub.tombstones);
+}
+
+#[test]
+fn what_is_made_once_and_is_gone_is_made_anew_when_it_comes_back() {
+    let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+    for (restarts, lost) in [(false, false), (true, false), (true, true)] {
+        let mut world = World::new(3);
+        let [gone, stands] = ["gone", "stands"].map(|name| key("", "ConfigMap", name));
+        world.hub.policy = once.clone();
+        world.hub.put(&gone, 1, 1);
+        world.hub.put(&stands, 1, 1);
+        world.quiesce();
+        let uid = world.cluster.objects[&stands].uid.clone();
+        world.cluster.delete(&gone);
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&gone), "gone it stays gone");
+        if restarts {
+            world.hub_is_away();
+            world.crash();
+        }
+        if lost {
+            world.lose_journal();
+        }
+        comes_back(&mut world, &gone, once.clone());
+        comes_back(&mut world, &stands, once.clone());
+        assert!(world.cluster.objects.contains_key(&gone));
+        assert_eq!(world.cluster.objects[&stands].uid, uid, "what stands is not made anew");
+        // And from now on it is as it was at first.
+        world.cluster.delete(&gone);
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&gone));
+    }
+}
+
+/// What is adopted is let go of when it leaves, whatever becomes of what was created.
+#[test]
+fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
+    let by_force = ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() };
+    for takeover in [Takeover::Always, Takeover::Never] {
+        let mut world = World::new(5);
+        let key = key("", "ConfigMap", "c");
+        world.hub.policy = by_force.clone();
+        world.cluster.intrude(&key);
+        world.hub.put(&key, 1, 1);
+        world.quiesce();
+        let local = world.cluster.objects.get_mut(&key).unwrap();
+        assert_eq!(local.mark.as_ref().unwrap().origin, Origin::Adopted);
+        local.ours = true;
+        let uid = local.uid.clone();
+        comes_back(&mut world, &key, ApplyPolicy { takeover, ..ApplyPolicy::default() });
+        assert_eq!(world.cluster.objects[&key].uid, uid);
+        assert_eq!(world.cluster.objects[&key].mark.is_some(), takeover == Takeover::Always, "{takeover:?}");
     }
 }

@@ -88,8 +88,6 @@ impl Hub {
         entry.wave = self.waves.get(key).copied().unwrap_or(entry.wave);
         let entry = Arc::new(entry);
         self.bodies.insert(entry.input, format!("{{\"{key}\":\"{source} {input}\"}}"));
-        // What was to be let go of is remembered.
-        self.tombstones.retain(|tombstone, (_, policy)| tombstone.key != *key || policy.lets_go());
         self.desired.insert(Arc::clone(&entry));
         self.changed.insert(key.clone(), self.revision);
     }
@@ -124,10 +122,11 @@ impl Hub {
         if let Some(former) = self.desired.remove(key) {
             self.revision += 1;
             let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
-            let overtaken = self.tombstones.keys().any(|tombstone| tombstone.key == *key);
+            let earlier = self.tombstones.iter().find(|(tombstone, _)| tombstone.key == *key);
+            let earlier = earlier.map(|(_, (_, policy))| *policy);
             let applied = &self.policies()[&former.policy];
             let policy = former.prune_policy(applied);
-            let policy = if overtaken { policy.overtaken(applied.takeover) } else { policy };
+            let policy = earlier.map_or(policy, |earlier| policy.after(earlier, applied.takeover));
             self.tombstones.retain(|tombstone, _| tombstone.key != *key);
             self.tombstones.insert(tombstone, (self.revision, policy));
             self.changed.insert(key.clone(), self.revision);

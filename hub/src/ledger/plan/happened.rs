@@ -43,8 +43,12 @@ impl Draft<'_> {
         let tombstones = self.ledger.tombstones.get(&key).and_then(|by_source| by_source.get(&source_uid));
         let left = tombstones.and_then(|tombstones| tombstones.at(index)).map(|(_, at)| at);
         let ran = fact == Terminal::Finished && left.is_some();
+        // Assigned again it is created again, and its agent has not said yet that it knows of that.
+        let by_source = self.tombstones.get(&key).or_else(|| self.ledger.tombstones.get(&key));
+        let open = by_source.and_then(|by_source| by_source.get(&source_uid)?.at(index));
+        let early = fact == Terminal::CreatedOnce && open.is_some() && !inherited;
         let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
-        if said && fact != Terminal::Unknown {
+        if said && !early && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
             if happened.hear(index, fact, inherited) {

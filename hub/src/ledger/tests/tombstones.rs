@@ -121,7 +121,7 @@ fn a_later_tombstone_replaces_an_earlier_one_of_its_place() {
     let since = kept.version(0);
     kept.change(vec![gone("first")]);
     kept.change(vec![assign_under("x", "second", ORPHAN, &[0])]);
-    assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
+    assert_eq!(told(&kept, 0, since), both("first", DELETE), "the agent may not have heard of it");
     kept.change(vec![gone("second")]);
     assert_eq!(told(&kept, 0, since), both("second", ORPHAN));
     // Handed over, and then gone: the agent may still have the first.
@@ -206,15 +206,61 @@ fn a_late_word_of_one_removal_confirms_no_later_one() {
     assert_eq!((kept.tombstones(0), kept.tombstones(1)), (vec![], vec![]));
 }
 
+/// The agent may have been away: then it ends where one ends that saw it go and come back.
 #[test]
-fn what_was_moved_away_and_back_has_no_tombstone() {
+fn what_was_moved_away_and_back_is_told_so_until_the_agent_knows() {
     let mut kept = Kept::with_targets(2);
     kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
     let since = kept.version(0);
     kept.change(vec![assign_under("x", "u", DELETE, &[1])]);
     kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+    for _ in 0..2 {
+        assert_eq!(told(&kept, 0, since), both("u", DELETE));
+        assert_eq!((kept.tombstones(0).len(), kept.tombstones(1).len()), (0, 1), "there it is not being removed");
+        kept.restart();
+    }
+    let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
+    kept.change(vec![Change::Overtaken(target(0), kept.version(0), tombstone)]);
     assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
-    assert_eq!(kept.tombstones(1).len(), 1);
+}
+
+/// What an agent says that was away is of the time before: by now it is to be created anew.
+#[test]
+fn that_it_was_created_before_it_left_is_not_believed_once_it_is_back() {
+    let mut kept = Kept::with_targets(1);
+    let created = || happened(0, &config_map("x"), &"u".parse().unwrap(), Terminal::CreatedOnce);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0]), created()]);
+    let facts = |kept: &Kept| kept.ledger.target(target(0)).unwrap().facts().len();
+    kept.change(vec![created()]);
+    assert_eq!(facts(&kept), 1);
+    kept.change(vec![gone("u")]);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+    kept.change(vec![created()]);
+    assert_eq!(facts(&kept), 0);
+    let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
+    kept.change(vec![Change::Overtaken(target(0), kept.version(0), tombstone), created()]);
+    assert_eq!(facts(&kept), 1);
+}
+
+/// What was let go of because it was adopted is not deleted by what came there after it and could not adopt it.
+#[test]
+fn what_was_adopted_is_kept_by_what_might_not_have_taken_it_over() {
+    let mut kept = Kept::with_targets(1);
+    let as_created = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, ..DELETE };
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+    kept.change(vec![gone("u")]);
+    kept.change(vec![assign_under("x", "u", as_created, &[0])]);
+    kept.change(vec![gone("u")]);
+    assert_eq!(told(&kept, 0, since), both("u", DELETE));
+    kept.change(vec![Change::Confirm(
+        target(0),
+        kept.version(0),
+        Tombstone { key: config_map("x"), source: "u".parse().unwrap() },
+    )]);
+    kept.change(vec![assign_under("x", "u", as_created, &[0])]);
+    kept.change(vec![gone("u")]);
+    assert_eq!(told(&kept, 0, since)[0], both("u", as_created)[0]);
 }
 
 /// The link carries at most 8 MiB, and this many tombstones on one page would be twelve.
