@@ -275,6 +275,8 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
         return comes_back(evidence, entry);
     }
     match record {
+        // It was let go of by another removal of this place, and nothing is to be handed over.
+        Some(record) if record.letting_go && seen.is_none() && view == View::Current => Verdict::Forget,
         Some(record) if record.source == *source => Verdict::ReMark,
         None if seen.is_some() || view != View::Current => Verdict::ReMark,
         Some(_) | None => Verdict::Forget,

@@ -159,14 +159,29 @@ impl Core {
             }
             Verdict::Look => self.look(now, tombstone, out),
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
-            Verdict::ReMark | Verdict::Wait => self.removal_state(now, tombstone, RemovalState::Waiting),
-            // Its place is not clear before what stands there under another name has gone.
-            Verdict::Forget if !void && self.stands_for_another(tombstone) => {
+            Verdict::ReMark | Verdict::Wait => {
                 self.removal_state(now, tombstone, RemovalState::Waiting);
+                if live.is_some() {
+                    // What is to happen first may take a while, and looking again would tell no more.
+                    self.retry_removal(now, tombstone, None);
+                }
             }
+            Verdict::Forget if void => self.forget_removal(tombstone),
             Verdict::Forget => {
-                if void {
-                    return self.forget_removal(tombstone);
+                // Its place is not clear before what stands there under another name has gone. That is judged first: looking
+                // at the place for this one would keep it from its turn.
+                let other = self.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
+                if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
+                    self.removal_state(now, tombstone, RemovalState::Waiting);
+                    if due && !self.holds_removal(&other) {
+                        self.begin_removal(now, me, &other, Looked::Nothing, out);
+                    }
+                    let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
+                    let idle = self.objects.get(key).is_some_and(|object| object.flight.is_none());
+                    if live.is_some() && waits && idle {
+                        self.retry_removal(now, tombstone, None);
+                    }
+                    return;
                 }
                 if empty {
                     self.make_anew(tombstone);
@@ -184,16 +199,13 @@ impl Core {
         }
     }
 
-    /// Whether what stands in the place is of another source, which is being removed too.
-    fn stands_for_another(&self, tombstone: &Tombstone) -> bool {
-        self.other_removal(tombstone).is_some_and(|removal| removal.state != RemovalState::Done)
-    }
-
     /// The removal of what stands in the place, if that is of another source.
-    fn other_removal(&self, tombstone: &Tombstone) -> Option<&Removal> {
+    fn other_removal(&self, tombstone: &Tombstone) -> Option<(Tombstone, &Removal)> {
         let key = &tombstone.key;
-        let other = self.left_over(key).filter(|source| *source != tombstone.source);
-        other.and_then(|source| self.removals.get(&Tombstone { key: key.clone(), source }))
+        let source = self.left_over(key).filter(|source| *source != tombstone.source)?;
+        let other = Tombstone { key: key.clone(), source };
+        let removal = self.removals.get(&other)?;
+        Some((other, removal))
     }
 
     fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {

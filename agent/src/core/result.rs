@@ -386,7 +386,7 @@ impl Core {
                 let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
                 if self.desired.get(&tombstone.key).is_some() && !waits {
                     // What was assigned meanwhile has waited for this.
-                    self.enqueue(&tombstone.key);
+                    self.enqueue_entry(&tombstone.key);
                 }
             }
             (result, _) => self.removed(now, tombstone, result, out),

@@ -294,6 +294,13 @@ impl Core {
 
     /// Has an object looked at now: its entry, and its removals.
     pub(super) fn enqueue(&mut self, key: &ObjectKey) {
+        self.enqueue_entry(key);
+        self.enqueue_removals(key);
+        self.enqueue_mark(key);
+    }
+
+    /// Has its entry looked at now.
+    pub(super) fn enqueue_entry(&mut self, key: &ObjectKey) {
         self.fold_if_many();
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
@@ -302,8 +309,6 @@ impl Core {
             self.work.ready.entry(entry.wave).or_default().insert(Name::Of(Arc::clone(entry)));
         }
         self.take_up(key);
-        self.enqueue_removals(key);
-        self.enqueue_mark(key);
     }
 
     /// Takes an object out of queue and retries.
@@ -582,7 +587,7 @@ impl Core {
                     _ => String::new(),
                 };
                 self.conclude(now, key, Progress::Withheld, Some(reason), message);
-                self.enqueue_removals(key);
+                self.resume_removals(key);
             }
             (Decision::Spare(reason, why), _, seen) => {
                 self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());

@@ -233,6 +233,16 @@ fn what_is_assigned_is_handed_over() {
                 (case.seen, case.record) = (None, None);
             }),
             ("to the same source again", |case| case.entry = Some(case.former.clone())),
+            ("to another source, and let go of by another removal", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen = None;
+            }),
+            ("the same, as far as is known", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                case.record.as_mut().unwrap().letting_go = true;
+                (case.seen, case.view) = (None, View::Unlisted);
+            }),
         ],
         &expect![[r"
             to another source, not applied yet             ReMark
@@ -240,6 +250,8 @@ fn what_is_assigned_is_handed_over() {
             to another source, withheld                    ReMark
             to another source, nothing there               Forget
             to the same source again                       Forget
+            to another source, and let go of by another removal Forget
+            the same, as far as is known                   ReMark
         "]],
     );
 }

@@ -1,5 +1,6 @@
 //! Whatever the API server answers, and however often the same: nothing is asked of it again and again at once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use tideline_common::{
     Takeover, Version,
 };
 
-use super::super::effect::{Effect, Enrolled, FreezeReason, Op, Timer};
+use super::super::effect::{AppliedRecord, Effect, Enrolled, FreezeReason, Op, Timer};
 use super::super::event::{Event, Served};
 use super::super::gather::Change;
 use super::super::mode::HubVerdict;
@@ -58,7 +59,10 @@ struct Known {
     /// What stands there is marked for this source, and was perhaps changed since.
     seen: Option<(Option<u64>, bool)>,
     assigned: Option<(EntryState, ApplyPolicy)>,
-    removal: Option<(u64, Prune)>,
+    /// By source, with what a tombstone says; none if nobody says anything.
+    removals: BTreeMap<u64, Option<Prune>>,
+    /// The journal says that what it knows is let go of.
+    letting_go: bool,
     /// The cluster was set back to before the last write.
     set_back: bool,
 }
@@ -118,10 +122,12 @@ impl Server {
         let record = known.record.map(|(source, of)| {
             let resource_version = if known.set_back { "1000" } else { "5" }.into();
             let seen = Seen::from(&Observed { uid: uid(of), resource_version, ..observed(Some(source), false) });
-            (place(), record_of(&entry(&place(), source, 1), &seen, Origin::Created, true))
+            let record = record_of(&entry(&place(), source, 1), &seen, Origin::Created, true);
+            (place(), AppliedRecord { letting_go: known.letting_go, ..record })
         });
-        let removing = known.removal.map(|(source, prune)| {
-            let policy = RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST });
+        let removing = known.removals.iter().map(|(source, said)| {
+            let told = said.map(|prune| RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST }));
+            let policy = told.unwrap_or(RemovalPolicy::Absence(None));
             (Tombstone { key: place(), source: uid(&format!("s{source}")) }, policy)
         });
         let loaded = Loaded {
@@ -131,7 +137,7 @@ impl Server {
             policies: policies.map(|policy| (policy.digest(), Arc::new(policy.clone()))).collect(),
             entries,
             applied: record.into_iter().collect(),
-            removing: removing.into_iter().collect(),
+            removing: removing.collect(),
             ..Loaded::default()
         };
         let config = Config {
@@ -349,14 +355,20 @@ fn known() -> impl Strategy<Value = Known> {
         prop::option::of((1..3_u64, prop_oneof![3 => Just("u1"), 1 => Just("u0")])),
         prop::option::of((prop::option::weighted(0.8, 1..3_u64), any::<bool>())),
         prop::option::weighted(0.8, (states, prop::sample::select(policies()))),
-        prop::option::of((1..3_u64, prop_oneof![Just(Prune::Delete), Just(Prune::Orphan)])),
+        prop::collection::btree_map(
+            1..4_u64,
+            prop_oneof![Just(Some(Prune::Delete)), Just(Some(Prune::Orphan)), Just(None)],
+            0..3,
+        ),
+        prop::bool::weighted(0.2),
         any::<bool>(),
     )
-        .prop_map(|(record, seen, assigned, removal, set_back)| Known {
+        .prop_map(|(record, seen, assigned, removals, letting_go, set_back)| Known {
             record,
             seen,
             assigned,
-            removal,
+            removals,
+            letting_go,
             set_back,
         })
 }
@@ -390,7 +402,8 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
                 record,
                 seen: Some((Some(2), false)),
                 assigned: Some((state, never.clone())),
-                removal: Some((2, Prune::Orphan)),
+                removals: [(2, Some(Prune::Orphan))].into(),
+                letting_go: false,
                 set_back: false,
             };
             let mut answers = [Says::Done; 8];
@@ -408,7 +421,8 @@ fn to_be_recreated() -> Known {
         record: Some((1, "u1")),
         seen: Some((Some(1), false)),
         assigned: Some((EntryState::Apply, recreates)),
-        removal: None,
+        removals: [].into(),
+        letting_go: false,
         set_back: false,
     }
 }
@@ -457,7 +471,8 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         (vec![failed(Reason::Invalid)], true, &[]),
     ] {
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-        let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+        let known =
+            Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.there = observed(Some(1), false);
         let case = format!("{ends:?}, the last one before it is unassigned: {last_is_heard}");
@@ -513,7 +528,8 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
     ] {
         let case = format!("{source}, {policy:?}, labelled {labelled}");
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-        let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+        let known =
+            Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
         let mut answers = [Says::Done; 8];
         answers[0] = Says::Exists;
         let mut server = Server::new(&known, answers);
@@ -572,7 +588,7 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
 #[test]
 fn what_was_read_is_not_believed_once_something_newer_was_seen() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+    let known = Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
     for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
@@ -591,7 +607,7 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
 #[test]
 fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known { record: None, seen: None, assigned, removal: None, set_back: false };
+    let known = Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
     let tombstone = Tombstone { key: place(), source: uid("s2") };
     for waits in [false, true] {
         let mut server = Server::new(&known, [Says::Done; 8]);
