@@ -43,7 +43,7 @@ use crate::link::Desk;
 use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
-use crate::summary::{Screened, Service, Summary, TargetReports, screen};
+use crate::summary::{Concern, Scope, Screened, Service, Summary, TargetReports, screen};
 use remembered::Memory;
 
 pub use lineage::{Belongs, Lineage, belongs};
@@ -461,8 +461,10 @@ impl Engine {
         let Some(view) = self.ledger.target(target) else { return };
         let leaves = self.targets.get(target).is_some_and(|outline| outline.record.decommission != Decommission::No);
         let service = if leaves { Service::Leaving } else { Service::InPlace };
+        self.summary.settle(target, |key, source| view.concern(key, source) == Concern::Assigned);
         let known = self.summary.target(target);
-        let Screened { report, dropped, unfounded, breaches } = screen(&view, service, known, report);
+        let Screened { report, standing, dropped, unfounded, breaches } = screen(&view, service, known, report);
+        self.summary.leave(target, &standing);
         let told = |summary: &Summary| {
             let told = |known: &TargetReports| {
                 let leaving = known.decommission.map(|report| (report, known.held_count()));

@@ -20,6 +20,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{Digest, ObjectKey, Reason, SessionName, TargetId, Tombstone, Uid, Version};
 
+use crate::limits::REPORTED_BYTES_BASE;
 use crate::placement::Change;
 use held::is_held;
 
@@ -49,6 +50,9 @@ pub struct TargetReports {
     /// What was made of objects, as this session says.
     made: BTreeMap<ObjectKey, Arc<AssociatedReport>>,
     session: SessionName,
+    /// Statuses that it said, and that its last word about the object says nothing of: they may stand in a space still. By
+    /// source, with their bytes.
+    left: BTreeMap<ObjectKey, (Uid, usize)>,
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
@@ -137,6 +141,31 @@ impl Summary {
         self.targets.remove(&target);
     }
 
+    /// Goes on counting the statuses that were said of these, which the target says are gone while something is assigned
+    /// there.
+    pub fn leave(&mut self, target: TargetId, keys: &[ObjectKey]) {
+        let Some(known) = self.targets.get_mut(&target) else { return };
+        for key in keys {
+            let said = known.objects.get(key).and_then(|object| Some((object.source_uid.clone(), said(object)?)));
+            if let Some((source, bytes)) = said {
+                known.put_left(key.clone(), source, bytes);
+            }
+        }
+    }
+
+    /// Where much is kept of a target: no longer counts the statuses that stand in no space, since the source is not
+    /// `assigned` any more.
+    pub fn settle(&mut self, target: TargetId, assigned: impl Fn(&ObjectKey, &Uid) -> bool) {
+        let Some(known) = self.targets.get_mut(&target) else { return };
+        if known.bytes < REPORTED_BYTES_BASE / 2 {
+            return;
+        }
+        let gone: Vec<_> = known.left.iter().filter(|(key, (source, _))| !assigned(key, source)).collect();
+        for key in gone.into_iter().map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            known.remove_left(&key);
+        }
+    }
+
     pub fn target(&self, target: TargetId) -> Option<&TargetReports> {
         self.targets.get(&target)
     }
@@ -174,7 +203,12 @@ impl TargetReports {
 
     fn insert(&mut self, report: ObjectReport) {
         let key = report.key.clone();
+        let left = self.status_left(&report);
         self.remove(&key);
+        self.remove_left(&key);
+        if left > 0 {
+            self.put_left(key.clone(), report.source_uid.clone(), left);
+        }
         if is_held(&report) {
             self.held.insert(key.clone());
         }
@@ -191,6 +225,29 @@ impl TargetReports {
         }
     }
 
+    /// Bytes of the status that a space may have still when this is said.
+    fn status_left(&self, report: &ObjectReport) -> usize {
+        let ObjectReport { key, source_uid, status, .. } = report;
+        if status.is_some() {
+            return 0;
+        }
+        let former = self.objects.get(key).filter(|object| object.source_uid == *source_uid);
+        let left = self.left.get(key).filter(|(source, _)| source == source_uid);
+        former.and_then(|former| said(former)).or(left.map(|(_, bytes)| *bytes)).unwrap_or_default()
+    }
+
+    fn put_left(&mut self, key: ObjectKey, source: Uid, bytes: usize) {
+        self.remove_left(&key);
+        self.bytes += bytes;
+        self.left.insert(key, (source, bytes));
+    }
+
+    fn remove_left(&mut self, key: &ObjectKey) {
+        if let Some((_, bytes)) = self.left.remove(key) {
+            self.bytes -= bytes;
+        }
+    }
+
     fn remove_made(&mut self, key: &ObjectKey) {
         if let Some(former) = self.made.remove(key) {
             self.bytes -= screen::made_weight(&former);
@@ -202,14 +259,25 @@ impl TargetReports {
         self.bytes -= former.values().map(|made| screen::made_weight(made)).sum::<usize>();
     }
 
-    /// What the word about an object takes, if there is one.
+    /// What is kept of an object takes, if there is anything.
     fn object_weight(&self, key: &ObjectKey) -> usize {
-        self.objects.get(key).map_or(0, |object| screen::weight(object))
+        let left = self.left.get(key).map_or(0, |(_, bytes)| *bytes);
+        self.objects.get(key).map_or(0, |object| screen::weight(object)) + left
+    }
+
+    /// What would be kept of an object if this were said.
+    fn weight_with(&self, report: &ObjectReport) -> usize {
+        screen::weight(report) + self.status_left(report)
     }
 
     fn made_weight(&self, key: &ObjectKey) -> usize {
         self.made.get(key).map_or(0, |made| screen::made_weight(made))
     }
+}
+
+/// Bytes of the status that a report has.
+fn said(report: &ObjectReport) -> Option<usize> {
+    report.status.as_ref().map(|status| status.get().len())
 }
 
 /// One target to which an object is assigned, as the ledger and the link see it.

@@ -17,7 +17,7 @@ use tideline_common::limits::{
     STATUS_LEVELS_MAX,
 };
 use tideline_common::wire::v1::{AssociatedReport, ObjectReport, Progress, ReportedRequest, TargetCondition};
-use tideline_common::{GroupKind, ObjectKey, Reason, Uid, nesting};
+use tideline_common::{GroupKind, ObjectKey, Reason, Tombstone, Uid, nesting};
 
 use super::TargetReports;
 use crate::limits::{REPORTED_BYTES_BASE, REPORTED_BYTES_PER_OBJECT};
@@ -69,6 +69,8 @@ pub enum Breach {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Screened {
     pub report: ReportedRequest,
+    /// What is assigned, and gone by this report.
+    pub standing: Vec<ObjectKey>,
     /// Words that were dropped because nothing here concerns the target.
     pub dropped: usize,
     /// Removals that were confirmed, of what is not to be removed. They mean nothing.
@@ -106,11 +108,20 @@ pub fn screen(
     report.decommission = report.decommission.filter(|_| service == Service::Leaving);
     report.objects.retain_mut(|object| screen.object(object));
     report.associated.retain(|made| screen.associated(made));
-    report.removed.retain(|removal| screen.removal(&removal.key, &removal.source));
+    let stands: BTreeSet<_> = report.objects.iter().map(|object| (&object.key, &object.source_uid)).collect();
+    report.removed.retain(|removal| {
+        let both = stands.contains(&(&removal.key, &removal.source));
+        if both {
+            screen.breaches.insert(Breach::Words);
+        }
+        !both && screen.removal(&removal.key, &removal.source)
+    });
+    let assigned = |removal: &&Tombstone| scope.concern(&removal.key, &removal.source) == Concern::Assigned;
+    let standing = report.removed.iter().filter(assigned).map(|removal| removal.key.clone()).collect();
     report.terminal.retain(|fact| scope.concern(&fact.key, &fact.source_uid) != Concern::Nothing);
     report.overtaken.retain(|removal| screen.removal(&removal.key, &removal.source));
     let Screen { dropped, unfounded, breaches, .. } = screen;
-    Screened { report, dropped, unfounded, breaches }
+    Screened { report, standing, dropped, unfounded, breaches }
 }
 
 struct Screen<'a, S> {
@@ -210,11 +221,11 @@ impl<S: Scope> Screen<'_, S> {
 
     /// Whether there is room for it, if need be without its status.
     fn fits(&mut self, former: usize, object: &mut ObjectReport) -> bool {
-        if !self.has_room(former, weight(object)) {
+        if !self.has_room(former, self.known.weight_with(object)) {
             self.breaches.insert(Breach::Bytes);
             without_status(object);
         }
-        self.takes(former, weight(object))
+        self.takes(former, self.known.weight_with(object))
     }
 
     /// Whether a word may have so many bytes where its former one had these. There is less room as soon as less is assigned, and

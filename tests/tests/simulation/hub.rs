@@ -579,7 +579,7 @@ impl Hub {
                 let view = self.ledger.target(target).expect("the target is registered");
                 let leaves = self.disk.decommission != Decommission::No;
                 let service = if leaves { Service::Leaving } else { Service::InPlace };
-                let Screened { report, dropped, unfounded: _, breaches } =
+                let Screened { report, dropped, breaches, .. } =
                     screen(&view, service, self.summary.target(target), *report);
                 assert!(breaches.is_empty(), "an agent that keeps to the protocol is in breach: {breaches:?}");
                 self.dropped |= dropped > 0;

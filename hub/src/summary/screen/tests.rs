@@ -265,6 +265,42 @@ fn what_a_target_says_of_what_leaves_it_has_the_room_that_it_had() {
     assert!(found.report.objects[0].status.is_none());
 }
 
+/// A status that was said once may stand in a space, though the target says no more of it, or that the object is gone.
+#[test]
+fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
+    let mut summary = Summary::default();
+    let mut says = |report: ReportedRequest| {
+        let Screened { report, standing, breaches, .. } =
+            screen(&All, Service::InPlace, summary.target(target()), report);
+        summary.leave(target(), &standing);
+        summary.take(target(), report.clone());
+        (report, breaches)
+    };
+    let object = |name: usize, status| ObjectReport { status, ..word(&name.to_string(), "a", Progress::Applied) };
+    let most = REPORTED_BYTES_BASE / STATUS_BYTES_MAX;
+    let mut names = 0..;
+    let full = names.find(|name| {
+        let (report, breaches) = says(saying(vec![object(*name, Some(status(STATUS_BYTES_MAX - 20)))]));
+        let said = Tombstone { key: key(&name.to_string()), source: uid("a") };
+        let after = if name % 2 == 0 {
+            saying(vec![object(*name, None)])
+        } else {
+            ReportedRequest { removed: vec![said], ..saying(Vec::new()) }
+        };
+        assert_eq!(says(after).1, BTreeSet::new());
+        report.objects.first().is_none_or(|object| object.status.is_none()) && breaches.contains(&Breach::Bytes)
+    });
+    assert!(full.is_some_and(|full| full <= most + 1), "{full:?}");
+    // In the place of what it said before.
+    let (report, _) = says(saying(vec![object(0, Some(status(STATUS_BYTES_MAX - 20)))]));
+    assert!(report.objects[0].status.is_some());
+    summary.settle(target(), |_, _| true);
+    let before = summary.target(target()).unwrap().bytes;
+    summary.settle(target(), |_, _| false);
+    let known = summary.target(target()).unwrap();
+    assert!(known.left.is_empty() && known.bytes < before / 2, "{before}, {}", known.bytes);
+}
+
 #[test]
 fn no_more_is_held_than_a_set_has() {
     let mut summary = Summary::default();
@@ -334,10 +370,14 @@ proptest! {
         for (name, bytes, gone, session) in words {
             let name = name.to_string();
             let (key, source_uid) = (key(&name), uid("s"));
+            if gone && bytes % 2 == 0 {
+                summary.leave(target(), std::slice::from_ref(&key));
+            }
             let report = if gone {
                 ReportedRequest { removed: vec![Tombstone { key, source: source_uid }], ..saying(Vec::new()) }
             } else {
-                let object = ObjectReport { message: "m".repeat(bytes), ..word(&name, "s", Progress::Applied) };
+                let status = (bytes % 3 > 0).then(|| status(bytes));
+                let object = ObjectReport { status, message: "m".repeat(bytes), ..word(&name, "s", Progress::Applied) };
                 let made = (bytes % 2 == 0).then(|| (AssociatedKind::Pods, Made::default())).into_iter().collect();
                 let made = AssociatedReport { key, source_uid, made };
                 ReportedRequest { associated: vec![made], ..saying(vec![object]) }
@@ -346,7 +386,8 @@ proptest! {
             let known = summary.target(target()).expect("it was taken in");
             let objects: usize = known.objects.values().map(|object| weight(object)).sum();
             let made: usize = known.made.values().map(|made| made_weight(made)).sum();
-            prop_assert_eq!(known.bytes, objects + made);
+            let left: usize = known.left.values().map(|(_, bytes)| bytes).sum();
+            prop_assert_eq!(known.bytes, objects + made + left);
             prop_assert_eq!(known.held_count(), known.held().count());
         }
     }
