@@ -81,11 +81,11 @@ impl Reply {
     }
 }
 
-impl From<&Sender> for Caller {
-    fn from(sender: &Sender) -> Self {
+impl Caller {
+    /// By the key that signed, too: what one that was replaced has used up, its successor has not.
+    fn of(sender: &Sender, key: &VerifyingKey) -> Self {
         match sender {
-            Sender::Target(target) => Self::Agent(target.to_string()),
-            Sender::Replaced(target) => Self::Agent(format!("{target}, replaced")),
+            Sender::Target(target) | Sender::Replaced(target) => Self::Agent(format!("{target} {}", key.fingerprint())),
             Sender::Token(token) => Self::Agent(token.clone()),
         }
     }
@@ -161,7 +161,8 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         head.untaken();
         return link.refuse(signed, Some(next), &replaced().into());
     }
-    let read = head.read(body, &sender, signed.into()).await.map_err(|unread| link.judge(&sender, unread));
+    let read =
+        head.read(body, Caller::of(&sender, &key), signed.into()).await.map_err(|unread| link.judge(&sender, unread));
     let done = match read {
         Err(refused) => Err(refused),
         Ok(content) => match exchange::check_content(signed, &content) {
@@ -368,9 +369,9 @@ impl Head {
     }
 
     /// Reads the content of a request that was verified, as far as its sender has a share of what is received.
-    async fn read(&self, body: Body, sender: &Sender, purpose: Purpose) -> Result<Bytes, Unread> {
+    async fn read(&self, body: Body, caller: Caller, purpose: Purpose) -> Result<Bytes, Unread> {
         if let Some(peer) = &self.peer {
-            peer.verified(sender.into(), purpose).map_err(Unread::Crowded)?;
+            peer.verified(caller, purpose).map_err(Unread::Crowded)?;
         }
         match timeout(CONTENT_WAIT, to_bytes(body, self.content_max())).await {
             Err(_elapsed) => Err(Unread::Broken("the content of the request did not come in time".to_owned())),

@@ -84,7 +84,7 @@ pub(crate) struct Network(pub(crate) u128);
 /// Who sent a request, as was verified.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Caller {
-    /// By the id of the key that signed: a target's, or an enrolment token's.
+    /// By the key that signed: an agent's, with its target, or an enrolment token's.
     Agent(String),
     Administrator,
 }
@@ -166,7 +166,8 @@ struct Kind {
     idle: BTreeMap<u64, ConnectionId>,
 }
 
-/// What one key has in use. It is kept: there are no more than this hub has agents and tokens.
+/// What one key has in use. It is kept: there are no more than agents had keys in this run, of which each needs a token, and
+/// tokens.
 #[derive(Debug, Default)]
 struct Key {
     connections: BTreeSet<ConnectionId>,

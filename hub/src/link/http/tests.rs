@@ -178,14 +178,17 @@ struct Got {
 }
 
 impl Hub {
+    fn router_behind_proxy(&self) -> Router {
+        Router::new().nest("/behind/a/proxy", self.router.clone())
+    }
+
     async fn send(&self, sent: &Sent) -> Got {
         self.send_with(sent, Body::from(sent.content)).await
     }
 
     /// Sends it, and checks that the answer is to this very request.
     async fn send_with(&self, sent: &Sent, body: Body) -> Got {
-        let router = Router::new().nest("/behind/a/proxy", self.router.clone());
-        let response = router.oneshot(sent.request(body)).await.unwrap();
+        let response = self.router_behind_proxy().oneshot(sent.request(body)).await.unwrap();
         let (parts, body) = response.into_parts();
         let content = body.collect().await.unwrap().to_bytes();
         let get = |name: &str| parts.headers[name].to_str().unwrap();
@@ -593,8 +596,7 @@ async fn a_key_that_sends_twice_a_burst_is_in_breach_and_not_before() {
     let mut send = async || {
         let mut request = Sent::new(&agent(), TARGET, numbers.take()).request(Body::empty());
         request.extensions_mut().insert(peer());
-        let router = Router::new().nest("/behind/a/proxy", hub.router.clone());
-        router.oneshot(request).await.unwrap().status().as_u16()
+        hub.router_behind_proxy().oneshot(request).await.unwrap().status().as_u16()
     };
     let breaches = || hub.service.breaches.lock().unwrap().clone();
     for expected in [200, 503] {
@@ -607,6 +609,11 @@ async fn a_key_that_sends_twice_a_burst_is_in_breach_and_not_before() {
     let burst = u64::from(REQUESTS_PER_KEY_BURST);
     let refused = [(RefusedAs::Replayed, 1), (RefusedAs::Flood, 1), (RefusedAs::Busy, burst)];
     assert_eq!(hub.refusals.counts(), refused.into());
+    // The next agent of the target pays for nothing that the key was used for by whoever had stolen it.
+    hub.service.replaced.store(true, Ordering::Relaxed);
+    let mut request = Sent::new(&SigningKey::from_seed([4; 32]), TARGET, numbers.take()).request(Body::empty());
+    request.extensions_mut().insert(peer());
+    assert_eq!(hub.router_behind_proxy().oneshot(request).await.unwrap().status(), StatusCode::OK);
 }
 
 /// It verifies for ever, and costs the hub two signatures each time; the agent that it was recorded of must not pay for it.
