@@ -75,8 +75,9 @@ impl Engine {
             return;
         }
         for (object, accepted) in std::mem::take(&mut self.accepted) {
-            // Also those that have no agent now: the one that comes must not be told what was perhaps taken back.
-            let leaving = self.targets.leaving().keys().copied().collect();
+            // Also those that have no agent now: the one that comes must not be told what was perhaps taken back. And those that
+            // cannot be read now: what they say once they can be read may be older than this accept.
+            let leaving = self.targets.perhaps_leaving();
             let approvals = self.approvals.objects().cloned().collect();
             let accepted = Accepted { leaving, approvals, ..accepted };
             let accepted = Box::new(accepted);

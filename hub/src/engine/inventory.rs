@@ -17,10 +17,11 @@ impl Engine {
     pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
         let (id, how) = (target.id, target.decommission);
         let former = self.targets.leaving().get(&id).copied();
+        let perhaps = former.is_some() || self.targets.is_unreadable(id);
         self.targets.awaited(target);
         if how == Decommission::No {
             // Also where an accept that takes it for leaving is under way.
-            if former.is_some() || self.ledger.leaving_is_unexplained(id) {
+            if perhaps || self.ledger.leaving_is_unexplained(id) {
                 self.changes.push(Change::History(HistoryChange::Stays(id)));
             }
         } else {
@@ -51,7 +52,7 @@ impl Engine {
     /// The inventory shows a target that cannot be read. It is not gone, and what is known of it stays. Where that is only what
     /// the ledger has of it, nobody can say what selects it: until it can be read, placement decides nothing.
     pub fn target_unreadable(&mut self, id: TargetId) {
-        self.targets.is_there(id);
+        self.targets.unreadable(id);
         if self.ledger.index_of(id).is_some_and(|index| !self.index.target_unreadable(index)) {
             warn!(target = %id, "nothing is placed and nothing taken away before this SyncTarget can be read");
             self.targets.wait_for(id);

@@ -65,6 +65,8 @@ pub struct Targets {
     awaited: BTreeMap<TargetId, Target>,
     /// There, and not readable in this run yet.
     unread: BTreeSet<TargetId>,
+    /// There, and not readable now: nobody knows whether they are to leave service.
+    unreadable: BTreeSet<TargetId>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
     listing: Option<BTreeSet<TargetId>>,
     /// It was read to the end, and placement was not told so yet.
@@ -85,6 +87,7 @@ impl Targets {
     pub(super) fn end_listing(&mut self, registered: impl Iterator<Item = TargetId>) -> Vec<TargetId> {
         let Some(seen) = self.listing.take() else { return Vec::new() };
         self.listed = true;
+        self.unreadable.retain(|target| seen.contains(target));
         registered.filter(|target| !seen.contains(target)).collect()
     }
 
@@ -94,10 +97,20 @@ impl Targets {
     }
 
     /// It is there, readable or not.
-    pub(super) fn is_there(&mut self, target: TargetId) {
+    fn is_there(&mut self, target: TargetId) {
         if let Some(seen) = &mut self.listing {
             seen.insert(target);
         }
+    }
+
+    /// It is there, and what it says now cannot be read.
+    pub(super) fn unreadable(&mut self, target: TargetId) {
+        self.is_there(target);
+        self.unreadable.insert(target);
+    }
+
+    pub(super) fn is_unreadable(&self, target: TargetId) -> bool {
+        self.unreadable.contains(&target)
     }
 
     /// Placement does not know every target before this one can be read.
@@ -108,6 +121,7 @@ impl Targets {
     pub(super) fn awaited(&mut self, target: Target) {
         self.is_there(target.id);
         self.unread.remove(&target.id);
+        self.unreadable.remove(&target.id);
         if target.decommission == Decommission::No {
             self.leaving.remove(&target.id);
         } else {
@@ -138,6 +152,11 @@ impl Targets {
         &self.leaving
     }
 
+    /// Those that may have been told to leave service by now, as far as anybody knows.
+    pub(super) fn perhaps_leaving(&self) -> BTreeSet<TargetId> {
+        self.leaving.keys().chain(&self.unreadable).copied().collect()
+    }
+
     /// Who held it last.
     pub(super) fn holder(&self, target: TargetId) -> HolderRecord {
         self.holders.get(&target).cloned().unwrap_or_default()
@@ -157,6 +176,7 @@ impl Targets {
         self.known.remove(&target);
         self.awaited.remove(&target);
         self.unread.remove(&target);
+        self.unreadable.remove(&target);
         self.leaving.remove(&target);
     }
 

@@ -109,6 +109,43 @@ fn what_is_in_service_again_before_an_accept_is_written_is_not_taken_for_leaving
     }
 }
 
+/// Whether it could ever be read in this run or not. What it says when it is mended is as old as any manifest.
+#[test]
+fn leaving_service_waits_of_a_target_that_could_not_be_read_when_lost_history_was_accepted() {
+    for (was_read, stays) in [(true, false), (false, false), (true, true), (false, true)] {
+        let before = Hub::with(5);
+        let mut hub = before.started_again();
+        if was_read {
+            hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        }
+        hub.engine.target_unreadable(target());
+        hub.engine.targets_listed(hub.now);
+        hub.reads_spaces(5);
+        hub.persist();
+        hub.shows(target(), unknown(100), Proof::OwnWord);
+        hub.accept(unknown(100));
+        if stays {
+            // While the accept is being written.
+            hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        }
+        hub.persist();
+        assert_eq!(hub.engine.ledger.leaving_is_unexplained(target()), !stays, "was read: {was_read}");
+        hub.engine.target_seen(hub.now, in_service(false), Some(leaves(1)));
+        hub.persist();
+        hub.pass(SETTLE * 2);
+        let left = if stays { (5, 0) } else { (0, 5) };
+        assert_eq!((hub.removals() as u64, hub.kept()), left, "was read: {was_read}");
+
+        // It is said anew.
+        hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+        hub.persist();
+        hub.engine.target_seen(hub.now, in_service(false), Some(leaves(1)));
+        hub.persist();
+        hub.pass(SETTLE * 2);
+        assert_eq!((hub.removals(), hub.kept()), (5, 0), "was read: {was_read}");
+    }
+}
+
 /// What was placed there is taken from it only after the accept, and is less than may go unasked.
 #[test]
 fn what_leaves_a_target_whose_leaving_is_unexplained_is_kept_however_little_it_is() {
