@@ -393,6 +393,11 @@ impl Engine {
                 self.respond(id, answer.map(Reply::Core));
             }
             link::Effect::StoreHolder { target, version, record } => {
+                if record.is_taken_over(&self.targets.holder(target)) {
+                    // The holder says all that it knows, and could take back nothing of what another said.
+                    self.summary.forget(target);
+                    self.version += 1;
+                }
                 self.targets.held(target, (*record).clone());
                 self.dirty.targets.insert(target);
                 self.holders.push(HolderWrite { target, version, record });

@@ -2,7 +2,7 @@
 
 use tideline_common::health::Health;
 use tideline_common::limits::{DESIRED_OBJECTS_MAX, REPORT_PAGE_OBJECTS_MAX};
-use tideline_common::wire::v1::{ClusterFacts, ObjectReport, Progress, SessionRequest, TargetCondition};
+use tideline_common::wire::v1::{ClusterFacts, Fenced, ObjectReport, Progress, SessionRequest, TargetCondition};
 use tideline_common::{Reason, Uid};
 
 use super::*;
@@ -121,6 +121,43 @@ fn what_a_thief_said_ends_with_its_key() {
         let facts = hub.engine.ledger.target(target()).unwrap().facts();
         assert_eq!(facts.len(), 1, "it is not for a word to be unsaid that something has run");
     }
+}
+
+/// Also of a copy that was started by mistake. What the holder said before its restart stands meanwhile.
+#[test]
+fn what_a_copy_said_ends_when_the_place_passes_to_another_home() {
+    let mut hub = Hub::with_agent();
+    hub.reports(1, vec![word(0, "u0", Progress::Applied)]);
+    let own = begins(&mut hub, 2, SessionName::new(1, 0)).unwrap();
+    assert_eq!(hub.known(), 1, "its own restart, or a copy of its home");
+    let copied = begins(&mut hub, 66, own).unwrap();
+    let invented = (100..200).map(|nth| word(nth, "invented", Progress::DeletionHeld)).collect();
+    hub.says(ReportedRequest { session: copied, objects: invented, goodbye: true, ..report(1) });
+    assert_eq!(hub.known(), 101);
+
+    let session = begins(&mut hub, 3, own).unwrap();
+    assert_eq!(hub.known(), 0);
+    hub.says(ReportedRequest { session, objects: vec![word(0, "u0", Progress::Applied)], ..report(1) });
+    let again = begins(&mut hub, 4, session).unwrap();
+    hub.says(ReportedRequest { session: again, ..report(1) });
+    assert_eq!(hub.known(), 1);
+}
+
+/// By whichever way it gets the place back.
+#[test]
+fn a_holder_that_gets_its_place_back_is_asked_for_all_and_what_was_said_instead_is_forgotten() {
+    let mut hub = Hub::with_agent();
+    let copied = begins(&mut hub, 66, SessionName::new(1, 0)).unwrap();
+    let invented = (100..200).map(|nth| word(nth, "invented", Progress::DeletionHeld)).collect();
+    hub.says(ReportedRequest { session: copied, objects: invented, ..report(1) });
+    let link::Request::Session(request, from) = asks(1) else { unreachable!("it is one") };
+    let own = SessionName::new(1, 0);
+    let fenced = Some(Fenced { session: own, by: copied });
+    let request = SessionRequest { home: own, last: copied.number, fenced, ..*request };
+    let (_, _answer) = hub.engine.request(hub.now, target(), link::Request::Session(Box::new(request), from));
+    let session = begins(&mut hub, 1, own).unwrap();
+    assert_ne!(session, copied);
+    assert_eq!(hub.known(), 0);
 }
 
 #[test]

@@ -61,6 +61,9 @@ struct Offer {
     /// What it understands to whom it is offered.
     #[serde(default)]
     capabilities: Capabilities,
+    /// Its home knows the session in use.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    restart: bool,
 }
 
 /// By what right a session is offered.
@@ -86,6 +89,9 @@ pub struct Record {
     /// Who uses the session. None: nobody ever did; or it is not known who.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<Seen>,
+    /// The holder goes on from the home of the one before it, or is the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    restart: bool,
     /// The session in use is known from one whom it fenced, and not from its holder: it was given in a history that this hub
     /// lost.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -294,7 +300,7 @@ impl Holder {
     }
 
     fn pass(&mut self, now: Monotonic, offer: Offer) {
-        let Offer { session, to, ground, capabilities } = offer;
+        let Offer { session, to, ground, capabilities, restart } = offer;
         let record = &mut self.record;
         let displaced = record.holder.take().filter(|holder| holder.instance.id != to.instance.id);
         record.former = displaced.as_ref().filter(|_| ground == OfferGround::Start).map(|holder| holder.instance.id);
@@ -309,7 +315,7 @@ impl Holder {
             // Who else lives will say so.
             record.others.clear();
         }
-        (record.session, record.capabilities) = (session, capabilities);
+        (record.session, record.capabilities, record.restart) = (session, capabilities, restart);
         record.newest = record.newest.max(session.number);
         record.holder = Some(to);
         record.offer = None;
@@ -318,11 +324,14 @@ impl Holder {
     }
 
     fn offer(&mut self, now: Monotonic, asks: &Asks, ground: OfferGround, id: SessionId) -> Verdict {
+        let own = self.knows(asks.home) || self.is_holder(asks.who.instance.id);
+        let restart = ground == OfferGround::Start && own;
         let record = &mut self.record;
         let number = record.session.number.max(record.newest).max(asks.last).next();
         record.newest = number;
         let session = SessionName { number, id };
-        record.offer = Some(Offer { session, to: asks.who.clone(), ground, capabilities: asks.capabilities.clone() });
+        let (to, capabilities) = (asks.who.clone(), asks.capabilities.clone());
+        record.offer = Some(Offer { session, to, ground, capabilities, restart });
         self.offered_at = now;
         Verdict::Offer(session)
     }
@@ -441,6 +450,11 @@ impl Record {
     /// Whom a person has chosen, who has not asked since.
     pub fn accepted(&self) -> Option<InstanceId> {
         self.accepted
+    }
+
+    /// Whether somebody has the place by now who knows nothing of what was said by whoever had it, as `former` has it.
+    pub fn is_taken_over(&self, former: &Self) -> bool {
+        self.session != former.session && self.holder.is_some() && !self.restart
     }
 
     /// Nobody has the place any more, and whoever asks first gets it: the key is another's. The session stays, so that no
