@@ -19,10 +19,10 @@ impl Engine {
         self.accept_history();
     }
 
-    /// Whoever holds a target shows a set of this history, and is served: what was claimed there before is of no account.
+    /// Whoever is offered a target shows a set of this history: what was claimed there before is of no account.
     pub(super) fn claims_no_more(&mut self, target: TargetId) {
         let whole = |engine: &Self| {
-            let continuity = engine.ledger.continuity(target, engine.link.shown_by(target));
+            let continuity = engine.ledger.continuity(target, engine.link.shown_for_offer(target));
             matches!(continuity, TargetContinuity::Whole { .. })
         };
         if self.ledger.claimed(target).is_some() && whole(self) {

@@ -29,7 +29,7 @@ use tideline_common::{
 
 use crate::ledger::{Absence, Proof, TargetContinuity};
 pub use holder::{Record as HolderRecord, Seen};
-use sessions::Sessions;
+use sessions::{Offered, Sessions};
 pub use sessions::{Origin, handing_over};
 
 /// One target's desired set by name.
@@ -238,8 +238,10 @@ struct Target {
     /// As the inventory has it.
     recorded: Option<Uid>,
     sessions: Sessions,
-    /// What was shown with the session that is being opened.
+    /// What the session in use has shown.
     shown: Option<Shown>,
+    /// The session that was offered last, and what was shown for it.
+    offered: Option<Offered>,
     waiting: Option<Waiting>,
     /// The sequence number of the newest report of the session that was taken in.
     seq: u64,
@@ -322,11 +324,6 @@ impl Core {
         self.targets.get(&target).map(|target| target.sessions.record())
     }
 
-    /// The newest set that the agent knew of that asked for a session last.
-    pub fn shown_by(&self, target: TargetId) -> Option<Shown> {
-        self.targets.get(&target)?.shown
-    }
-
     fn on_known(
         &mut self,
         now: Monotonic,
@@ -351,6 +348,7 @@ impl Core {
             cluster,
             sessions: Sessions::new(holder, now),
             shown: None,
+            offered: None,
             waiting: None,
             seq: 0,
             memory: self.memory,

@@ -1,6 +1,6 @@
 //! What the hub does about history that it lost.
 
-use tideline_common::wire::v1::{ApprovedHeld, Continuity, DesiredAnswer, DesiredRequest};
+use tideline_common::wire::v1::{ApprovedHeld, Attested, Continuity, DesiredAnswer, DesiredRequest};
 use tideline_common::{Epoch, RevisionPoint, Shown, Tombstone, Version};
 
 use super::*;
@@ -566,4 +566,41 @@ fn what_is_dropped_while_history_is_broken_is_asked_for_once_that_is_accepted() 
     hub.accept(unknown(100));
     hub.persist();
     assert_eq!(memory_told(&mut hub), memory + 1);
+}
+
+/// Whoever has a copy of its home, or its key, is refused a session and shows what this history does not have.
+#[test]
+fn what_is_shown_by_who_is_refused_a_session_does_not_keep_the_hub_from_asking_the_holder_again() {
+    let mut hub = Hub::with_agent();
+    let dropped = |seq: u64| {
+        let object = json!({
+            "group": "", "kind": "ConfigMap", "namespace": "shop", "name": "c3", "sourceUid": "u3",
+            "progress": "Applied", "health": "Ready",
+        });
+        let report = json!({"session": "1.0000000000000000", "seq": seq, "inSync": true, "objects": [object]});
+        link::Request::Reported(Box::new(serde_json::from_value(report).unwrap()))
+    };
+    let memory_told = |hub: &mut Hub, seq| {
+        let (_, mut answer) = hub.engine.request(hub.now, target(), dropped(seq));
+        match answer.try_recv().unwrap().unwrap() {
+            Reply::Core(link::Answer::Reported(answer)) => answer.memory,
+            other => panic!("{other:?}"),
+        }
+    };
+    let memory = memory_told(&mut hub, 1);
+    let link::Request::Session(request, from) = asks(66) else { unreachable!("it is one") };
+    let shown = unknown(7_777);
+    let accepted = Some(Attested {
+        set: tideline_common::wire::v1::Accepted { version: shown.version, digest: Digest::of(b"set") },
+        attestation: tideline_common::Attestation::unsigned(target(), shown),
+    });
+    let request = SessionRequest { accepted, last: SessionNumber(1), ..*request };
+    let (_, mut answer) = hub.engine.request(hub.now, target(), link::Request::Session(Box::new(request), from));
+    assert_eq!(answer.try_recv().unwrap().unwrap_err().refusal, RefusalKind::Fenced);
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c3", "namespace": "shop", "uid": "u3"},
+    });
+    hub.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+    hub.persist();
+    assert_eq!(memory_told(&mut hub, 2), memory + 1);
 }

@@ -66,6 +66,16 @@ pub(super) fn told(continuity: TargetContinuity) -> Continuity {
 }
 
 impl Core {
+    /// The newest set that the agent knew of whose session is in use. Who is refused a session has no part in it.
+    pub fn shown_by(&self, target: TargetId) -> Option<Shown> {
+        self.targets.get(&target)?.shown
+    }
+
+    /// The same of the one to whom a session was offered last.
+    pub fn shown_for_offer(&self, target: TargetId) -> Option<Shown> {
+        self.targets.get(&target)?.offered?.1
+    }
+
     /// Goes on with a poll if the agent may be told of its set, and says what follows from absence; else answers it.
     pub(super) fn admit_to_history(
         &mut self,
@@ -76,6 +86,9 @@ impl Core {
         request: &DesiredRequest,
         out: &mut Effects,
     ) -> Option<Absence> {
+        if let (Some(target), Some(shown)) = (self.targets.get_mut(&key), request.shown) {
+            target.shown = Some(shown);
+        }
         match sets.continuity(key, request.shown) {
             TargetContinuity::Whole { absence } => return Some(absence),
             TargetContinuity::Broken { recorded: false } => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tideline_common::wire::v1::{
     Continuity, Handover, HubAddresses, Instance, PollSettings, Refusal, RefusalKind, SessionAnswer, SessionRequest,
 };
-use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, TargetId};
+use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, Shown, TargetId};
 
 use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, history, refuse};
@@ -42,6 +42,9 @@ pub fn handing_over(handover: Handover) -> SessionAnswer {
     }
 }
 
+/// A session that is offered, and what was shown for it.
+pub(super) type Offered = (SessionName, Option<Shown>);
+
 /// The sessions of one target.
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -51,7 +54,7 @@ pub(super) struct Sessions {
     /// How much of that is on disk.
     stored: u64,
     /// Who is to be told an offer once this much is on disk.
-    offers: Vec<(u64, RequestId, SessionName)>,
+    offers: Vec<(u64, RequestId, Offered)>,
     /// When the others are looked at again.
     lapse_at: Option<Monotonic>,
 }
@@ -99,6 +102,8 @@ impl Core {
             Admitted::InUse => {}
             Admitted::Passed => {
                 target.seq = 0;
+                let offered = target.offered.take_if(|(offered, _)| *offered == session);
+                target.shown = offered.and_then(|(_, shown)| shown);
                 // One that had the place before believes that what it said then stands. The other has spoken since.
                 if target.sessions.held_by() != former {
                     target.memory = target.memory.wrapping_add(1);
@@ -144,24 +149,24 @@ impl Core {
             formers: _,
             asked_as: _,
         } = request;
-        target.shown = accepted.map(|accepted| history::shown(key, accepted, from.proof));
-        let shown =
-            target.shown.filter(|_| sets.continuity(key, target.shown) == TargetContinuity::Broken { recorded: false });
+        let shown = accepted.map(|accepted| history::shown(key, accepted, from.proof));
+        let lost = shown.filter(|_| sets.continuity(key, shown) == TargetContinuity::Broken { recorded: false });
         let host = instance.host.chars().filter(|c| is_printable(*c)).take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
         let verdict =
             target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced, capabilities }, from.id);
         match verdict {
             Verdict::Offer(session) => {
-                if let Some(shown) = shown {
+                target.offered = Some((session, shown));
+                if let Some(shown) = lost {
                     out.push(Effect::Shown { target: key, shown, proof: from.proof });
                 }
                 out.push(Effect::Facts { target: key, facts });
                 self.store(key, out);
-                self.offer(sets, id, key, session, out);
+                self.offer(sets, id, key, (session, shown), out);
                 return;
             }
-            Verdict::Outdated(session) => self.answer(sets, id, key, (session, true), out),
+            Verdict::Outdated(session) => self.answer(sets, id, key, ((session, shown), true), out),
             Verdict::Busy(left) => out.push(busy(id, left)),
             Verdict::Fenced(by) => out.push(fenced(id, by)),
             Verdict::Reopen => out.push(reopen(id)),
@@ -174,13 +179,13 @@ impl Core {
     }
 
     /// Tells an offer, now or when it is on disk.
-    fn offer(&mut self, sets: &impl Sets, id: RequestId, key: TargetId, session: SessionName, out: &mut Effects) {
+    fn offer(&mut self, sets: &impl Sets, id: RequestId, key: TargetId, offered: Offered, out: &mut Effects) {
         let Some(target) = self.targets.get_mut(&key) else { return };
         let needs = target.sessions.told.0;
         if target.sessions.stored < needs {
-            target.sessions.offers.push((needs, id, session));
+            target.sessions.offers.push((needs, id, offered));
         } else {
-            self.answer(sets, id, key, (session, false), out);
+            self.answer(sets, id, key, (offered, false), out);
         }
     }
 
@@ -188,8 +193,8 @@ impl Core {
         let Some(target) = self.targets.get_mut(&key) else { return };
         target.sessions.stored = target.sessions.stored.max(stored);
         let told: Vec<_> = target.sessions.offers.extract_if(.., |(needs, ..)| *needs <= stored).collect();
-        for (_, id, session) in told {
-            self.answer(sets, id, key, (session, false), out);
+        for (_, id, offered) in told {
+            self.answer(sets, id, key, (offered, false), out);
         }
     }
 
@@ -198,13 +203,12 @@ impl Core {
         sets: &impl Sets,
         id: RequestId,
         key: TargetId,
-        (session, outdated): (SessionName, bool),
+        ((session, shown), outdated): (Offered, bool),
         out: &mut Effects,
     ) {
         let epoch = sets.info(key).map_or(Epoch::default(), |info| info.version.epoch);
         // The edge knows where the hub is reached.
         let (poll, addresses) = (self.config.poll, HubAddresses::default());
-        let shown = self.targets.get(&key).and_then(|target| target.shown);
         let history = history::told(sets.continuity(key, shown));
         let cluster = self.targets.get(&key).and_then(|target| target.recorded.clone());
         let answer = SessionAnswer { session, outdated, epoch, poll, addresses, history, cluster, handover: None };
