@@ -12,6 +12,7 @@ use kube::Client;
 use serde::Deserialize;
 use tideline_common::{GroupKind, ObjectKey};
 
+use super::discovery::confirm_missing;
 use super::failure::{Failure, Refused};
 use super::pages::Page;
 use super::request::{Call, Want, call};
@@ -101,7 +102,10 @@ async fn list(client: &Client, namespace: &str) -> Result<Workloads, Failure> {
         let page: Page<Autoscaler> = match call(client, Call::get(uri, Want::Whole)).await {
             Ok(page) => page,
             Err(Refused::Status { code: 403, .. }) => return Ok(None),
-            Err(Refused::Status { code: 404, .. }) => break,
+            Err(Refused::Status { code: 404, .. }) => {
+                confirm_missing(client, "autoscaling", Some("v1")).await?;
+                break;
+            }
             Err(refused) => return Err(refused.failure()),
         };
         let (autoscalers, following) = page.turn(&first);
