@@ -163,10 +163,11 @@ impl Slot {
         matches!(*self.lock(), Place::Empty(_))
     }
 
-    /// Gives back what has gathered on disk and in memory, if it is worth it.
-    pub(super) fn tidy(&self, pace: Pace) {
+    /// Gives back what has gathered on disk and in memory, if it is worth it. That this fails harms nothing yet, and is an
+    /// error only where damage is met: what is damaged can never be written anew.
+    pub(super) fn tidy(&self, pace: Pace) -> Result<(), Error> {
         if self.refused.load(Ordering::Acquire) {
-            return;
+            return Ok(());
         }
         let bytes = self.bytes();
         let outcome = if bytes > self.bytes_max()
@@ -190,7 +191,11 @@ impl Slot {
         if let Err(error) = outcome {
             // Where there is none now, the next write says so.
             warn!("the journal {:?} cannot be tidied: {}", self.path, tideline_runtime::exit::chain(&error));
+            if error.is_of_damage() {
+                return Err(error);
+            }
         }
+        Ok(())
     }
 
     /// Opens the engine again.

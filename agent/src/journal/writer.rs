@@ -62,7 +62,7 @@ impl Writer {
     pub(super) fn run(self) {
         let Self { path, slot, patience, batches, running, on_exit } = self;
         let mut last: Option<Instant> = None;
-        let mut damage = Damage::default();
+        let (mut damage, mut rot) = (Damage::default(), Rot::default());
         loop {
             let outcome = match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
@@ -75,18 +75,18 @@ impl Writer {
                     last = Some(Instant::now());
                     let batches = std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1));
                     let outcome = commit(&slot, &patience, batches);
-                    slot.tidy(Pace::AtWork);
+                    rot.meet(slot.tidy(Pace::AtWork));
                     outcome
                 }
                 // Nothing can be read either.
                 Err(RecvTimeoutError::Timeout) if slot.is_empty() => slot.mend(),
                 Err(RecvTimeoutError::Timeout) => {
-                    slot.tidy(Pace::AtRest);
-                    continue;
+                    rot.meet(slot.tidy(Pace::AtRest));
+                    Ok(())
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if let Some(why) = damage.met_again(outcome)
+            if let Some(why) = damage.met_again(outcome).or_else(|| rot.take())
                 && is_given_up(&path, &why)
             {
                 break;
@@ -119,6 +119,28 @@ impl Damage {
                 None
             }
         }
+    }
+}
+
+/// Whether what no write touches is damaged. The journal is not written anew then, and grows until nothing can be written.
+#[derive(Debug, Default)]
+struct Rot {
+    met: bool,
+    again: Option<Error>,
+}
+
+impl Rot {
+    fn meet(&mut self, tidied: Result<(), Error>) {
+        if let Err(error) = tidied
+            && std::mem::replace(&mut self.met, true)
+        {
+            self.again = Some(error);
+        }
+    }
+
+    /// What was met for the second time.
+    fn take(&mut self) -> Option<Error> {
+        self.again.take()
     }
 }
 
@@ -175,7 +197,8 @@ impl Gathered<'_> {
             return Ok(());
         }
         self.commit()?;
-        self.slot.tidy(Pace::AtWork);
+        // Damage is met again, when nothing waits.
+        let _ = self.slot.tidy(Pace::AtWork);
         Ok(())
     }
 
