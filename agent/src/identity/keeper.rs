@@ -75,6 +75,21 @@ fn offer(contents: &mut Contents, token: &EnrolmentToken, pin: HubPin) -> TokenU
     }
 }
 
+/// Pauses between reads of the copy in the data directory that fail.
+const READ_COPY_AGAIN: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+
+/// Reads the copy in the data directory, a few times where that fails: where the Secret serves instead, the journal beside
+/// the copy is given up.
+async fn read_again(path: &Path, patient: bool) -> Result<Option<Contents>, Error> {
+    for pause in READ_COPY_AGAIN.iter().filter(|_| patient) {
+        match file::read(path) {
+            Err(Error::Unread { .. }) => tokio::time::sleep(*pause).await,
+            read => return read,
+        }
+    }
+    file::read(path)
+}
+
 impl Found {
     /// Looks for the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given
     /// to an agent that is not enrolled yet replaces what is pinned. An enrolled agent needs none; a new one of its hub says
@@ -86,7 +101,7 @@ impl Found {
         home: HomeIn,
     ) -> Result<Self, Error> {
         let path = directory.join(file::FILE);
-        let (copy, damage) = match file::read(&path) {
+        let (copy, damage) = match read_again(&path, place.is_some()).await {
             Ok(copy) => (copy, None),
             Err(error @ (Error::Damaged { .. } | Error::Unread { .. })) => (None, Some(error)),
             Err(error) => return Err(error),
