@@ -35,6 +35,8 @@ struct Group {
     deadline: Duration,
     waves: BTreeMap<i32, Wave>,
     held: BTreeSet<(i32, ObjectKey)>,
+    /// Since when something is held, and nothing that was held has gone.
+    stuck_since: Option<Monotonic>,
     /// Removals of what was its own, which wait until nothing is held.
     removals: BTreeSet<Tombstone>,
 }
@@ -125,6 +127,7 @@ impl Gates {
             let example = example.clone();
             let front = *front;
             group.held.insert((wave, key.clone()));
+            group.stuck_since.get_or_insert(now);
             barrier.get_or_insert(Barrier { placement: placement.clone(), wave: front, example });
         }
         barrier
@@ -149,9 +152,16 @@ impl Gates {
     /// Gives up on waves that had their time.
     pub(super) fn due(&mut self, now: Monotonic) {
         for (placement, group) in &mut self.groups {
-            let deadline = group.deadline;
+            if group.held.is_empty() {
+                // What waited has left.
+                group.stuck_since = None;
+                group.waves.values_mut().for_each(|wave| wave.since = None);
+                continue;
+            }
+            let (deadline, all_had_time) = (group.deadline, group.stuck_until().is_some_and(|until| until <= now));
             for wave in group.waves.values_mut() {
-                if wave.since.is_some_and(|since| since + deadline <= now) {
+                let had_time = wave.since.is_some_and(|since| since + deadline <= now);
+                if had_time || (all_had_time && wave.blocks()) {
                     wave.since = None;
                     wave.given_up = true;
                     self.changed.insert(placement.clone());
@@ -163,7 +173,8 @@ impl Gates {
     pub(super) fn next_due(&self) -> Option<Monotonic> {
         let due = |group: &Group| {
             let deadline = group.deadline;
-            group.waves.values().filter_map(move |wave| Some(wave.since? + deadline)).min()
+            let waves = group.waves.values().filter_map(move |wave| Some(wave.since? + deadline));
+            waves.chain(group.stuck_until()).min()
         };
         self.groups.values().filter_map(due).min()
     }
@@ -179,9 +190,10 @@ impl Gates {
             let front = blocking.as_ref().map_or(i32::MAX, |(wave, _)| **wave);
             while group.held.first().is_some_and(|(wave, _)| *wave <= front) {
                 released.extend(group.held.pop_first().map(|(_, key)| key));
+                group.stuck_since = None;
             }
             if group.held.is_empty() {
-                group.waves.values_mut().for_each(|wave| wave.since = None);
+                // What left it may be another of the same object, which waits on.
                 self.freed.append(&mut group.removals);
             } else if let Some((_, wave)) = &mut blocking {
                 wave.since.get_or_insert(now);
@@ -196,6 +208,14 @@ impl Gates {
             let given_up = group.waves.iter().filter(|(_, wave)| wave.given_up);
             given_up.map(move |(number, wave)| (placement.as_str(), group, *number, wave))
         })
+    }
+}
+
+impl Group {
+    /// By when each wave in turn has had its time, whatever joined meanwhile: nothing waits longer than that.
+    fn stuck_until(&self) -> Option<Monotonic> {
+        let waves = u32::try_from(self.waves.len()).unwrap_or(u32::MAX);
+        Some(self.stuck_since? + self.deadline.saturating_mul(waves.max(1)))
     }
 }
 
@@ -243,7 +263,8 @@ impl Core {
 
     /// Whether a removal waits for a wave of a Placement that had what is to go.
     pub(super) fn holds_removal(&mut self, tombstone: &Tombstone) -> bool {
-        if self.gates.is_empty() {
+        // What is assigned again is not removed: that is to be known before it is made anew.
+        if self.gates.is_empty() || self.is_assigned_again(tombstone) {
             return false;
         }
         let recorded = self.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));

@@ -100,7 +100,8 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 proptest! {
-    /// Whoever joins or fails meanwhile: what waits is waited for with a deadline, and each wave in turn has its time once.
+    /// Whoever joins, changes or fails meanwhile: what waits is waited for with a deadline, and goes when all waves in turn have
+    /// had their time.
     #[test]
     fn nothing_waits_longer_than_all_the_waves_before_it_have_time(
         happened in prop::collection::vec(happens(), 1..40),
@@ -110,6 +111,8 @@ proptest! {
         let mut all = Gates::default();
         let mut now = Monotonic::START;
         let mut inside = [false; MEMBERS.len()];
+        // Since when something waits, and nothing that waited went.
+        let mut stuck: Option<Monotonic> = None;
         for happens in happened.into_iter().chain([Happens::Passes(u64::from(DEADLINE)), Happens::Passes(1)]) {
             match happens {
                 Happens::Changes(member) => {
@@ -136,13 +139,21 @@ proptest! {
                 Happens::Passes(seconds) => now = now + Duration::from_secs(seconds),
             }
             all.due(now);
-            for released in all.take_released(now) {
+            let released = all.take_released(now);
+            if !released.is_empty() {
+                stuck = None;
+            }
+            for released in released {
                 let wave = MEMBERS.iter().find(|(name, _)| *name == &*released.name).map_or(0, |(_, wave)| *wave);
                 all.hold(now, &shop, wave, &released);
             }
             if all.hold_any() {
                 let due = all.next_due();
                 prop_assert!(due.is_some_and(|due| now < due && due <= now + deadline), "{:?} at {:?}", due, now);
+                let since = *stuck.get_or_insert(now);
+                prop_assert!(now < since + 3 * deadline, "{:?} at {:?}", since, now);
+            } else {
+                stuck = None;
             }
         }
     }
