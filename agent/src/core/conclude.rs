@@ -32,7 +32,7 @@ impl Core {
             self.set_record(key, record);
         }
         self.stands_applied(now, key);
-        self.enqueue_removals(key);
+        self.resume_removals(key);
     }
 
     /// The entry was tried, and this came of it.

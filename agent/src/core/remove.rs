@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{Decommission, Terminal};
 use tideline_common::{
-    ApplyMode, ApplyPolicy, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, Origin, Ownership,
-    PrunePolicy, Reason, Recreate, Uid, Version,
+    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, Origin,
+    Ownership, PrunePolicy, Reason, Recreate, Uid, Version,
 };
 
 use super::effect::{AppliedRecord, Op};
@@ -110,6 +110,8 @@ pub(super) struct Evidence<'a> {
     pub(super) unshown: bool,
     pub(super) view: View,
     pub(super) inspection: Option<Inspection>,
+    /// What is seen was read just now.
+    pub(super) looked: bool,
     pub(super) journal: JournalAge,
     /// What stands there is of another source, which is or was being removed too.
     pub(super) leaves_too: bool,
@@ -286,17 +288,18 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 /// It is assigned again before it was deleted. What stands there stays. Whether what is made once is still there decides
 /// whether it is made anew.
 fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { record, assigned, seen, unshown, view, policy, .. } = *evidence;
-    let Some(assigned) = assigned else { return Verdict::Wait };
+    let Evidence { record, assigned, seen, unshown, view, policy, looked, .. } = *evidence;
+    // What is withheld is told under another policy than its own.
+    let Some(assigned) = assigned.filter(|_| entry.state == EntryState::Apply) else { return Verdict::Wait };
     if matches!(policy, RemovalPolicy::Absence(_)) || !is_made_once(entry, assigned) {
         return Verdict::Forget;
     }
     match (seen, view) {
         (Some(seen), _) if seen.deleting => Verdict::Wait,
         (None, View::Unlisted | View::Unknown) => Verdict::Wait,
-        (None, View::Lost) => Verdict::Look,
+        (_, View::Lost) if !looked => Verdict::Look,
         (None, View::Current) if record.is_some() || unshown => Verdict::Look,
-        (Some(_), _) | (None, View::Current | View::Missing | View::Elsewhere) => Verdict::Forget,
+        (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::Elsewhere) => Verdict::Forget,
     }
 }
 
@@ -315,7 +318,13 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {
             Verdict::Orphan(Authorised { key: key.clone(), uid: seen.uid.clone(), how: How::Orphan })
         }
-        (Some(record), _) if record.origin == Origin::Adopted && record.source == entry.source.uid => Verdict::Forget,
+        (Some(record), _)
+            if record.origin == Origin::Adopted
+                && record.source == entry.source.uid
+                && (seen.is_some() || matches!(view, View::Current | View::Missing)) =>
+        {
+            Verdict::Forget
+        }
         // Perhaps it was let go of just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
         // What may stand there unseen is found by the creation of what is assigned.

@@ -140,6 +140,7 @@ impl Core {
             unshown: object.unshown,
             view: self.kinds.view(key),
             inspection,
+            looked: live.is_some(),
             journal: self.journal_age,
             leaves_too: self.other_removal(tombstone).is_some(),
             decommission: self.decommission,
@@ -150,6 +151,10 @@ impl Core {
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
         let void = again && matches!(removal.policy, RemovalPolicy::Absence(_));
         let empty = live.is_none() && object.seen.is_none();
+        if again && !void && removal.state == RemovalState::Finalizing && live.is_none() {
+            // Its deletion was accepted: a list from before shows it as it was.
+            return self.look(now, tombstone, out);
+        }
         let verdict = self.while_broken(verdict);
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
@@ -160,7 +165,9 @@ impl Core {
             Verdict::Look => self.look(now, tombstone, out),
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
             Verdict::ReMark | Verdict::Wait => {
-                self.removal_state(now, tombstone, RemovalState::Waiting);
+                if !again {
+                    self.removal_state(now, tombstone, RemovalState::Waiting);
+                }
                 if live.is_some() {
                     // What is to happen first may take a while, and looking again would tell no more.
                     self.retry_removal(now, tombstone, None);

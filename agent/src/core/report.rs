@@ -579,6 +579,7 @@ impl Core {
             unshown: false,
             view: self.kinds.view(key),
             inspection: None,
+            looked: false,
             journal: self.journal_age,
             leaves_too: false,
             decommission: self.decommission,

@@ -104,13 +104,20 @@ impl Core {
         change.tombstones.extend(settled);
     }
 
-    /// A policy for what is to go from a place. What is let go of because it was adopted is let go of whatever it is that
-    /// is assigned there next, like what would be if it was created.
+    /// A policy for what is to go from a place. What is let go of because it was adopted, or is managed by others, is let go
+    /// of whatever it is that is assigned there next, like what would be if it was created.
     fn as_it_was_found(&self, key: &ObjectKey, policy: PrunePolicy) -> PrunePolicy {
         let object = self.objects.get(key);
         let record = object.as_ref().and_then(|object| object.record.as_ref());
-        let adopted = record.is_some_and(|record| record.origin == Origin::Adopted);
-        if adopted && !policy.deletes(true, false) { PrunePolicy { prune: Prune::Orphan, ..policy } } else { policy }
+        let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+        let origin = record.map(|record| record.origin).or(seen.and_then(|seen| Some(seen.mark.as_ref()?.origin)));
+        let adopted = origin == Some(Origin::Adopted);
+        let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
+        if origin.is_some() && !policy.deletes(adopted, managed) {
+            PrunePolicy { prune: Prune::Orphan, ..policy }
+        } else {
+            policy
+        }
     }
 
     /// By what right an entry takes over what is not ours.
@@ -180,6 +187,12 @@ impl Core {
         let mut waves = Vec::with_capacity(tombstones.len());
         for Tombstone { key, .. } in tombstones.keys() {
             waves.push(self.desired.get(key).cloned());
+        }
+        for (tombstone, policy) in &tombstones {
+            // What is put there is judged by what is said now.
+            if let Some(removal) = self.removals.get_mut(tombstone).filter(|it| it.state != RemovalState::Done) {
+                removal.policy = *policy;
+            }
         }
         let mut unnamed = Vec::new();
         for key in &remove {
@@ -297,14 +310,19 @@ impl Core {
             self.disk.write(Write::Removed(tombstone));
             return;
         }
+        let counts = assigned.is_none();
         if let Some(removal) = self.removals.get_mut(&tombstone) {
             if cause == Cause::Told {
                 removal.cause = cause;
                 removal.policy = policy;
             }
+            let open = removal.state != RemovalState::Done;
+            // It may have been assigned again meanwhile, and then counted no more.
+            if counts && open && cause == Cause::Told && !self.is_approved_in_advance(&tombstone) {
+                self.fuse.ask(tombstone);
+            }
             return;
         }
-        let counts = assigned.is_none();
         let version = former.map(|entry| Arc::clone(&entry.version));
         self.kinds.refer(key, version.as_ref().unwrap_or(&Arc::default()));
         let record = self.objects.at(key).record.as_ref();
@@ -378,6 +396,11 @@ impl Core {
             object.unshown = false;
         }
         if self.is_assigned_again(tombstone) {
+            // What the hub was told before was of the time before, and it may not have believed it.
+            if let Some(object) = self.objects.get_mut(key) {
+                object.told = None;
+            }
+            self.dirty(key, now);
             return self.reports.overtaken(tombstone.clone(), now);
         }
         if let Some(object) = self.objects.get_mut(key)

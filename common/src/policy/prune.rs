@@ -53,13 +53,15 @@ impl PrunePolicy {
         Self { adopted: self.adopted.into_iter().chain([by]).min(), ..self }
     }
 
-    /// The same where `earlier` was said before, of something that stood there then, and `by` is the right by which what is
-    /// removed now might have taken it over. Whether it was adopted, which only the target knows, may have decided whether it
-    /// went then; if that did not, this keeps it.
+    /// The same where `earlier` was said before, and the target has confirmed neither that nor the assignment since, which
+    /// might have taken over by the right `by`. Only the target knows whether what stood there was adopted, or managed by
+    /// others, and so stayed when `earlier` was said. What may have stayed is not destroyed by this.
     #[must_use]
     pub fn after(self, earlier: Self, by: Takeover) -> Self {
         if earlier.lets_go() {
             self.overtaken(by)
+        } else if let Some(before) = earlier.adopted {
+            self.overtaken(by).overtaken(before)
         } else if !earlier.deletes(true, false) && by != Takeover::Always {
             Self { prune_adopted: PruneAdopted::Orphan, ..self }
         } else {

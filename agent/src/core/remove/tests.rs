@@ -23,6 +23,7 @@ struct Case {
     unshown: bool,
     view: View,
     inspection: Option<Inspection>,
+    looked: bool,
     journal: JournalAge,
     leaves_too: bool,
     decommission: Decommission,
@@ -60,6 +61,7 @@ impl Case {
             unshown: false,
             view: View::Current,
             inspection: None,
+            looked: false,
             journal: JournalAge::Current,
             leaves_too: false,
             decommission: Decommission::No,
@@ -80,6 +82,7 @@ impl Case {
             unshown: self.unshown,
             view: self.view,
             inspection: self.inspection,
+            looked: self.looked,
             journal: self.journal,
             leaves_too: self.leaves_too,
             decommission: self.decommission,
@@ -402,6 +405,10 @@ fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
         &[
             ("not applied yet", |_| {}),
             ("adopted", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("adopted, and not listed yet", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                (case.seen, case.view) = (None, View::Unknown);
+            }),
             ("the journal lost", |case| case.record = None),
             ("to another source", |case| case.entry.as_mut().unwrap().source.uid = uid("s2")),
             ("nothing there", |case| (case.record, case.seen) = (None, None)),
@@ -423,6 +430,7 @@ fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
         &expect![[r"
             not applied yet                                ReMark
             adopted                                        Forget
+            adopted, and not listed yet                    ReMark
             the journal lost                               ReMark
             to another source                              ReMark
             nothing there                                  Forget
@@ -455,6 +463,12 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
             }),
             ("not listed yet", |case| (case.seen, case.view) = (None, View::Unlisted)),
             ("it cannot be listed", |case| (case.seen, case.view) = (None, View::Lost)),
+            ("it stood when the watch ended", |case| case.view = View::Lost),
+            ("the same, and it was looked at", |case| (case.view, case.looked) = (View::Lost, true)),
+            ("withheld", |case| {
+                case.entry.as_mut().unwrap().state = tideline_common::EntryState::Withheld(Reason::AgentTooOld);
+                case.seen = None;
+            }),
             ("its kind is gone", |case| (case.seen, case.view) = (None, View::Missing)),
             ("applied over and over, and not shown", |case| {
                 (case.seen, case.assigned) = (None, ApplyPolicy::default());
@@ -471,6 +485,9 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
             not shown, and perhaps made                    Look
             not listed yet                                 Wait
             it cannot be listed                            Look
+            it stood when the watch ended                  Look
+            the same, and it was looked at                 Forget
+            withheld                                       Wait
             its kind is gone                               Forget
             applied over and over, and not shown           Forget
             nothing says that it was taken out             Forget
@@ -534,6 +551,7 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         unshown: false,
         view: View::Current,
         inspection: None,
+        looked: false,
         journal: JournalAge::Current,
         leaves_too: false,
         decommission: Decommission::No,

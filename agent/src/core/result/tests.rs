@@ -25,9 +25,9 @@ use super::*;
 /// another by now, and the same again.
 const AT_ONCE_MAX: usize = 10;
 /// How long it is watched, and how many operations are too many by then: of waits that double there are ten, and of what the API
-/// server has no time for some forty, with three operations each where the last one of a replacement fails.
+/// server has no time for some forty, with four operations each where the last one of a replacement fails.
 const WATCHED: Duration = Duration::from_mins(10);
-const IN_ALL_MAX: usize = 120;
+const IN_ALL_MAX: usize = 160;
 
 /// What the API server says to all operations of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ struct Known {
     removals: BTreeMap<u64, Option<Prune>>,
     /// The journal says that what it knows is let go of.
     letting_go: bool,
+    /// What stands there is being deleted, which does not end.
+    deleting: bool,
     /// The cluster was set back to before the last write.
     set_back: bool,
 }
@@ -157,7 +159,7 @@ impl Server {
             core: Core::new(config, loaded),
             now: Monotonic::START,
             answers,
-            there: observed(source, changed),
+            there: Observed { deleting: known.deleting, ..observed(source, changed) },
             version: 5,
             waiting: Vec::new(),
             timer: None,
@@ -304,7 +306,7 @@ impl Server {
         let end = self.now + WATCHED;
         loop {
             let at_once = self.answer_all();
-            if at_once > AT_ONCE_MAX || self.asked.len() > IN_ALL_MAX {
+            if at_once > AT_ONCE_MAX || self.asked.len() > IN_ALL_MAX * self.core.removals.len().max(1) {
                 return Err(self.asked.join("\n"));
             }
             match self.timer.take() {
@@ -361,14 +363,16 @@ fn known() -> impl Strategy<Value = Known> {
             0..3,
         ),
         prop::bool::weighted(0.2),
+        prop::bool::weighted(0.2),
         any::<bool>(),
     )
-        .prop_map(|(record, seen, assigned, removals, letting_go, set_back)| Known {
+        .prop_map(|(record, seen, assigned, removals, letting_go, deleting, set_back)| Known {
             record,
             seen,
             assigned,
             removals,
             letting_go,
+            deleting,
             set_back,
         })
 }
@@ -404,6 +408,7 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
                 assigned: Some((state, never.clone())),
                 removals: [(2, Some(Prune::Orphan))].into(),
                 letting_go: false,
+                deleting: false,
                 set_back: false,
             };
             let mut answers = [Says::Done; 8];
@@ -423,6 +428,7 @@ fn to_be_recreated() -> Known {
         assigned: Some((EntryState::Apply, recreates)),
         removals: [].into(),
         letting_go: false,
+        deleting: false,
         set_back: false,
     }
 }
@@ -471,8 +477,15 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         (vec![failed(Reason::Invalid)], true, &[]),
     ] {
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-        let known =
-            Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
+        let known = Known {
+            record: None,
+            seen: None,
+            assigned,
+            removals: [].into(),
+            letting_go: false,
+            deleting: false,
+            set_back: false,
+        };
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.there = observed(Some(1), false);
         let case = format!("{ends:?}, the last one before it is unassigned: {last_is_heard}");
@@ -528,8 +541,15 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
     ] {
         let case = format!("{source}, {policy:?}, labelled {labelled}");
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-        let known =
-            Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
+        let known = Known {
+            record: None,
+            seen: None,
+            assigned,
+            removals: [].into(),
+            letting_go: false,
+            deleting: false,
+            set_back: false,
+        };
         let mut answers = [Says::Done; 8];
         answers[0] = Says::Exists;
         let mut server = Server::new(&known, answers);
@@ -588,7 +608,15 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
 #[test]
 fn what_was_read_is_not_believed_once_something_newer_was_seen() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
+    let known = Known {
+        record: None,
+        seen: None,
+        assigned,
+        removals: [].into(),
+        letting_go: false,
+        deleting: false,
+        set_back: false,
+    };
     for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
@@ -607,7 +635,15 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
 #[test]
 fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known { record: None, seen: None, assigned, removals: [].into(), letting_go: false, set_back: false };
+    let known = Known {
+        record: None,
+        seen: None,
+        assigned,
+        removals: [].into(),
+        letting_go: false,
+        deleting: false,
+        set_back: false,
+    };
     let tombstone = Tombstone { key: place(), source: uid("s2") };
     for waits in [false, true] {
         let mut server = Server::new(&known, [Says::Done; 8]);

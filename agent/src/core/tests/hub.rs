@@ -133,13 +133,13 @@ impl Hub {
         }
     }
 
-    /// A person accepts that history was lost: nothing that was to be removed is spoken for.
     /// What it was told is lost, as when it is started again.
     pub(in crate::core) fn forget_reports(&mut self) {
         self.forgot += 1;
         self.reports.clear();
     }
 
+    /// A person accepts that history was lost: nothing that was to be removed is spoken for.
     pub(in crate::core) fn forget_removals(&mut self) {
         self.epoch += 1;
         self.tombstones.clear();
