@@ -216,6 +216,8 @@ pub struct Core {
     removals: BTreeMap<Tombstone, Removal>,
     journal_age: JournalAge,
     started_at: Option<Monotonic>,
+    /// When the API server first said something of what there is, if only that it does not say.
+    heard_at: Option<Monotonic>,
     /// Something could not be applied because its body was missing, since the last set was accepted.
     lacks_bodies: bool,
     ran: Ran,
@@ -304,6 +306,7 @@ impl Core {
             removals: BTreeMap::new(),
             journal_age: JournalAge::Unknown,
             started_at: None,
+            heard_at: None,
             lacks_bodies: false,
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
@@ -379,6 +382,9 @@ impl Core {
     pub fn step(&mut self, now: Monotonic, event: Event, out: &mut Effects) {
         if self.phase == Phase::Ended {
             return;
+        }
+        if matches!(event, Event::Kind { .. } | Event::Listed { .. } | Event::WatchLost { .. }) {
+            self.heard_at.get_or_insert(now);
         }
         match event {
             Event::Started => self.started(now, out),

@@ -64,7 +64,7 @@ impl ModeReporter {
         match (&self.set_back, set_back) {
             (None, true) => {
                 error!(
-                    "the data directory was set back: what stands in this cluster was applied by a later one. Nothing is changed                      until the hub has said what is to stand here. Was this machine restored from a backup, or an old copy \
+                    "the data directory was set back: what stands in this cluster was applied by a later one. Nothing is changed until the hub has said what is to stand here. Was this machine restored from a backup, or an old copy \
                      of the data directory started? There is nothing to do once the hub is reached; if another agent runs \
                      with this identity, the hub says so then"
                 );

@@ -157,9 +157,11 @@ impl Kinds {
         self.kinds.get(kind).map_or(View::Unlisted, Kind::view)
     }
 
-    /// Whether something was heard of all that is needed: what there is, or why that is not known.
+    /// Whether it was heard of all that is needed what there is, or that it may not be looked at. A list that failed tells
+    /// nothing: the next one may.
     pub(super) fn are_heard_of(&self) -> bool {
-        self.kinds.values().all(|kind| kind.references == 0 || kind.view() != View::Unlisted)
+        let known = |kind: &Kind| matches!(kind.view(), View::Current | View::Missing) || kind.is_forbidden();
+        self.kinds.values().all(|kind| kind.references == 0 || known(kind))
     }
 
     /// Whether all that is needed is known and current. That a kind is not served is knowledge too; and one that may not be

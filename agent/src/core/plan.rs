@@ -310,7 +310,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
 }
 
 /// Whether what is there stays as it is, whatever its source says.
-fn is_left_alone(entry: &Entry, policy: &ApplyPolicy) -> bool {
+pub(super) fn is_left_alone(entry: &Entry, policy: &ApplyPolicy) -> bool {
     policy.mode == ApplyMode::CreateOnly || entry.implied
 }
 

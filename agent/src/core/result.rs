@@ -15,6 +15,9 @@ use super::remove::{Authorised, Inspection, RemovalState, may_replace};
 use super::removing::Looked;
 use super::work::{Doing, Flight, ReadFor};
 
+/// After so many reads of a status that failed in a row, what there is to tell of its object is told without it.
+const READS_MAX: u8 = 2;
+
 impl Core {
     pub(super) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
         let Some(Flight { key, doing, begun }) = self.work.landed(id) else { return };
@@ -89,6 +92,7 @@ impl Core {
                 }
             }
             OpResult::Exists(observed) => {
+                self.read_by_itself(key, observed.mark.as_deref());
                 let Some(object) = self.objects.get_mut(key) else { return };
                 object.doubted = false;
                 object.probe = Some(Seen::from(&*observed));
@@ -381,6 +385,7 @@ impl Core {
     fn looked(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
         match (result, self.me()) {
             (OpResult::Written { observed, .. }, Some(me)) => {
+                self.read_by_itself(&tombstone.key, observed.mark.as_deref());
                 let found = Looked::There(Box::new(Seen::from(&*observed)));
                 self.begin_removal(now, me, tombstone, found, out);
                 let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
@@ -414,12 +419,13 @@ impl Core {
                     && let Status::Awaited { failed } = object.live.status
                 {
                     let failed = failed.saturating_add(1);
-                    let unheard_of = object.told.is_none();
+                    // It is read because there is something to tell: that is not kept back for a status that stays unread.
+                    let untold = object.told.is_none() || failed >= READS_MAX;
                     object.live.status =
-                        if unheard_of { Status::Unreadable { failed } } else { Status::Dropped { failed } };
+                        if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
                     // That it stands as it should does not say that it can be read.
                     object.failures = object.failures.max(u32::from(failed) - 1);
-                    if unheard_of {
+                    if untold {
                         self.dirty(key, now);
                     }
                 }

@@ -9,19 +9,22 @@
 
 use std::time::Duration;
 
-use tideline_common::{Entry, Mark, Monotonic, ObjectKey, Ownership};
+use tideline_common::{ApplyPolicy, Entry, EntryState, Mark, Monotonic, ObjectKey, Ownership};
 
 use super::Core;
-use super::plan::Me;
+use super::plan::{Me, is_left_alone};
 use super::remove::JournalAge;
 
-/// Longest that a start without the hub waits for lists. They take some seconds; of a kind that answers later than this, the
+/// Longest that a start without the hub waits for lists, from the first word of the API server on. They take some seconds; of a kind that answers later than this, the
 /// other kinds do not wait to be put right.
 pub(super) const LOOK_FIRST_MAX: Duration = Duration::from_secs(30);
 
-/// Whether a mark shows that an entry is older than what was applied in its place.
-fn is_later(me: Me, key: &ObjectKey, mark: &Mark, entry: &Entry) -> bool {
-    mark.ownership(me, key) == Ownership::Ours
+/// Whether a mark shows that an entry is older than what was applied in its place. Of what is not kept as its source says it
+/// shows nothing: an accepted loss of history may have set its source back, and nobody writes its mark.
+fn is_later(me: Me, key: &ObjectKey, mark: &Mark, (entry, policy): (&Entry, Option<&ApplyPolicy>)) -> bool {
+    entry.state == EntryState::Apply
+        && policy.is_some_and(|policy| !is_left_alone(entry, policy))
+        && mark.ownership(me, key) == Ownership::Ours
         && mark.source.uid == entry.source.uid
         && mark.generation > entry.generation
 }
@@ -36,19 +39,27 @@ impl Core {
         self.journal_age == JournalAge::Unknown
             && matches!(
                 (self.me(), mark, self.desired.get(key)),
-                (Some(me), Some(mark), Some(entry)) if is_later(me, key, mark, entry)
+                (Some(me), Some(mark), Some(entry))
+                    if is_later(me, key, mark, (entry, self.policies.get(&entry.policy).map(|policy| &**policy)))
             )
+    }
+
+    /// An object was read by itself.
+    pub(super) fn read_by_itself(&mut self, key: &ObjectKey, mark: Option<&Mark>) {
+        if self.shows_set_back(key, mark) {
+            self.journal_age = JournalAge::SetBack;
+        }
     }
 
     /// Whether nothing is begun yet, because what stands at the cluster may still show that the journal was set back.
     pub(super) fn looks_first(&self, now: Monotonic) -> bool {
-        self.look_first_until(now).is_some()
+        let known = self.journal_age != JournalAge::Unknown || self.kinds.are_heard_of();
+        !known && self.heard_at.is_none_or(|heard| now < heard + LOOK_FIRST_MAX)
     }
 
-    /// Until when, at the latest.
+    /// When that ends at the latest. Before the API server has said anything there is nothing to begin with.
     pub(super) fn look_first_until(&self, now: Monotonic) -> Option<Monotonic> {
-        let until = self.started_at? + LOOK_FIRST_MAX;
-        (self.journal_age == JournalAge::Unknown && now < until && !self.kinds.are_heard_of()).then_some(until)
+        self.heard_at.filter(|_| self.looks_first(now)).map(|heard| heard + LOOK_FIRST_MAX)
     }
 
     /// The hub has said what the target is to hold: what the journal says of removals is part of that, or is there no more.

@@ -324,14 +324,14 @@ fn a_poll_that_is_cut_is_made_shorter() {
         script.after(1).event("timer", Event::Timer(Timer::Link));
     }
     script.check(&expect![[r#"
-        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 30 s
+        start: 1 Session, Watch 1, Patrol in 316 s
         answer 1: Keep session 3
         kept: 2 Desired since 1.4 wait 40, Report in 0 s
         timer: 3 Reported 1 objects
         answer 3: Report in 30 s
         no answer 2: Link in 0 s
         timer: 4 Desired since 1.4 wait 20
-        no answer 4: Link in 0 s, 5 Reported 0 objects, Retry in 600 s
+        no answer 4: Link in 0 s, 5 Reported 0 objects
         timer: 6 Desired since 1.4 wait 10
         no answer 5: Report in 0 s
         timer: 7 Reported 0 objects
@@ -367,11 +367,11 @@ fn a_set_of_another_history_is_refused_and_the_session_opened_anew() {
     script.answer(2, page_of_another_history());
     script.after(60).event("timer", Event::Timer(Timer::Link));
     script.check(&expect![[r#"
-        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 30 s
+        start: 1 Session, Watch 1, Patrol in 316 s
         answer 1: Keep session 3
         kept: 2 Desired since 1.4 wait 40, Report in 0 s
         answer 2: Link in 0 s
-        timer: 3 Session, Retry in 600 s
+        timer: 3 Session
     "#]]);
 }
 
@@ -386,11 +386,11 @@ fn a_set_that_is_refused_again_and_again_is_asked_for_less_and_less() {
         script.after(400).event("timer", Event::Timer(Timer::Link));
     }
     script.check(&expect![[r#"
-        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 30 s
+        start: 1 Session, Watch 1, Patrol in 316 s
         answer 1: Keep session 3
         kept: 2 Desired since 1.4 wait 40, Report in 0 s
         answer 2: Link in 0 s
-        timer: 3 Session, Retry in 600 s
+        timer: 3 Session
         answer 3: Keep session 3
         kept: 4 Desired since 1.4 wait 40, 5 Reported 1 objects
         answer 4: Link in 4 s
@@ -470,7 +470,7 @@ fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
     script.event("while there is no hub", cluster("v1.36"));
     script.after(60).event("timer", Event::Timer(Timer::Link));
     script.check(&expect![[r#"
-        start: 1 Session, Watch 1, Patrol in 316 s, Retry in 30 s
+        start: 1 Session, Watch 1, Patrol in 316 s
         while it is opened: 
         answer 1: Keep session 3
         kept: 2 Session of v1.34
@@ -483,7 +483,7 @@ fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
         kept: 5 Desired since 1.4 wait 40
         no answer 5: Link in 0 s
         while there is no hub: 
-        timer: 6 Session of v1.36, Retry in 600 s
+        timer: 6 Session of v1.36
     "#]]);
 }
 

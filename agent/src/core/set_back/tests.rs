@@ -4,7 +4,7 @@ use super::super::plan::mark_of;
 use super::super::tests::world::World;
 use super::super::tests::{entry, key, me};
 use super::*;
-use tideline_common::{ApplyPolicy, GroupKind, Origin, Uid};
+use tideline_common::{ApplyMode, ApplyPolicy, GroupKind, Origin, Reason, Uid};
 
 fn keys() -> [ObjectKey; 3] {
     [key("", "ConfigMap", "a"), key("", "Secret", "b"), key("apps", "Deployment", "c")]
@@ -19,11 +19,16 @@ fn a_mark_of_the_same_source_and_a_later_generation_says_that_the_journal_was_se
     let place = key("", "ConfigMap", "a");
     let (known, policy) = (entry(&place, 1, 2), ApplyPolicy::default());
     let mark = |source, generation| mark_of(me(), &entry(&place, source, generation), &policy, Origin::Created);
-    assert!(is_later(me(), &place, &mark(1, 3), &known));
-    assert!(!is_later(me(), &place, &mark(1, 2), &known));
-    assert!(!is_later(me(), &place, &mark(2, 3), &known), "generations of two sources say nothing");
+    assert!(is_later(me(), &place, &mark(1, 3), (&known, Some(&policy))));
+    assert!(!is_later(me(), &place, &mark(1, 2), (&known, Some(&policy))));
+    assert!(!is_later(me(), &place, &mark(2, 3), (&known, Some(&policy))), "generations of two sources say nothing");
+    let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+    let left_alone = "an accepted loss of history set its source back, and nobody writes its mark";
+    assert!(!is_later(me(), &place, &mark(1, 3), (&known, Some(&once))), "{left_alone}");
+    let withheld = Entry { state: EntryState::Withheld(Reason::AgentTooOld), ..known.clone() };
+    assert!(!is_later(me(), &place, &mark(1, 3), (&withheld, Some(&policy))), "{left_alone}");
     let elsewhere = key("", "ConfigMap", "other");
-    assert!(!is_later(me(), &elsewhere, &mark(1, 3), &known), "a copy");
+    assert!(!is_later(me(), &elsewhere, &mark(1, 3), (&known, Some(&policy))), "a copy");
 }
 
 /// What was applied and unassigned since the copy of the journal was made stays so, as long as the hub is away.
