@@ -50,9 +50,9 @@ pub struct TargetReports {
     /// What was made of objects, as this session says.
     made: BTreeMap<ObjectKey, Arc<AssociatedReport>>,
     session: SessionName,
-    /// Statuses that it said, and that its last word about the object says nothing of: they may stand in a space still. By
-    /// source, with their bytes.
-    left: BTreeMap<ObjectKey, (Uid, usize)>,
+    /// Bytes of statuses that it said of sources, and that no word says any more: they may stand in a space still, as long as
+    /// the source is assigned there.
+    left: BTreeMap<ObjectKey, BTreeMap<Uid, usize>>,
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
@@ -146,10 +146,7 @@ impl Summary {
     pub fn leave(&mut self, target: TargetId, keys: &[ObjectKey]) {
         let Some(known) = self.targets.get_mut(&target) else { return };
         for key in keys {
-            let said = known.objects.get(key).and_then(|object| Some((object.source_uid.clone(), said(object)?)));
-            if let Some((source, bytes)) = said {
-                known.put_left(key.clone(), source, bytes);
-            }
+            known.leave(key);
         }
     }
 
@@ -160,10 +157,16 @@ impl Summary {
         if known.bytes < REPORTED_BYTES_BASE / 2 {
             return;
         }
-        let gone: Vec<_> = known.left.iter().filter(|(key, (source, _))| !assigned(key, source)).collect();
-        for key in gone.into_iter().map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-            known.remove_left(&key);
-        }
+        let mut gone = 0;
+        known.left.retain(|key, by_source| {
+            by_source.retain(|source, bytes| {
+                let stays = assigned(key, source);
+                gone += if stays { 0 } else { *bytes };
+                stays
+            });
+            !by_source.is_empty()
+        });
+        known.bytes -= gone;
     }
 
     pub fn target(&self, target: TargetId) -> Option<&TargetReports> {
@@ -203,11 +206,16 @@ impl TargetReports {
 
     fn insert(&mut self, report: ObjectReport) {
         let key = report.key.clone();
-        let left = self.status_left(&report);
+        if self
+            .objects
+            .get(&key)
+            .is_some_and(|former| report.status.is_none() || former.source_uid != report.source_uid)
+        {
+            self.leave(&key);
+        }
         self.remove(&key);
-        self.remove_left(&key);
-        if left > 0 {
-            self.put_left(key.clone(), report.source_uid.clone(), left);
+        if report.status.is_some() {
+            self.take_left(&key, &report.source_uid);
         }
         if is_held(&report) {
             self.held.insert(key.clone());
@@ -225,26 +233,22 @@ impl TargetReports {
         }
     }
 
-    /// Bytes of the status that a space may have still when this is said.
-    fn status_left(&self, report: &ObjectReport) -> usize {
-        let ObjectReport { key, source_uid, status, .. } = report;
-        if status.is_some() {
-            return 0;
+    /// The status that is said there goes on being counted, whatever is said next.
+    fn leave(&mut self, key: &ObjectKey) {
+        let said = self.objects.get(key).and_then(|object| Some((object.source_uid.clone(), said(object)?)));
+        if let Some((source, bytes)) = said {
+            self.take_left(key, &source);
+            self.bytes += bytes;
+            self.left.entry(key.clone()).or_default().insert(source, bytes);
         }
-        let former = self.objects.get(key).filter(|object| object.source_uid == *source_uid);
-        let left = self.left.get(key).filter(|(source, _)| source == source_uid);
-        former.and_then(|former| said(former)).or(left.map(|(_, bytes)| *bytes)).unwrap_or_default()
     }
 
-    fn put_left(&mut self, key: ObjectKey, source: Uid, bytes: usize) {
-        self.remove_left(&key);
-        self.bytes += bytes;
-        self.left.insert(key, (source, bytes));
-    }
-
-    fn remove_left(&mut self, key: &ObjectKey) {
-        if let Some((_, bytes)) = self.left.remove(key) {
-            self.bytes -= bytes;
+    fn take_left(&mut self, key: &ObjectKey, source: &Uid) {
+        if let Some(by_source) = self.left.get_mut(key) {
+            self.bytes -= by_source.remove(source).unwrap_or_default();
+            if by_source.is_empty() {
+                self.left.remove(key);
+            }
         }
     }
 
@@ -259,15 +263,19 @@ impl TargetReports {
         self.bytes -= former.values().map(|made| screen::made_weight(made)).sum::<usize>();
     }
 
-    /// What is kept of an object takes, if there is anything.
-    fn object_weight(&self, key: &ObjectKey) -> usize {
-        let left = self.left.get(key).map_or(0, |(_, bytes)| *bytes);
-        self.objects.get(key).map_or(0, |object| screen::weight(object)) + left
-    }
-
-    /// What would be kept of an object if this were said.
-    fn weight_with(&self, report: &ObjectReport) -> usize {
-        screen::weight(report) + self.status_left(report)
+    /// What is kept of an object before this is said, and after it.
+    fn weights(&self, report: &ObjectReport) -> (usize, usize) {
+        let ObjectReport { key, source_uid, status, .. } = report;
+        let former = self.objects.get(key);
+        let left = self.left.get(key).and_then(|by_source| by_source.get(source_uid)).copied().unwrap_or_default();
+        let stays = match (former, status) {
+            (Some(former), _) if former.source_uid != *source_uid => said(former).unwrap_or_default(),
+            (Some(former), None) => said(former).unwrap_or_default(),
+            (Some(_), Some(_)) | (None, _) => 0,
+        };
+        let left_stays = if status.is_none() { left } else { 0 };
+        let former = former.map_or(0, |former| screen::weight(former));
+        (former + left, screen::weight(report) + stays + left_stays)
     }
 
     fn made_weight(&self, key: &ObjectKey) -> usize {

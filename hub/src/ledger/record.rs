@@ -581,7 +581,7 @@ impl Loading {
         for (key, claims) in by_key {
             ledger.restore_slot(&key, claims, &mut changes);
         }
-        ledger.restore_tombstones(tombstones, &mut changes);
+        ledger.restore_tombstones(tombstones, head.revision, &mut changes);
         ledger.restore_happened(happened);
         changes.sort_by_key(|change| change.revision);
         for change in changes {
@@ -609,10 +609,17 @@ impl Ledger {
         self.put_slot(key, claims, &difference, &mut RoaringBitmap::new());
     }
 
-    fn restore_tombstones(&mut self, tombstones: Vec<(ObjectKey, Uid, Tombstones)>, changes: &mut Vec<LogEntry>) {
+    fn restore_tombstones(
+        &mut self,
+        tombstones: Vec<(ObjectKey, Uid, Tombstones)>,
+        whole: Revision,
+        changes: &mut Vec<LogEntry>,
+    ) {
         for (key, source, mut tombstones) in tombstones {
             tombstones.restrict(&self.registered);
             let held = all_held(self.slots.claims(&key));
+            // Of a change that was not written whole: what it was to take out is assigned still.
+            tombstones.remove_later(whole, &held);
             // What was to be removed before a person accepted that history was lost is not told any more.
             tombstones.restrict_until(self.broken.accepted, &held);
             if tombstones.is_empty() {

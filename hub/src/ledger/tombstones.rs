@@ -56,6 +56,16 @@ impl Tombstones {
         self.policies.retain(|_, targets| !targets.is_empty());
     }
 
+    /// Of what was taken out after a revision nothing stays at `held`.
+    pub(super) fn remove_later(&mut self, than: Revision, held: &RoaringBitmap) {
+        for ((_, at), targets) in &mut self.policies {
+            if *at > than {
+                *targets -= held;
+            }
+        }
+        self.policies.retain(|_, targets| !targets.is_empty());
+    }
+
     /// What was taken out up to a revision stays so at `held` alone.
     pub(super) fn restrict_until(&mut self, until: Revision, held: &RoaringBitmap) {
         for ((_, at), targets) in &mut self.policies {

@@ -216,16 +216,21 @@ impl<S: Scope> Screen<'_, S> {
             self.breaches.insert(Breach::Size);
             without_status(object);
         }
-        self.fits(self.known.object_weight(&object.key), object)
+        self.fits(object)
     }
 
-    /// Whether there is room for it, if need be without its status.
-    fn fits(&mut self, former: usize, object: &mut ObjectReport) -> bool {
-        if !self.has_room(former, self.known.weight_with(object)) {
+    /// Whether there is room for it, if need be without its status. What is known of an object is heard to change, though a
+    /// status that was said before still takes its room.
+    fn fits(&mut self, object: &mut ObjectReport) -> bool {
+        let (former, bytes) = self.known.weights(object);
+        if !self.has_room(former, bytes) {
             self.breaches.insert(Breach::Bytes);
             without_status(object);
         }
-        self.takes(former, self.known.weight_with(object))
+        let (former, bytes) = self.known.weights(object);
+        let is_known = self.known.objects.get(&object.key).is_some_and(|known| known.source_uid == object.source_uid);
+        let stays = bytes > weight(object);
+        self.takes(if is_known && stays { former.max(bytes) } else { former }, bytes)
     }
 
     /// Whether a word may have so many bytes where its former one had these. There is less room as soon as less is assigned, and

@@ -282,10 +282,10 @@ fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
     let full = names.find(|name| {
         let (report, breaches) = says(saying(vec![object(*name, Some(status(STATUS_BYTES_MAX - 20)))]));
         let said = Tombstone { key: key(&name.to_string()), source: uid("a") };
-        let after = if name % 2 == 0 {
-            saying(vec![object(*name, None)])
-        } else {
-            ReportedRequest { removed: vec![said], ..saying(Vec::new()) }
+        let after = match name % 3 {
+            0 => saying(vec![object(*name, None)]),
+            1 => saying(vec![word(&name.to_string(), "another", Progress::DeletionHeld)]),
+            _ => ReportedRequest { removed: vec![said], ..saying(Vec::new()) },
         };
         assert_eq!(says(after).1, BTreeSet::new());
         report.objects.first().is_none_or(|object| object.status.is_none()) && breaches.contains(&Breach::Bytes)
@@ -369,7 +369,8 @@ proptest! {
         let mut summary = Summary::default();
         for (name, bytes, gone, session) in words {
             let name = name.to_string();
-            let (key, source_uid) = (key(&name), uid("s"));
+            let source = if bytes % 5 == 0 { "another" } else { "s" };
+            let (key, source_uid) = (key(&name), uid(source));
             if gone && bytes % 2 == 0 {
                 summary.leave(target(), std::slice::from_ref(&key));
             }
@@ -377,7 +378,7 @@ proptest! {
                 ReportedRequest { removed: vec![Tombstone { key, source: source_uid }], ..saying(Vec::new()) }
             } else {
                 let status = (bytes % 3 > 0).then(|| status(bytes));
-                let object = ObjectReport { status, message: "m".repeat(bytes), ..word(&name, "s", Progress::Applied) };
+                let object = ObjectReport { status, message: "m".repeat(bytes), ..word(&name, source, Progress::Applied) };
                 let made = (bytes % 2 == 0).then(|| (AssociatedKind::Pods, Made::default())).into_iter().collect();
                 let made = AssociatedReport { key, source_uid, made };
                 ReportedRequest { associated: vec![made], ..saying(vec![object]) }
@@ -386,7 +387,7 @@ proptest! {
             let known = summary.target(target()).expect("it was taken in");
             let objects: usize = known.objects.values().map(|object| weight(object)).sum();
             let made: usize = known.made.values().map(|made| made_weight(made)).sum();
-            let left: usize = known.left.values().map(|(_, bytes)| bytes).sum();
+            let left: usize = known.left.values().flat_map(BTreeMap::values).sum();
             prop_assert_eq!(known.bytes, objects + made + left);
             prop_assert_eq!(known.held_count(), known.held().count());
         }
