@@ -69,7 +69,7 @@ impl Engine {
         if replaces && let Some(why) = self.memory.get(id).map(RememberedTarget::replaced) {
             // Whoever waits for an answer has the former key.
             warn!(sync_target = record.name, "its agent's key was replaced; who has the former one is refused");
-            self.step(now, link::Event::TargetClosed { target: id, why });
+            self.end(now, id, why);
             self.changes.push(Change::History(HistoryChange::Unclaimed(id)));
         }
         if former.is_some_and(|former| former != record.key) {
@@ -145,8 +145,16 @@ impl Engine {
     /// Ends what is under way with its agent.
     fn close(&mut self, now: Monotonic, target: TargetId) {
         if let Some(why) = self.memory.get(target).and_then(RememberedTarget::refusal) {
-            self.step(now, link::Event::TargetClosed { target, why });
+            self.end(now, target, why);
         }
+    }
+
+    /// Nothing that was signed before is to be believed once it is served again: its agent may be dead by then.
+    fn end(&mut self, now: Monotonic, target: TargetId, why: Refusal) {
+        if self.link.freshness(target).is_some() {
+            self.targets.fell_silent(target);
+        }
+        self.step(now, link::Event::TargetClosed { target, why });
     }
 
     /// Whether an agent must not enrol with this key: it was revoked of any target, and no other is served by it.

@@ -203,7 +203,7 @@ impl Targets {
         self.silences.entry(target).or_default().0 += 1;
     }
 
-    /// How often it fell silent, in this run.
+    /// How often it fell silent or was closed, in this run.
     pub fn silences(&self, target: TargetId) -> Silences {
         self.silences.get(&target).copied().unwrap_or_default()
     }

@@ -160,6 +160,20 @@ fn a_holder_that_gets_its_place_back_is_asked_for_all_and_what_was_said_instead_
     assert_eq!(hub.known(), 0);
 }
 
+/// Nobody hears from it meanwhile, and what was kept back on the way since before says nothing of it.
+#[test]
+fn a_target_that_is_not_served_any_more_has_fallen_silent() {
+    let mut hub = Hub::with_agent();
+    let said = hub.engine.targets.silences(target());
+    hub.engine.target_seen(hub.now, in_service(true), None);
+    hub.engine.target_seen(hub.now, in_service(true), None);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
+    let lost_and_put_back = hub.engine.targets.silences(target());
+    assert_ne!(lost_and_put_back, said);
+    hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
+    assert_ne!(hub.engine.targets.silences(target()), lost_and_put_back, "its key was replaced");
+}
+
 #[test]
 fn a_breach_is_shown_for_an_hour_after_the_last() {
     let mut hub = Hub::with_agent();
