@@ -1,8 +1,8 @@
-use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
@@ -43,6 +43,8 @@ use crate::{
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
 const SPACES: [&str; 2] = ["root", "default"];
+/// The file that the store's engine keeps it in.
+const STORE: &str = "store.db";
 /// The authorities of this hub, for whoever has to be given them.
 const CA_FILE: &str = "ca.crt";
 const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
@@ -62,9 +64,9 @@ pub enum Error {
     )]
     Newer { by: String, source: Box<Error> },
     #[error(
-        "a hub kept its store in {dir}, and store.db is gone: with an empty one in its place no agent would be known. Put it back, \
-         or restore a backup: tideline-hub restore FILE --data-dir {dir}. To begin anew with nothing but the keys, remove \
-         {dir}/written-by"
+        "a hub kept its store in {dir}, and store.db is gone or empty: with a new one in its place no agent would be known. Put it \
+         back; or remove what is left of it, and restore a backup: tideline-hub restore FILE --data-dir {dir}. To begin anew with \
+         nothing but the keys, remove {dir}/written-by"
     )]
     StoreLost { dir: String },
     #[error("cannot open the store")]
@@ -123,7 +125,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
         .create(dir)
         .map_err(|source| Error::DataDir { path: dir.clone(), source })?;
     // Before an empty one is made there.
-    if written_by::is_in(dir) && !SqliteStore::is_in(dir) {
+    if loses_store(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })? {
         return Err(Error::StoreLost { dir: dir.display().to_string() });
     }
     let engine = SqliteStore::open(dir).map_err(Error::Store)?;
@@ -190,6 +192,18 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     // Others may still hold it, such as a connection that was cut off; the next run is not to wait for them.
     engine.close().await;
     Ok(ended?)
+}
+
+/// Whether a hub kept its store there, and nothing of it is left. One that was ever opened has a page at least.
+fn loses_store(dir: &Path) -> io::Result<bool> {
+    if !written_by::is_in(dir)? {
+        return Ok(false);
+    }
+    match fs::metadata(dir.join(STORE)) {
+        Ok(store) => Ok(store.len() == 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 fn space_config(space: &str, shared: &Shared) -> SpaceConfig {

@@ -19,8 +19,8 @@ pub(crate) fn read(dir: &Path) -> Option<String> {
 }
 
 /// Whether any version wrote its data there: there was a store then, or one is being restored.
-pub(crate) fn is_in(dir: &Path) -> bool {
-    dir.join(FILE).exists()
+pub(crate) fn is_in(dir: &Path) -> io::Result<bool> {
+    dir.join(FILE).try_exists()
 }
 
 /// Says that this version writes there from now on. Only after everything there was read: whoever cannot read it has

@@ -95,6 +95,36 @@ async fn a_hub_whose_store_is_lost_begins_no_other_until_a_person_says_so() {
     run_once(dir.path()).await.unwrap();
 }
 
+/// As when the disk was full, or a copy of the directory ended early.
+#[tokio::test]
+async fn a_store_that_is_empty_is_lost_as_one_that_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    run_once(dir.path()).await.unwrap();
+    for file in ["store.db-wal", "store.db-shm"] {
+        let _ = fs::remove_file(dir.path().join(file));
+    }
+    fs::write(dir.path().join("store.db"), "").unwrap();
+    let lost = run_once(dir.path()).await.unwrap_err();
+    assert!(matches!(lost, Error::StoreLost { .. }), "{lost}");
+    assert_eq!(fs::metadata(dir.path().join("store.db")).unwrap().len(), 0, "nothing is made of it");
+}
+
+/// What cannot be looked at is not taken for what is not there.
+#[tokio::test]
+async fn whether_there_was_a_store_is_not_guessed() {
+    for file in ["written-by", "store.db"] {
+        let dir = tempfile::tempdir().unwrap();
+        run_once(dir.path()).await.unwrap();
+        for file in [file, "store.db-wal", "store.db-shm"] {
+            let _ = fs::remove_file(dir.path().join(file));
+        }
+        // It leads to itself, which is an error for everybody, root too.
+        std::os::unix::fs::symlink(file, dir.path().join(file)).unwrap();
+        let unknown = run_once(dir.path()).await.unwrap_err();
+        assert!(matches!(unknown, Error::DataDir { .. }), "{unknown}");
+    }
+}
+
 #[tokio::test]
 async fn the_data_directory_of_an_agent_is_refused_before_anything_is_made_there() {
     let dir = tempfile::tempdir().unwrap();
