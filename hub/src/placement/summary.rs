@@ -92,7 +92,7 @@ impl Problems {
 
 impl Index {
     /// Describes one Placement as of the last drain; none if it is not known, or not resolved yet. What other sources hold
-    /// is the ledger's to say, see [`Index::selects`].
+    /// is the ledger's to say, see [`Index::selecting`].
     pub fn placement_status(&self, space: &SpaceName, name: &str) -> Option<PlacementSummary> {
         let space = self.spaces.get(space)?;
         let placing = space.placements.get(name)?;
