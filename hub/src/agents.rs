@@ -24,7 +24,7 @@ use crate::enrol::{
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
 use crate::sync_target::{self, annotate, find};
-use crate::virtual_resources::{self, GROUP, VERSION};
+use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
 
 const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
@@ -38,6 +38,8 @@ const AT_WORK_FOR: Duration = Duration::from_mins(2);
 pub enum Error {
     #[error("cannot {operation}")]
     Request { operation: &'static str, source: RequestError },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     #[error(transparent)]
     SyncTarget(#[from] sync_target::Error),
     #[error("SyncTarget {0} has no agent")]
@@ -79,6 +81,9 @@ pub enum AgentState {
     Deleted,
     /// It was handed to another SyncTarget.
     Adopted,
+    /// A state that a newer hub knows.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One agent, as the hub remembers it.
@@ -124,16 +129,19 @@ pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
     let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
     let all = all.map_err(|error| request("list the agents", error))?;
-    let mut agents: Vec<_> = all.items.into_iter().filter_map(|it| Agent::deserialize(it.data).ok()).collect();
+    let read = all.items.into_iter().map(|object| virtual_resources::decode(KIND, object));
+    let mut agents: Vec<Agent> = read.collect::<Result<_, _>>()?;
     agents.sort_by(|a, b| (&a.name, a.target).cmp(&(&b.name, b.target)));
     Ok(agents)
 }
 
 /// Whether the target of this UID has reported to this run of the hub.
-pub(crate) async fn has_reported(root: &Client, target: &str) -> Result<bool, RequestError> {
+pub(crate) async fn has_reported(root: &Client, target: &str) -> Result<bool, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
-    let agent = Api::<DynamicObject>::all_with(root.clone(), &resource).get_opt(target).await?;
-    Ok(agent.and_then(|it| Agent::deserialize(it.data).ok()).is_some_and(|agent| agent.reported))
+    let agent = Api::<DynamicObject>::all_with(root.clone(), &resource).get_opt(target).await;
+    let agent = agent.map_err(|error| request("read the agent of the SyncTarget", error))?;
+    let agent: Option<Agent> = agent.map(|object| virtual_resources::decode(KIND, object)).transpose()?;
+    Ok(agent.is_some_and(|agent| agent.reported))
 }
 
 /// Revokes the keys of a SyncTarget's agents: the one that it has, and all that the hub remembers of it, for a key that was lost or
@@ -261,7 +269,9 @@ pub(crate) fn choose<'a>(
     let with_its_key = |it: &&Agent| it.fingerprint == agent.fingerprint && Some(it.target) != heir;
     for other in agents.iter().filter(with_its_key) {
         match other.state {
-            AgentState::Enrolled | AgentState::Withdrawn => return Err(Error::IsAt(other.name.clone())),
+            AgentState::Enrolled | AgentState::Withdrawn | AgentState::Unknown => {
+                return Err(Error::IsAt(other.name.clone()));
+            }
             AgentState::Revoked => return Err(Error::Revoked(other.name.clone(), name.to_owned())),
             AgentState::Deleted | AgentState::Adopted => {}
         }
@@ -432,4 +442,4 @@ fn at_work(engine: &Engine, target: TargetId, now: Monotonic) -> Option<&'static
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

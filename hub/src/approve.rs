@@ -25,6 +25,7 @@ use crate::approvals::Approval;
 use crate::held_deletions::{HeldDeletion, TARGET_LABEL, label};
 use crate::kubeconfig::RequestError;
 use crate::sync_target;
+use crate::virtual_resources::Unreadable;
 
 /// An approval that is good for longer is a policy; the Placement is the place for that.
 const EXPIRES_MAX: Duration = Duration::from_hours(30 * 24);
@@ -41,6 +42,10 @@ pub enum Error {
     Expires,
     #[error("cannot {operation}")]
     Request { operation: &'static str, source: RequestError },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error(transparent)]
+    Agent(#[from] agents::Error),
 }
 
 /// What one cluster holds.
@@ -86,12 +91,10 @@ pub async fn held(root: &Client, target: &str) -> Result<Held, Error> {
         None => ListParams::default(),
     };
     let all = HeldDeletion::api(root).list(&params).await.map_err(failed("list the deletions that are held"))?;
-    let mut deletions: Vec<_> = all.items.into_iter().filter_map(|object| HeldDeletion::read(&object.data)).collect();
+    let mut deletions: Vec<_> = all.items.into_iter().map(HeldDeletion::read).collect::<Result<_, _>>()?;
     deletions.retain(|held| held.target.uid == uid);
     deletions.sort_by_key(HeldDeletion::key);
-    let reported = agents::has_reported(root, &uid).await;
-    let reported =
-        reported.map_err(|source| Error::Request { operation: "read the agent of the SyncTarget", source })?;
+    let reported = agents::has_reported(root, &uid).await?;
     Ok(Held { target: target.to_owned(), target_uid: uid, reported, deletions })
 }
 

@@ -15,7 +15,7 @@ use tideline_common::{Digest, GroupKind, ObjectKey, Reason, TargetId};
 use tokio::sync::watch;
 
 use crate::shared::Shared;
-use crate::virtual_resources::{self, GROUP, VERSION};
+use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
 
 const KIND: &str = "HeldDeletion";
 const PLURAL: &str = "helddeletions";
@@ -70,8 +70,8 @@ impl HeldDeletion {
         ObjectKey::new(GroupKind::new(api_group.as_str(), kind.as_str()), namespace.as_str(), name.as_str())
     }
 
-    pub(crate) fn read(data: &Value) -> Option<Self> {
-        Self::deserialize(data).ok()
+    pub(crate) fn read(object: DynamicObject) -> Result<Self, Unreadable> {
+        virtual_resources::decode(KIND, object)
     }
 
     pub(crate) fn api(root: &Client) -> Api<DynamicObject> {

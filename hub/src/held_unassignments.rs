@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::engine::{Engine, KeptSource, renamed};
 use crate::kubeconfig::RequestError;
 use crate::shared::Shared;
-use crate::virtual_resources::{self, GROUP, VERSION};
+use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
 
 const KIND: &str = "HeldUnassignment";
 const PLURAL: &str = "heldunassignments";
@@ -28,6 +28,8 @@ const NAMES_MAX: usize = 5;
 pub enum Error {
     #[error("cannot {operation}")]
     Request { operation: &'static str, source: RequestError },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
 }
 
 /// One source that targets keep, though nothing wants it there any more.
@@ -68,8 +70,8 @@ pub async fn held(root: &Client) -> Result<Vec<HeldUnassignment>, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
     let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
     let all = all.map_err(|error| Error::Request { operation: "list what is held", source: error.into() })?;
-    let read = |object: DynamicObject| HeldUnassignment::deserialize(object.data).ok();
-    let mut held: Vec<_> = all.items.into_iter().filter_map(read).collect();
+    let read = all.items.into_iter().map(|object| virtual_resources::decode(KIND, object));
+    let mut held: Vec<HeldUnassignment> = read.collect::<Result<_, _>>()?;
     held.sort_by_key(|held| {
         let HeldSource { space, api_group, kind, namespace, name, uid: _ } = held.source.clone();
         (held.revision, space, api_group, kind, namespace, name, held.namespace.clone())

@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tideline_apiserver::{Column, ResourceKind, VirtualResource};
 use tideline_common::wire::v1::Progress;
@@ -25,6 +28,21 @@ pub(crate) const VERSION: &str = "v1alpha1";
 pub(crate) fn kind(kind: &str, plural: &str, namespaced: bool) -> ResourceKind {
     let [group, version, kind, plural] = [GROUP, VERSION, kind, plural].map(str::to_owned);
     ResourceKind { group, version, kind, plural, namespaced }
+}
+
+/// What a hub shows and this command cannot read. One that is left out would be none.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the {kind} {name}; use the tideline-hub of the hub's version")]
+pub struct Unreadable {
+    kind: &'static str,
+    name: String,
+    source: serde_json::Error,
+}
+
+/// Reads an object of this kind, as a client.
+pub(crate) fn decode<T: DeserializeOwned>(kind: &'static str, object: DynamicObject) -> Result<T, Unreadable> {
+    let name = object.name_any();
+    serde_json::from_value(object.data).map_err(|source| Unreadable { kind, name, source })
 }
 
 /// What `kubectl get` shows, each by its name, path, type and priority.

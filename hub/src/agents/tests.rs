@@ -451,3 +451,45 @@ async fn what_is_written_to_a_sync_target_is_decided_by_the_key_that_it_has_then
     let in_vain = matches!(error, Error::SyncTarget(sync_target::Error::Request { operation: "revoke the key", .. }));
     assert!(in_vain, "{error}");
 }
+
+/// A hub of another version, which shows what this one does not know.
+pub(crate) fn answering(root: &Client, plural: &'static str, items: Value) -> Client {
+    let inner = root.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (inner, items) = (inner.clone(), items.clone());
+        async move {
+            if !request.uri().path().ends_with(plural) {
+                return inner.send(request).await;
+            }
+            let kind = format!("{GROUP}/{VERSION}");
+            let list = json!({"apiVersion": kind, "kind": "List", "metadata": {}, "items": items});
+            Ok(http::Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Its key is one to be revoked with the others.
+#[tokio::test]
+async fn the_key_of_an_agent_in_a_state_that_is_not_known_is_revoked() {
+    let (root, api) = root_with(None).await;
+    let target = api.get("t").await.unwrap().uid().unwrap();
+    let mut agent = json!(an_agent(1, "t", AgentState::Enrolled, "remembered"));
+    (agent["state"], agent["target"]) = (json!("Suspended"), json!(target));
+    agent["metadata"] = json!({"name": target});
+    let newer = answering(&root.client, PLURAL, json!([agent]));
+    assert_eq!(list(&newer).await.unwrap()[0].state, AgentState::Unknown);
+    revoke(&newer, "t").await.unwrap();
+    let target = api.get("t").await.unwrap();
+    assert_eq!(target.annotations().get(REVOKED_KEYS_ANNOTATION).map(String::as_str), Some("remembered"));
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_read_is_named_and_not_passed_over() {
+    let (root, api) = root_with(Some("present")).await;
+    let agent = json!({"metadata": {"name": "of-a-newer-hub"}, "name": "t", "target": "another form"});
+    let newer = answering(&root.client, PLURAL, json!([agent]));
+    let refused = revoke(&newer, "t").await.unwrap_err();
+    assert!(refused.to_string().contains("Agent of-a-newer-hub"), "{refused}");
+    assert!(api.get("t").await.unwrap().annotations().contains_key(AGENT_KEY_ANNOTATION), "nothing is done by halves");
+}

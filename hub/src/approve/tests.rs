@@ -1,7 +1,11 @@
+use serde_json::json;
+use tideline_api::{SyncTarget, SyncTargetSpec};
 use tideline_common::Uid;
 
 use super::*;
+use crate::agents::tests::answering;
 use crate::held_deletions::HeldTarget;
+use crate::token::tests::Root;
 
 fn deletion(name: &str, source: &str) -> ApprovedDeletion {
     ApprovedDeletion {
@@ -65,4 +69,16 @@ fn what_waits_for_nobody_is_approved_only_beside_what_does() {
     assert_eq!(held(&[Reason::NotEmpty, Reason::Forbidden]), 0);
     assert_eq!(held(&[Reason::FuseHeld, Reason::NotEmpty, Reason::Forbidden]), 2);
     assert_eq!(held(&[Reason::HistoryLost, Reason::Copy]), 1);
+}
+
+/// To say that nothing is held would have a person look for the cause elsewhere.
+#[tokio::test]
+async fn a_held_deletion_that_cannot_be_read_is_named_and_not_passed_over() {
+    let root = Root::new().await;
+    let api = Api::<SyncTarget>::all(root.client.clone());
+    api.create(&PostParams::default(), &SyncTarget::new("east", SyncTargetSpec::default())).await.unwrap();
+    let held = json!({"metadata": {"name": "east.0123"}, "target": {"name": "east"}, "object": "another form"});
+    let newer = answering(&root.client, "helddeletions", json!([held]));
+    let refused = super::held(&newer, "east").await.unwrap_err();
+    assert!(refused.to_string().contains("HeldDeletion east.0123"), "{refused}");
 }

@@ -194,6 +194,7 @@ fn table(agents: &[Agent]) -> String {
             AgentState::Enrolled => "Enrolled".to_owned(),
             AgentState::Revoked => "Revoked".to_owned(),
             AgentState::Withdrawn => "Withdrawn".to_owned(),
+            AgentState::Unknown => "Unknown".to_owned(),
             AgentState::Deleted => format!("Deleted{by}{at}"),
             AgentState::Adopted => {
                 format!("Adopted by {}", agent.adopted_by.map(|heir| heir.to_string()).unwrap_or_default())
