@@ -79,8 +79,9 @@ impl Core {
         }
         match result {
             OpResult::Written { observed, conflicts } => {
-                if onto.is_none() {
-                    // Nothing stood there that could have been let go of.
+                let made = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
+                if onto.is_none() && self.is_assigned_again(&made) {
+                    // Nothing stood there that could have been let go of. What was made is to go itself if its source left meanwhile.
                     self.nothing_overtaken(now, key);
                 }
                 self.stands(now, entry, policy, write, *observed, &conflicts);
