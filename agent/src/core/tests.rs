@@ -131,6 +131,35 @@ fn a_removal_beyond_the_fuse_is_held_and_said() {
     assert_eq!(held.count(), 30);
 }
 
+/// What is held was assigned again, and left again before anybody looked: it is as many as before.
+#[test]
+fn what_comes_back_and_leaves_again_is_counted_whole_by_the_fuse() {
+    let mut world = World::with_fuse(3, super::FuseLimits::default());
+    let keys: Vec<ObjectKey> = (0..50).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    for key in &keys {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    for key in &keys[..30] {
+        world.hub.remove(key);
+    }
+    world.quiesce();
+    for key in &keys[..30] {
+        world.hub.put(key, 1, 1);
+    }
+    // Nothing of it is looked at yet.
+    while world.core.desired.len() < keys.len() {
+        world.advance();
+    }
+    world.crash();
+    for key in &keys[..30] {
+        world.hub.remove(key);
+    }
+    world.quiesce();
+    assert_eq!(world.cluster.objects.len(), keys.len(), "nothing of it goes without an approval");
+}
+
 #[test]
 fn what_stands_is_taken_up_after_the_journal_was_lost_and_not_written_again() {
     let mut world = World::new(3);

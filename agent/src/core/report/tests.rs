@@ -49,6 +49,22 @@ fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_ag
     assert_eq!(known(&world), Some(true));
 }
 
+/// It was told with its status, and all rights are withdrawn since.
+#[test]
+fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
+    let deployment = key("apps", "Deployment", "d0");
+    let mut world = World::new(5);
+    world.hub.put(&deployment, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.unreadable.insert(deployment.clone());
+    world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
+    world.quiesce();
+    let (_, _, report) = &world.hub.reports[&deployment];
+    assert_eq!((report.reason, report.status.is_some()), (Some(Reason::AgentTooOld), false));
+    assert!((1..30).contains(&world.cluster.refused_reads), "{}", world.cluster.refused_reads);
+}
+
 /// It has a status, which was reported and dropped.
 #[test]
 fn on_a_quiet_cluster_what_is_said_anew_waits_for_nothing() {

@@ -157,6 +157,23 @@ fn a_tombstone_says_by_what_right_it_might_have_been_taken_over() {
     assert_eq!(told(&kept, 0, since)[0], both("u", refused)[0]);
 }
 
+/// The first may have spared what others manage, which no later one may have taken over either.
+#[test]
+fn what_a_removal_may_have_spared_is_spared_by_the_next() {
+    let mut kept = Kept::with_targets(1);
+    let since = kept.version(0);
+    kept.change(vec![assign_under("x", "u", ORPHAN, &[0])]);
+    kept.change(vec![gone("u")]);
+    let as_created = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, ..DELETE };
+    let spares = PrunePolicy { adopted: Some(Takeover::IfUnmanaged), ..as_created };
+    for _ in 0..3 {
+        kept.change(vec![assign_under("x", "u", as_created, &[0])]);
+        kept.change(vec![gone("u")]);
+        assert_eq!(told(&kept, 0, since), both("u", spares));
+    }
+    assert!(!spares.deletes(false, true) && spares.deletes(false, false));
+}
+
 #[test]
 fn what_was_to_be_let_go_of_is_remembered_while_its_place_is_assigned_again() {
     let mut kept = Kept::with_targets(2);
