@@ -395,7 +395,7 @@ impl Engine {
             link::Effect::StoreHolder { target, version, record } => {
                 if record.is_taken_over(&self.targets.holder(target)) {
                     // The holder says all that it knows, and could take back nothing of what another said.
-                    self.summary.forget(target);
+                    self.summary.unsay(target);
                     self.version += 1;
                 }
                 self.targets.held(target, (*record).clone());

@@ -36,7 +36,12 @@ pub const WORST_MAX: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     targets: BTreeMap<TargetId, TargetReports>,
+    /// What is left of statuses of targets of which nothing else is known any more.
+    left: BTreeMap<TargetId, Left>,
 }
+
+/// Bytes of statuses that were said of sources, and that no word says any more.
+type Left = BTreeMap<ObjectKey, BTreeMap<Uid, usize>>;
 
 /// What one target says.
 #[derive(Clone, Debug, Default)]
@@ -50,9 +55,8 @@ pub struct TargetReports {
     /// What was made of objects, as this session says.
     made: BTreeMap<ObjectKey, Arc<AssociatedReport>>,
     session: SessionName,
-    /// Bytes of statuses that it said of sources, and that no word says any more: they may stand in a space still, as long as
-    /// the source is assigned there.
-    left: BTreeMap<ObjectKey, BTreeMap<Uid, usize>>,
+    /// They may stand in a space still, as long as the source is assigned there.
+    left: Left,
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
@@ -98,7 +102,8 @@ impl Taken {
 impl Summary {
     /// Takes in a report. Absolute: taking it in again changes nothing.
     pub fn take(&mut self, target: TargetId, report: ReportedRequest) -> Taken {
-        let known = self.targets.entry(target).or_default();
+        let left = &mut self.left;
+        let known = self.targets.entry(target).or_insert_with(|| TargetReports::with(left.remove(&target)));
         known.accepted = report.accepted;
         known.applied = report.applied;
         known.conditions = report.conditions;
@@ -139,6 +144,17 @@ impl Summary {
 
     pub fn forget(&mut self, target: TargetId) {
         self.targets.remove(&target);
+        self.left.remove(&target);
+    }
+
+    /// Forgets what a target has said. What it had written into spaces goes on being counted.
+    pub fn unsay(&mut self, target: TargetId) {
+        if let Some(mut known) = self.targets.remove(&target) {
+            for key in known.objects.keys().cloned().collect::<Vec<_>>() {
+                known.leave(&key);
+            }
+            self.left.insert(target, known.left);
+        }
     }
 
     /// Goes on counting the statuses that were said of these, which the target says are gone while something is assigned
@@ -185,6 +201,11 @@ impl Summary {
 }
 
 impl TargetReports {
+    fn with(left: Option<Left>) -> Self {
+        let left = left.unwrap_or_default();
+        Self { bytes: left.values().flat_map(BTreeMap::values).sum(), left, ..Self::default() }
+    }
+
     pub fn objects(&self) -> impl Iterator<Item = &Arc<ObjectReport>> {
         self.objects.values()
     }

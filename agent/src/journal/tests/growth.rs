@@ -72,7 +72,7 @@ async fn what_is_written_anew_holds_the_same() -> Result<(), anyhow::Error> {
     let before = contents(&slot)?;
     slot.rebuild(slot.bytes())?;
     assert!(contents(&slot)? == before);
-    slot.tidy(Pace::AtRest);
+    slot.tidy(Pace::AtRest).unwrap();
     drop(slot);
     assert_eq!(reopened(&path)?.entries, entries);
     let left: Vec<PathBuf> =
@@ -104,7 +104,7 @@ async fn bodies_that_cannot_be_read_are_left_out_of_what_is_written_anew_and_cou
     let before = slot.bytes();
     assert!(before > slot.bytes_max(), "{before} bytes");
     for round in 0..2 {
-        slot.tidy(Pace::AtRest);
+        slot.tidy(Pace::AtRest).unwrap();
         let after = slot.bytes();
         assert!(after < before / 4, "round {round}: {before} bytes became {after}");
     }
@@ -129,9 +129,9 @@ async fn what_could_not_be_written_anew_is_not_tried_again_at_once() -> Result<(
     let before = slot.bytes();
     // In the way of the copy.
     fs::write(path.with_extension("next"), b"")?;
-    slot.tidy(Pace::AtRest);
+    slot.tidy(Pace::AtRest).unwrap();
     fs::remove_file(path.with_extension("next"))?;
-    slot.tidy(Pace::AtRest);
+    slot.tidy(Pace::AtRest).unwrap();
     assert!(slot.bytes() >= before, "it was tried again");
     Ok(())
 }

@@ -269,7 +269,7 @@ fn what_a_target_says_of_what_leaves_it_has_the_room_that_it_had() {
 #[test]
 fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
     let mut summary = Summary::default();
-    let mut says = |report: ReportedRequest| {
+    let says = |summary: &mut Summary, report: ReportedRequest| {
         let Screened { report, standing, breaches, .. } =
             screen(&All, Service::InPlace, summary.target(target()), report);
         summary.leave(target(), &standing);
@@ -280,19 +280,26 @@ fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
     let most = REPORTED_BYTES_BASE / STATUS_BYTES_MAX;
     let mut names = 0..;
     let full = names.find(|name| {
-        let (report, breaches) = says(saying(vec![object(*name, Some(status(STATUS_BYTES_MAX - 20)))]));
+        let (report, breaches) = says(&mut summary, saying(vec![object(*name, Some(status(STATUS_BYTES_MAX - 20)))]));
         let said = Tombstone { key: key(&name.to_string()), source: uid("a") };
         let after = match name % 3 {
             0 => saying(vec![object(*name, None)]),
             1 => saying(vec![word(&name.to_string(), "another", Progress::DeletionHeld)]),
             _ => ReportedRequest { removed: vec![said], ..saying(Vec::new()) },
         };
-        assert_eq!(says(after).1, BTreeSet::new());
+        assert_eq!(says(&mut summary, after).1, BTreeSet::new());
         report.objects.first().is_none_or(|object| object.status.is_none()) && breaches.contains(&Breach::Bytes)
     });
     assert!(full.is_some_and(|full| full <= most + 1), "{full:?}");
+    // Nor does it begin anew when what it said is forgotten.
+    let before = summary.target(target()).unwrap().bytes;
+    summary.unsay(target());
+    assert!(summary.target(target()).is_none());
+    summary.take(target(), saying(Vec::new()));
+    let after = summary.target(target()).unwrap().bytes;
+    assert!(after > before - before / 10, "{before}, {after}");
     // In the place of what it said before.
-    let (report, _) = says(saying(vec![object(0, Some(status(STATUS_BYTES_MAX - 20)))]));
+    let (report, _) = says(&mut summary, saying(vec![object(0, Some(status(STATUS_BYTES_MAX - 20)))]));
     assert!(report.objects[0].status.is_some());
     summary.settle(target(), |_, _| true);
     let before = summary.target(target()).unwrap().bytes;
