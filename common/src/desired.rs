@@ -187,8 +187,8 @@ impl Tombstone {
 /// A tombstone with the prune policy that was last in force. It speaks for its place: whichever source had it there before
 /// goes by this policy too, for agents may not have seen every source that came and went.
 ///
-/// Where the place is assigned again it says that what stands there was to be let go of meanwhile, so that it counts as
-/// adopted, as it would at an agent that saw both.
+/// Where the place is assigned again nothing is removed. It says what happened there meanwhile, so that an agent that was away
+/// ends where one ends that saw it: what was to be let go of counts as adopted, and what is made once is made anew if it is gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "UnassignmentFields")]
 pub struct Unassignment {

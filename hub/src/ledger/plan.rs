@@ -162,7 +162,7 @@ impl<'a> Draft<'a> {
                 if self.broken.take(self.ledger, change) {
                     self.doubt_what_ran();
                     for key in self.ledger.tombstones.keys() {
-                        // Where something is assigned again, it says only that that counts as adopted.
+                        // Where something is assigned again it removes nothing, and says how that finds the place.
                         let held = all_held(self.ledger.slots.claims(key));
                         for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
                             tombstones.restrict(&held);

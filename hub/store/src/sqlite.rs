@@ -66,11 +66,6 @@ impl SqliteStore {
         Self::start(file::open(dir)?)
     }
 
-    /// Whether there is a store in `dir`, which [`SqliteStore::open`] would make otherwise.
-    pub fn is_in(dir: &Path) -> bool {
-        dir.join(file::DATABASE).exists()
-    }
-
     /// Opens an empty store that ends with the process. Nothing is durable and readers wait for the writer;
     /// otherwise it is the same engine.
     pub fn in_memory() -> Result<Arc<Self>, Error> {
