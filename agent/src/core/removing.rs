@@ -251,16 +251,13 @@ impl Core {
         }
     }
 
-    /// What was to be removed is assigned again. It is not deleted any more; what becomes of it else is judged once more.
+    /// What was to be removed is assigned again: it is not deleted any more, and nothing of what held it holds.
     pub(super) fn comes_back(&mut self, tombstone: &Tombstone) {
         self.fuse.withdraw(tombstone);
         if let Some(removal) = self.removals.get_mut(tombstone)
             && matches!(removal.state, RemovalState::Held(..))
         {
             removal.state = RemovalState::Waiting;
-            removal.retry_at = None;
-            let wave = removal.wave;
-            self.work.remove(wave, tombstone.clone());
         }
     }
 

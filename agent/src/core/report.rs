@@ -97,7 +97,7 @@ impl Reports {
         self.removed.insert(tombstone);
     }
 
-    /// What was to be let go of is this source's again.
+    /// What was to be removed is assigned again, of the same source.
     pub(super) fn overtaken(&mut self, tombstone: Tombstone, now: Monotonic) {
         self.since.get_or_insert(now);
         self.overtaken.insert(tombstone);

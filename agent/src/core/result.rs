@@ -81,7 +81,7 @@ impl Core {
             OpResult::Written { observed, conflicts } => {
                 let made = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
                 if onto.is_none() && self.is_assigned_again(&made) {
-                    // Nothing stood there that could have been let go of. What was made is to go itself if its source left meanwhile.
+                    // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
                     self.nothing_overtaken(now, key);
                 }
                 self.stands(now, entry, policy, write, *observed, &conflicts);

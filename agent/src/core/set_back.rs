@@ -15,8 +15,8 @@ use super::Core;
 use super::plan::{Me, is_left_alone};
 use super::remove::JournalAge;
 
-/// Longest that a start without the hub waits for lists, from the first word of the API server on. They take some seconds; of a kind that answers later than this, the
-/// other kinds do not wait to be put right.
+/// Longest that a start without the hub waits for lists, from the first word of the API server on. They take some seconds; of a
+/// kind that answers later than this, the other kinds do not wait to be put right.
 pub(super) const LOOK_FIRST_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a mark shows that an entry is older than what was applied in its place. Of what is not kept as its source says it

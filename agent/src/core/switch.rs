@@ -1,6 +1,6 @@
 //! From one accepted set to the next: first in the journal, then in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::health::Health;
@@ -61,6 +61,7 @@ impl Core {
         let mut settled = Vec::new();
         let put = change.put.iter().filter(|_| !change.tombstones.is_empty());
         let put: BTreeMap<&ObjectKey, &Uid> = put.map(|entry| (&entry.key, &entry.source.uid)).collect();
+        let remove: BTreeSet<&ObjectKey> = change.remove.iter().collect();
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
                 // What is assigned there now was to adopt what was to be let go of before, and has not yet.
@@ -69,7 +70,7 @@ impl Core {
                     None => policy,
                 };
                 let policy = self.as_it_was_found(&told.key, policy);
-                let kept = self.desired.get(&told.key).filter(|_| !change.remove.contains(&told.key));
+                let kept = self.desired.get(&told.key).filter(|_| !remove.contains(&told.key));
                 let assigned = put.get(&told.key).copied().or(kept.map(|entry| &entry.source.uid));
                 let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
                 settled.extend(open.chain([told]).map(|tombstone| {
@@ -203,7 +204,7 @@ impl Core {
             let again = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
             unnamed.extend(self.put_entry(entry));
             if self.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
-                // It was let go of while this was fetched.
+                // It was removed while this was fetched.
                 self.reports.overtaken(again.clone(), now);
             }
             let key = again.key;
@@ -356,7 +357,7 @@ impl Core {
         }
     }
 
-    /// What was to be removed is assigned again.
+    /// What was missing is assigned again, and nothing says that it was ever taken out.
     pub(super) fn void_removal(&mut self, tombstone: &Tombstone) {
         self.disk.write(Write::Removed(tombstone.clone()));
         self.forget_removal(tombstone);
