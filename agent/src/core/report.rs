@@ -480,6 +480,8 @@ impl Core {
                 drop(object);
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.live.status = Status::Dropped { failed };
+                    // What it was told before with a status is not what it knows any more.
+                    object.told = None;
                 }
                 page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
                 page.objects.push(report);

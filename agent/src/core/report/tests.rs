@@ -62,6 +62,12 @@ fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
     world.quiesce();
     let (_, _, report) = &world.hub.reports[&deployment];
     assert_eq!((report.reason, report.status.is_some()), (Some(Reason::AgentTooOld), false));
+    // As it was before, which it was told.
+    world.cluster.unreadable.clear();
+    world.hub.set_state(&deployment, EntryState::Apply);
+    world.quiesce();
+    let (_, _, report) = &world.hub.reports[&deployment];
+    assert_eq!((report.reason, report.status.is_some()), (None, true));
     assert!((1..30).contains(&world.cluster.refused_reads), "{}", world.cluster.refused_reads);
 }
 
