@@ -62,9 +62,11 @@ impl Writer {
     pub(super) fn run(self) {
         let Self { path, slot, patience, batches, running, on_exit } = self;
         let mut last: Option<Instant> = None;
-        let (mut damage, mut rot) = (Damage::default(), Rot::default());
+        // What no write touches may be damaged too. The journal is not written anew then, and grows until nothing can be
+        // written.
+        let (mut damage, mut rot) = (Damage::default(), Damage::default());
         loop {
-            let outcome = match batches.recv_timeout(REST_AFTER) {
+            let (outcome, tidied) = match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
                     let since = last.map_or(GATHER, |last| last.elapsed());
                     if may_gather(&first.writes)
@@ -75,18 +77,16 @@ impl Writer {
                     last = Some(Instant::now());
                     let batches = std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1));
                     let outcome = commit(&slot, &patience, batches);
-                    rot.meet(slot.tidy(Pace::AtWork));
-                    outcome
+                    (Some(outcome), slot.tidy(Pace::AtWork))
                 }
                 // Nothing can be read either.
-                Err(RecvTimeoutError::Timeout) if slot.is_empty() => slot.mend(),
-                Err(RecvTimeoutError::Timeout) => {
-                    rot.meet(slot.tidy(Pace::AtRest));
-                    Ok(())
-                }
+                Err(RecvTimeoutError::Timeout) if slot.is_empty() => (Some(slot.mend()), Ok(())),
+                Err(RecvTimeoutError::Timeout) => (None, slot.tidy(Pace::AtRest)),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if let Some(why) = damage.met_again(outcome).or_else(|| rot.take())
+            // That there was nothing to tidy says nothing of the damage.
+            let rotten = tidied.err().and_then(|error| rot.met_again(Err(error)));
+            if let Some(why) = outcome.and_then(|outcome| damage.met_again(outcome)).or(rotten)
                 && is_given_up(&path, &why)
             {
                 break;
@@ -119,28 +119,6 @@ impl Damage {
                 None
             }
         }
-    }
-}
-
-/// Whether what no write touches is damaged. The journal is not written anew then, and grows until nothing can be written.
-#[derive(Debug, Default)]
-struct Rot {
-    met: bool,
-    again: Option<Error>,
-}
-
-impl Rot {
-    fn meet(&mut self, tidied: Result<(), Error>) {
-        if let Err(error) = tidied
-            && std::mem::replace(&mut self.met, true)
-        {
-            self.again = Some(error);
-        }
-    }
-
-    /// What was met for the second time.
-    fn take(&mut self) -> Option<Error> {
-        self.again.take()
     }
 }
 
