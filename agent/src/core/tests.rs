@@ -113,8 +113,8 @@ fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() 
     assert_eq!(world.ops - ops, 20, "each is read once for its status, and not written");
 }
 
-#[test]
-fn a_removal_beyond_the_fuse_is_held_and_said() {
+/// Fifty objects, thirty of which are to go, and that is too many.
+fn held_by_the_fuse() -> (World, Vec<ObjectKey>) {
     let mut world = World::with_fuse(3, super::FuseLimits::default());
     let keys: Vec<ObjectKey> = (0..50).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
     for key in &keys {
@@ -127,6 +127,12 @@ fn a_removal_beyond_the_fuse_is_held_and_said() {
     }
     world.quiesce();
     assert_eq!(world.cluster.objects.len(), keys.len());
+    (world, keys)
+}
+
+#[test]
+fn a_removal_beyond_the_fuse_is_held_and_said() {
+    let (world, _) = held_by_the_fuse();
     let held = world.hub.reports.values().filter(|(_, _, report)| report.reason == Some(Reason::FuseHeld));
     assert_eq!(held.count(), 30);
 }
@@ -134,17 +140,7 @@ fn a_removal_beyond_the_fuse_is_held_and_said() {
 /// What is held was assigned again, and left again before anybody looked: it is as many as before.
 #[test]
 fn what_comes_back_and_leaves_again_is_counted_whole_by_the_fuse() {
-    let mut world = World::with_fuse(3, super::FuseLimits::default());
-    let keys: Vec<ObjectKey> = (0..50).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
-    for key in &keys {
-        world.hub.put(key, 1, 1);
-    }
-    world.heal();
-    world.quiesce();
-    for key in &keys[..30] {
-        world.hub.remove(key);
-    }
-    world.quiesce();
+    let (mut world, keys) = held_by_the_fuse();
     for key in &keys[..30] {
         world.hub.put(key, 1, 1);
     }

@@ -23,13 +23,8 @@ fn an_agent_that_was_away_ends_where_one_that_saw_every_step_ends() {
 }
 
 fn both(away: &mut World) {
-    let mut random = Random::new(away.draw());
-    let mut seeing = World::new(away.draw(), away.scenario, false);
+    let (mut random, mut seeing) = begin(away, &plain());
     let mut seen = Seen::default();
-    for world in [&mut *away, &mut seeing] {
-        world.act(|spaces| NAMES.iter().for_each(|name| spaces.create(&SpaceName::root(), &place(name), plain())));
-        world.pass(3 * DONE);
-    }
     for _ in 0..STEPS {
         match random.below(10) {
             0..=3 => away.set_link(false),
@@ -40,22 +35,36 @@ fn both(away: &mut World) {
             _ => away.restart_hub(),
         }
         away.pass(DONE);
-        let change = Change::any(&mut random);
-        away.note(|| format!("{change:?}"));
-        for world in [&mut *away, &mut seeing] {
-            world.act(|spaces| change.make(spaces));
-            world.pass(DONE);
-        }
+        Change::any(&mut random).make_in(away, &mut seeing);
         seen.follow(&seeing, away);
     }
-    away.set_link(true);
-    away.set_outage(None);
-    for world in [&mut *away, &mut seeing] {
-        world.sleep(SETTLING);
-        world.check_converged();
-    }
+    end(away, &mut seeing);
     for name in NAMES {
         seen.compare(&place(name), &seeing, away);
+    }
+}
+
+/// The world beside this one, and what people do in both.
+fn begin(away: &mut World, policy: &ApplyPolicy) -> (Random, World) {
+    let random = Random::new(away.draw());
+    let mut seeing = World::new(away.draw(), away.scenario, false);
+    for world in [away, &mut seeing] {
+        world.act(|spaces| {
+            for name in NAMES {
+                spaces.create(&SpaceName::root(), &place(name), policy.clone());
+            }
+        });
+        world.pass(3 * DONE);
+    }
+    (random, seeing)
+}
+
+fn end(away: &mut World, seeing: &mut World) {
+    away.set_link(true);
+    away.set_outage(None);
+    for world in [away, seeing] {
+        world.sleep(SETTLING);
+        world.check_converged();
     }
 }
 
@@ -66,13 +75,7 @@ fn what_is_made_once_is_there_where_it_is_at_one_that_saw_every_step() {
 }
 
 fn both_once(away: &mut World) {
-    let once = || ApplyPolicy { mode: ApplyMode::CreateOnly, ..plain() };
-    let mut random = Random::new(away.draw());
-    let mut seeing = World::new(away.draw(), away.scenario, false);
-    for world in [&mut *away, &mut seeing] {
-        world.act(|spaces| NAMES.iter().for_each(|name| spaces.create(&SpaceName::root(), &place(name), once())));
-        world.pass(3 * DONE);
-    }
+    let (mut random, mut seeing) = begin(away, &ApplyPolicy { mode: ApplyMode::CreateOnly, ..plain() });
     for _ in 0..STEPS {
         match random.below(10) {
             0..=2 => away.set_link(false),
@@ -97,18 +100,9 @@ fn both_once(away: &mut World) {
                 world.pass(DONE);
             }
         }
-        let change = Change { key, what };
-        away.note(|| format!("{change:?}"));
-        for world in [&mut *away, &mut seeing] {
-            world.act(|spaces| change.make(spaces));
-            world.pass(DONE);
-        }
+        Change { key, what }.make_in(away, &mut seeing);
     }
-    away.set_link(true);
-    for world in [&mut *away, &mut seeing] {
-        world.sleep(SETTLING);
-        world.check_converged();
-    }
+    end(away, &mut seeing);
     for key in NAMES.map(place) {
         let there = |world: &World| match standing(world, &key) {
             Standing::Ours { source, .. } => Some(source),
@@ -173,6 +167,14 @@ impl Change {
             _ => What::Delete,
         };
         Self { key: place(random.pick::<&str>(&NAMES)), what }
+    }
+
+    fn make_in(&self, away: &mut World, seeing: &mut World) {
+        away.note(|| format!("{self:?}"));
+        for world in [away, seeing] {
+            world.act(|spaces| self.make(spaces));
+            world.pass(DONE);
+        }
     }
 
     fn make(&self, spaces: &mut Workload) {

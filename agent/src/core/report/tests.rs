@@ -28,14 +28,20 @@ fn what_the_hub_would_refuse_of_a_status_is_not_sent() {
     assert!(!is_too_large(&deep(STATUS_LEVELS_MAX)) && is_too_large(&deep(STATUS_LEVELS_MAX + 1)));
 }
 
-/// A controller that may create what it may not look at.
-#[test]
-fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_again() {
+/// A Deployment that was told with its status.
+fn placed() -> (World, ObjectKey) {
     let deployment = key("apps", "Deployment", "d0");
     let mut world = World::new(5);
     world.hub.put(&deployment, 1, 1);
     world.heal();
     world.quiesce();
+    (world, deployment)
+}
+
+/// A controller that may create what it may not look at.
+#[test]
+fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_again() {
+    let (mut world, deployment) = placed();
     let known = |world: &World| world.hub.reports.get(&deployment).map(|(_, _, report)| report.status.is_some());
     assert_eq!(known(&world), Some(true));
     world.cluster.unreadable.insert(deployment.clone());
@@ -52,11 +58,7 @@ fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_ag
 /// It was told with its status, and all rights are withdrawn since.
 #[test]
 fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
-    let deployment = key("apps", "Deployment", "d0");
-    let mut world = World::new(5);
-    world.hub.put(&deployment, 1, 1);
-    world.heal();
-    world.quiesce();
+    let (mut world, deployment) = placed();
     world.cluster.unreadable.insert(deployment.clone());
     world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
     world.quiesce();
@@ -74,11 +76,7 @@ fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
 /// It has a status, which was reported and dropped.
 #[test]
 fn on_a_quiet_cluster_what_is_said_anew_waits_for_nothing() {
-    let deployment = key("apps", "Deployment", "d0");
-    let mut world = World::new(5);
-    world.hub.put(&deployment, 1, 1);
-    world.heal();
-    world.quiesce();
+    let (mut world, deployment) = placed();
     world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
     world.run_for(Duration::from_secs(2));
     let (_, _, report) = &world.hub.reports[&deployment];

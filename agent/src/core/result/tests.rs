@@ -52,7 +52,7 @@ const SAYS: [Says; 8] = [
 ];
 
 /// What is known of the one object when the agent starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     /// By source, and the UID of the object that it is of.
     record: Option<(u64, &'static str)>,
@@ -407,9 +407,7 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
                 seen: Some((Some(2), false)),
                 assigned: Some((state, never.clone())),
                 removals: [(2, Some(Prune::Orphan))].into(),
-                letting_go: false,
-                deleting: false,
-                set_back: false,
+                ..Known::default()
             };
             let mut answers = [Says::Done; 8];
             answers[4] = Says::Failed(reason);
@@ -426,10 +424,7 @@ fn to_be_recreated() -> Known {
         record: Some((1, "u1")),
         seen: Some((Some(1), false)),
         assigned: Some((EntryState::Apply, recreates)),
-        removals: [].into(),
-        letting_go: false,
-        deleting: false,
-        set_back: false,
+        ..Known::default()
     }
 }
 
@@ -477,15 +472,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         (vec![failed(Reason::Invalid)], true, &[]),
     ] {
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-        let known = Known {
-            record: None,
-            seen: None,
-            assigned,
-            removals: [].into(),
-            letting_go: false,
-            deleting: false,
-            set_back: false,
-        };
+        let known = Known { assigned, ..Known::default() };
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.there = observed(Some(1), false);
         let case = format!("{ends:?}, the last one before it is unassigned: {last_is_heard}");
@@ -541,15 +528,7 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
     ] {
         let case = format!("{source}, {policy:?}, labelled {labelled}");
         let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-        let known = Known {
-            record: None,
-            seen: None,
-            assigned,
-            removals: [].into(),
-            letting_go: false,
-            deleting: false,
-            set_back: false,
-        };
+        let known = Known { assigned, ..Known::default() };
         let mut answers = [Says::Done; 8];
         answers[0] = Says::Exists;
         let mut server = Server::new(&known, answers);
@@ -608,15 +587,7 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
 #[test]
 fn what_was_read_is_not_believed_once_something_newer_was_seen() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known {
-        record: None,
-        seen: None,
-        assigned,
-        removals: [].into(),
-        letting_go: false,
-        deleting: false,
-        set_back: false,
-    };
+    let known = Known { assigned, ..Known::default() };
     for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
@@ -635,15 +606,7 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
 #[test]
 fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known {
-        record: None,
-        seen: None,
-        assigned,
-        removals: [].into(),
-        letting_go: false,
-        deleting: false,
-        set_back: false,
-    };
+    let known = Known { assigned, ..Known::default() };
     let tombstone = Tombstone { key: place(), source: uid("s2") };
     for waits in [false, true] {
         let mut server = Server::new(&known, [Says::Done; 8]);
