@@ -215,7 +215,6 @@ pub struct Core {
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
     journal_age: JournalAge,
-    started_at: Option<Monotonic>,
     /// When the API server first said something of what there is, if only that it does not say.
     heard_at: Option<Monotonic>,
     /// Something could not be applied because its body was missing, since the last set was accepted.
@@ -305,7 +304,6 @@ impl Core {
             told_ahead: BTreeSet::new(),
             removals: BTreeMap::new(),
             journal_age: JournalAge::Unknown,
-            started_at: None,
             heard_at: None,
             lacks_bodies: false,
             recorded: 0,
@@ -443,7 +441,6 @@ impl Core {
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
-        self.started_at = Some(now);
         self.recall_mode(out);
         self.drop_bodies();
         self.fuse.started(now);

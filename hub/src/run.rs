@@ -43,8 +43,6 @@ use crate::{
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
 const SPACES: [&str; 2] = ["root", "default"];
-/// The file that the store's engine keeps it in.
-const STORE: &str = "store.db";
 /// The authorities of this hub, for whoever has to be given them.
 const CA_FILE: &str = "ca.crt";
 const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
@@ -194,16 +192,9 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     Ok(ended?)
 }
 
-/// Whether a hub kept its store there, and nothing of it is left. One that was ever opened has a page at least.
+/// Whether a hub kept its store there, and nothing of it is left.
 fn loses_store(dir: &Path) -> io::Result<bool> {
-    if !written_by::is_in(dir)? {
-        return Ok(false);
-    }
-    match fs::metadata(dir.join(STORE)) {
-        Ok(store) => Ok(store.len() == 0),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error),
-    }
+    Ok(written_by::is_in(dir)? && !SqliteStore::is_in(dir)?)
 }
 
 fn space_config(space: &str, shared: &Shared) -> SpaceConfig {

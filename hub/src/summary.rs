@@ -227,11 +227,7 @@ impl TargetReports {
 
     fn insert(&mut self, report: ObjectReport) {
         let key = report.key.clone();
-        if self
-            .objects
-            .get(&key)
-            .is_some_and(|former| report.status.is_none() || former.source_uid != report.source_uid)
-        {
+        if self.outlives(&report).is_some() {
             self.leave(&key);
         }
         self.remove(&key);
@@ -254,10 +250,16 @@ impl TargetReports {
         }
     }
 
+    /// What was said before this, if this says no status in the place of its own.
+    fn outlives(&self, report: &ObjectReport) -> Option<&ObjectReport> {
+        let former = self.objects.get(&report.key)?;
+        (report.status.is_none() || former.source_uid != report.source_uid).then_some(former)
+    }
+
     /// The status that is said there goes on being counted, whatever is said next.
     fn leave(&mut self, key: &ObjectKey) {
-        let said = self.objects.get(key).and_then(|object| Some((object.source_uid.clone(), said(object)?)));
-        if let Some((source, bytes)) = said {
+        let said = self.objects.get(key).map(|object| (object.source_uid.clone(), screen::status_bytes(object)));
+        if let Some((source, bytes)) = said.filter(|(_, bytes)| *bytes > 0) {
             self.take_left(key, &source);
             self.bytes += bytes;
             self.left.entry(key.clone()).or_default().insert(source, bytes);
@@ -287,26 +289,16 @@ impl TargetReports {
     /// What is kept of an object before this is said, and after it.
     fn weights(&self, report: &ObjectReport) -> (usize, usize) {
         let ObjectReport { key, source_uid, status, .. } = report;
-        let former = self.objects.get(key);
         let left = self.left.get(key).and_then(|by_source| by_source.get(source_uid)).copied().unwrap_or_default();
-        let stays = match (former, status) {
-            (Some(former), _) if former.source_uid != *source_uid => said(former).unwrap_or_default(),
-            (Some(former), None) => said(former).unwrap_or_default(),
-            (Some(_), Some(_)) | (None, _) => 0,
-        };
+        let stays = self.outlives(report).map_or(0, screen::status_bytes);
         let left_stays = if status.is_none() { left } else { 0 };
-        let former = former.map_or(0, |former| screen::weight(former));
+        let former = self.objects.get(key).map_or(0, |former| screen::weight(former));
         (former + left, screen::weight(report) + stays + left_stays)
     }
 
     fn made_weight(&self, key: &ObjectKey) -> usize {
         self.made.get(key).map_or(0, |made| screen::made_weight(made))
     }
-}
-
-/// Bytes of the status that a report has.
-fn said(report: &ObjectReport) -> Option<usize> {
-    report.status.as_ref().map(|status| status.get().len())
 }
 
 /// One target to which an object is assigned, as the ledger and the link see it.

@@ -146,9 +146,7 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
         Some(seen) => present(situation, policy, seen),
         None => match terminal {
             Some(Terminal::Finished) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::CreatedOnce) if is_made_once(entry, policy) && situation.found == Found::AsKnown => {
-                Decision::Nothing(Settled::Terminal)
-            }
+            Some(Terminal::CreatedOnce) if stays_gone(situation, policy) => Decision::Nothing(Settled::Terminal),
             Some(Terminal::MayHaveRun) => Decision::Withhold(Reason::MayHaveRun),
             Some(Terminal::CreatedOnce | Terminal::Released | Terminal::Unknown) | None => absent(situation, policy),
         },
@@ -167,11 +165,7 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     // What was let go of is there without its label, or is gone.
     let record = record.filter(|record| !record.letting_go);
     match (record, view) {
-        (Some(record), _)
-            if is_made_once(entry, policy)
-                && record.source == entry.source.uid
-                && situation.found == Found::AsKnown =>
-        {
+        (Some(record), _) if stays_gone(situation, policy) && record.source == entry.source.uid => {
             Decision::Nothing(Settled::Terminal)
         }
         // Whether it may be taken over is to be seen first.
@@ -199,6 +193,11 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
 /// Whether it is not made again when it is gone. An implied namespace is: without it nothing in it could be.
 pub(super) fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
     policy.mode == ApplyMode::CreateOnly && !entry.implied
+}
+
+/// Whether what was made once stays as it is where nothing is seen of it: unless it was to be let go of meanwhile.
+fn stays_gone(situation: Situation<'_>, policy: &ApplyPolicy) -> bool {
+    is_made_once(situation.entry, policy) && situation.found == Found::AsKnown
 }
 
 /// Something is in its place.

@@ -79,8 +79,8 @@ impl Core {
         }
         match result {
             OpResult::Written { observed, conflicts } => {
-                let made = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-                if onto.is_none() && self.is_assigned_again(&made) {
+                let stays = self.desired.get(key).is_some_and(|assigned| assigned.source.uid == entry.source.uid);
+                if onto.is_none() && stays {
                     // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
                     self.nothing_overtaken(now, key);
                 }

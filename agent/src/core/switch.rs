@@ -1,6 +1,6 @@
 //! From one accepted set to the next: first in the journal, then in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_common::health::Health;
@@ -59,9 +59,9 @@ impl Core {
     /// something was assigned there again speaks for its own source alone.
     fn settle_policies(&self, change: &mut Change) {
         let mut settled = Vec::new();
-        let put = change.put.iter().filter(|_| !change.tombstones.is_empty());
-        let put: BTreeMap<&ObjectKey, &Uid> = put.map(|entry| (&entry.key, &entry.source.uid)).collect();
-        let remove: BTreeSet<&ObjectKey> = change.remove.iter().collect();
+        let put = change.put.iter().map(|entry| (&entry.key, Some(&entry.source.uid)));
+        let changes = put.chain(change.remove.iter().map(|key| (key, None)));
+        let changes: BTreeMap<_, _> = changes.filter(|_| !change.tombstones.is_empty()).collect();
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
                 // What is assigned there now was to adopt what was to be let go of before, and has not yet.
@@ -70,8 +70,8 @@ impl Core {
                     None => policy,
                 };
                 let policy = self.as_it_was_found(&told.key, policy);
-                let kept = self.desired.get(&told.key).filter(|_| !remove.contains(&told.key));
-                let assigned = put.get(&told.key).copied().or(kept.map(|entry| &entry.source.uid));
+                let kept = || self.desired.get(&told.key).map(|entry| &entry.source.uid);
+                let assigned = changes.get(&told.key).copied().unwrap_or_else(kept);
                 let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
                 settled.extend(open.chain([told]).map(|tombstone| {
                     let replaced = assigned.is_some_and(|source| *source != tombstone.source) && !policy.lets_go();

@@ -50,37 +50,36 @@ impl Tombstones {
     }
 
     pub(super) fn remove(&mut self, targets: &RoaringBitmap) {
-        for of in self.policies.values_mut() {
-            *of -= targets;
-        }
-        self.policies.retain(|_, targets| !targets.is_empty());
+        self.narrow(|_, of| *of -= targets);
     }
 
     /// Of what was taken out after a revision nothing stays at `held`.
     pub(super) fn remove_later(&mut self, than: Revision, held: &RoaringBitmap) {
-        for ((_, at), targets) in &mut self.policies {
-            if *at > than {
-                *targets -= held;
+        self.narrow(|at, of| {
+            if at > than {
+                *of -= held;
             }
-        }
-        self.policies.retain(|_, targets| !targets.is_empty());
+        });
     }
 
     /// What was taken out up to a revision stays so at `held` alone.
     pub(super) fn restrict_until(&mut self, until: Revision, held: &RoaringBitmap) {
-        for ((_, at), targets) in &mut self.policies {
-            if *at <= until {
-                *targets &= held;
+        self.narrow(|at, of| {
+            if at <= until {
+                *of &= held;
             }
-        }
-        self.policies.retain(|_, targets| !targets.is_empty());
+        });
     }
 
     pub(super) fn restrict(&mut self, to: &RoaringBitmap) {
-        for targets in self.policies.values_mut() {
-            *targets &= to;
-        }
-        self.policies.retain(|_, targets| !targets.is_empty());
+        self.narrow(|_, of| *of &= to);
+    }
+
+    fn narrow(&mut self, which: impl Fn(Revision, &mut RoaringBitmap)) {
+        self.policies.retain(|(_, at), targets| {
+            which(*at, targets);
+            !targets.is_empty()
+        });
     }
 }
 

@@ -222,12 +222,12 @@ impl<S: Scope> Screen<'_, S> {
     /// Whether there is room for it, if need be without its status. What is known of an object is heard to change, though a
     /// status that was said before still takes its room.
     fn fits(&mut self, object: &mut ObjectReport) -> bool {
-        let (former, bytes) = self.known.weights(object);
+        let (mut former, mut bytes) = self.known.weights(object);
         if !self.has_room(former, bytes) {
             self.breaches.insert(Breach::Bytes);
             without_status(object);
+            (former, bytes) = self.known.weights(object);
         }
-        let (former, bytes) = self.known.weights(object);
         let is_known = self.known.objects.get(&object.key).is_some_and(|known| known.source_uid == object.source_uid);
         let stays = bytes > weight(object);
         self.takes(if is_known && stays { former.max(bytes) } else { former }, bytes)
@@ -340,8 +340,12 @@ const OVERHEAD_BYTES: usize = 384;
 
 /// Bytes that a word is kept in, about.
 pub(super) fn weight(object: &ObjectReport) -> usize {
-    let status = object.status.as_ref().map_or(0, |status| status.get().len());
-    OVERHEAD_BYTES + 2 * key_bytes(&object.key) + object.message.len() + status
+    OVERHEAD_BYTES + 2 * key_bytes(&object.key) + object.message.len() + status_bytes(object)
+}
+
+/// None where there is no status.
+pub(super) fn status_bytes(object: &ObjectReport) -> usize {
+    object.status.as_ref().map_or(0, |status| status.get().len())
 }
 
 pub(super) fn made_weight(made: &AssociatedReport) -> usize {

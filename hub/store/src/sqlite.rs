@@ -34,7 +34,9 @@ use futures::future::BoxFuture;
 use queue::{Job, PendingCommit, PendingCompaction, Queue};
 use readers::Readers;
 use std::collections::BTreeSet;
+use std::fs;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -64,6 +66,16 @@ impl SqliteStore {
     /// runtime call it before serving, or from a blocking thread.
     pub fn open(dir: &Path) -> Result<Arc<Self>, Error> {
         Self::start(file::open(dir)?)
+    }
+
+    /// Whether there is a store in `dir`, which [`SqliteStore::open`] would make otherwise. A file of no bytes is none: one that
+    /// was ever opened has a page at least. Fails if nobody can look.
+    pub fn is_in(dir: &Path) -> io::Result<bool> {
+        match fs::metadata(dir.join(file::DATABASE)) {
+            Ok(store) => Ok(store.len() > 0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens an empty store that ends with the process. Nothing is durable and readers wait for the writer;

@@ -1,10 +1,10 @@
 //! What happened once at targets, and what targets are to keep, as a batch leaves it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use roaring::RoaringBitmap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{ObjectKey, PrunePolicy, TargetId};
+use tideline_common::{ObjectKey, PrunePolicy, TargetId, Uid};
 
 use super::super::happened::outlives_assignment;
 use super::super::slot::Difference;
@@ -40,12 +40,11 @@ impl Draft<'_> {
         let TerminalFact { key, source_uid, fact } = fact;
         let held = holder(self.ledger.slots.claims(&key), index);
         let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
-        let tombstones = self.ledger.tombstones.get(&key).and_then(|by_source| by_source.get(&source_uid));
-        let left = tombstones.and_then(|tombstones| tombstones.at(index)).map(|(_, at)| at);
+        let left_at = |by_source: &BTreeMap<Uid, Tombstones>| Some(by_source.get(&source_uid)?.at(index)?.1);
+        let left = self.ledger.tombstones.get(&key).and_then(left_at);
         let ran = fact == Terminal::Finished && left.is_some();
         // Assigned again it is created again, and its agent has not said yet that it knows of that.
-        let by_source = self.tombstones.get(&key).or_else(|| self.ledger.tombstones.get(&key));
-        let open = by_source.and_then(|by_source| by_source.get(&source_uid)?.at(index));
+        let open = self.tombstones.get(&key).map_or(left, left_at);
         let early = fact == Terminal::CreatedOnce && open.is_some() && !inherited;
         let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
         if said && !early && fact != Terminal::Unknown {
