@@ -68,11 +68,12 @@ impl SqliteStore {
         Self::start(file::open(dir)?)
     }
 
-    /// Whether there is a store in `dir`, which [`SqliteStore::open`] would make otherwise. A file of no bytes is none: one that
-    /// was ever opened has a page at least. Fails if nobody can look.
+    /// Whether there is a store in `dir`, which [`SqliteStore::open`] would make otherwise. A file of no bytes is none, and so is
+    /// one without a table: what was ever written is with it or beside it. Fails if nobody can look.
     pub fn is_in(dir: &Path) -> io::Result<bool> {
-        match fs::metadata(dir.join(file::DATABASE)) {
-            Ok(store) => Ok(store.len() > 0),
+        let path = dir.join(file::DATABASE);
+        match fs::metadata(&path) {
+            Ok(store) => Ok(store.len() > 0 && !file::is_blank(&path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }

@@ -23,7 +23,7 @@ pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<()
         return Err(refused("back up to", to, "it is there already"));
     }
     let from = dir.join(DATABASE);
-    if !from.exists() {
+    if !super::SqliteStore::is_in(dir).map_err(|error| failed("read", &from, &error))? {
         return Err(refused("back up", &from, "there is no store"));
     }
     let unfinished = sibling(to);
@@ -31,17 +31,22 @@ pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<()
     // It holds Secrets: it must not be readable by others while it is written, either.
     drop(new_private(&unfinished).map_err(|error| failed("write", &unfinished, &error))?);
     let path = unfinished.display().to_string();
-    let outcome = copy(&from, &path, attachments)
-        .map_err(|error| from_sqlite("back up to", &path, &error))
-        .and_then(|()| settle(&unfinished, to));
+    let outcome = copy(&from, &path, attachments).and_then(|()| settle(&unfinished, to));
     if outcome.is_err() {
         let _nothing_left = discard(&unfinished);
     }
     outcome
 }
 
-fn copy(from: &Path, to: &str, attachments: &[(&str, &[u8])]) -> rusqlite::Result<()> {
-    let store = Connection::open_with_flags(from, READ_WRITE)?;
+fn copy(from: &Path, to: &str, attachments: &[(&str, &[u8])]) -> Result<(), Error> {
+    let read = from.display().to_string();
+    let store = Connection::open_with_flags(from, READ_WRITE).map_err(|error| from_sqlite("back up", &read, &error))?;
+    // What could not be restored is no backup.
+    check_schema(&store, &read)?;
+    copy_from(&store, to, attachments).map_err(|error| from_sqlite("back up to", to, &error))
+}
+
+fn copy_from(store: &Connection, to: &str, attachments: &[(&str, &[u8])]) -> rusqlite::Result<()> {
     // Reads the store alone. An empty file is taken for none.
     store.execute("VACUUM INTO ?1", params![to])?;
     let copy = Connection::open_with_flags(to, READ_WRITE)?;

@@ -195,16 +195,27 @@ pub(super) fn damage(conn: &Connection, path: &str) -> Result<Option<String>, Er
     Ok((verdict != "ok").then_some(verdict))
 }
 
+/// Whether it is a database in which nothing was ever put. What cannot be read is none such: whoever opens it says what is the
+/// matter.
+pub(super) fn is_blank(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).and_then(|conn| has_nothing(&conn)).unwrap_or(false)
+}
+
+fn has_nothing(conn: &Connection) -> rusqlite::Result<bool> {
+    let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok((version, tables) == (0, 0))
+}
+
 fn migrate(conn: &Connection, path: &str) -> Result<Position, Error> {
     let failed = |error: rusqlite::Error| from_sqlite("open", path, &error);
-    let found: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
-    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
-    match (found, tables) {
-        (0, 0) => {
+    match has_nothing(conn).map_err(failed)? {
+        true => {
             let create = format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", rows::TABLES);
             conn.execute_batch(&create).map_err(failed)?;
         }
-        (_, _) => check_schema(conn, path)?,
+        false => check_schema(conn, path)?,
     }
     rows::position(conn).map_err(failed)
 }
