@@ -77,6 +77,15 @@ pub(super) enum Pace {
     AtRest,
 }
 
+/// How room is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tidying {
+    /// The engine was closed and opened.
+    Reopened,
+    /// Another was filled with what is in it.
+    Rewritten,
+}
+
 impl Slot {
     /// Takes an engine over that holds `live` bytes, of which `read` were just read.
     pub(super) fn new(path: &Path, engine: Engine, numbers: Numbers, live: u64, read: u64) -> Self {
@@ -163,20 +172,20 @@ impl Slot {
         matches!(*self.lock(), Place::Empty(_))
     }
 
-    /// Gives back what has gathered on disk and in memory, if it is worth it. That this fails harms nothing yet, and is an
-    /// error only where damage is met: what is damaged can never be written anew.
-    pub(super) fn tidy(&self, pace: Pace) -> Result<(), Error> {
+    /// Gives back what has gathered on disk and in memory, if it is worth it, and says what came of that. That it fails harms
+    /// nothing yet, but what is damaged can never be written anew.
+    pub(super) fn tidy(&self, pace: Pace) -> Option<(Tidying, Result<(), Error>)> {
         if self.refused.load(Ordering::Acquire) {
-            return Ok(());
+            return None;
         }
         let bytes = self.bytes();
-        let outcome = if bytes > self.bytes_max()
+        let (how, outcome) = if bytes > self.bytes_max()
             && self.may_rebuild()
             && space::has_room_for(&self.path, self.live.load(Ordering::Relaxed))
         {
             let outcome = self.rebuild(bytes);
             self.rebuilt(&outcome);
-            outcome
+            (Tidying::Rewritten, outcome)
         } else {
             let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
             let most = match pace {
@@ -186,16 +195,16 @@ impl Slot {
             if pace == Pace::AtRest {
                 space::keep_reserve(&self.path);
             }
-            if held > most { self.renew() } else { Ok(()) }
-        };
-        if let Err(error) = outcome {
-            // Where there is none now, the next write says so.
-            warn!("the journal {:?} cannot be tidied: {}", self.path, tideline_runtime::exit::chain(&error));
-            if error.is_of_damage() {
-                return Err(error);
+            if held <= most {
+                return None;
             }
+            (Tidying::Reopened, self.renew())
+        };
+        if let Err(error) = &outcome {
+            // Where there is none now, the next write says so.
+            warn!("the journal {:?} cannot be tidied: {}", self.path, tideline_runtime::exit::chain(error));
         }
-        Ok(())
+        Some((how, outcome))
     }
 
     /// Opens the engine again.

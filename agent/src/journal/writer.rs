@@ -1,5 +1,6 @@
 //! The thread that writes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use tracing::warn;
 
 use super::bodies::Ahead;
 use super::engine::Change;
-use super::slot::{Pace, Slot};
+use super::slot::{Pace, Slot, Tidying};
 use super::{Error, QUEUE_MAX, quarantine, stage};
 use crate::core::Write;
 use crate::patience::Patience;
@@ -64,7 +65,7 @@ impl Writer {
         let mut last: Option<Instant> = None;
         // What no write touches may be damaged too. The journal is not written anew then, and grows until nothing can be
         // written.
-        let (mut damage, mut rot) = (Damage::default(), Damage::default());
+        let (mut damage, mut rot) = (Damage::default(), BTreeMap::<Tidying, Damage>::new());
         loop {
             let (outcome, tidied) = match batches.recv_timeout(REST_AFTER) {
                 Ok(first) => {
@@ -80,12 +81,11 @@ impl Writer {
                     (Some(outcome), slot.tidy(Pace::AtWork))
                 }
                 // Nothing can be read either.
-                Err(RecvTimeoutError::Timeout) if slot.is_empty() => (Some(slot.mend()), Ok(())),
+                Err(RecvTimeoutError::Timeout) if slot.is_empty() => (Some(slot.mend()), None),
                 Err(RecvTimeoutError::Timeout) => (None, slot.tidy(Pace::AtRest)),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            // That there was nothing to tidy says nothing of the damage.
-            let rotten = tidied.err().and_then(|error| rot.met_again(Err(error)));
+            let rotten = tidied.and_then(|(how, outcome)| rot.entry(how).or_default().met_again(outcome));
             if let Some(why) = outcome.and_then(|outcome| damage.met_again(outcome)).or(rotten)
                 && is_given_up(&path, &why)
             {
@@ -100,8 +100,8 @@ impl Writer {
     }
 }
 
-/// Whether writes meet damage. A batch that failed is written again before any other, after the journal was opened again:
-/// what is met then, too, stays.
+/// Whether damage is met each time that something is done. A batch that failed is written again before any other, after the
+/// journal was opened again: what is met then, too, stays.
 #[derive(Debug, Default)]
 struct Damage {
     met: bool,
