@@ -75,8 +75,14 @@ fn offer(contents: &mut Contents, token: &EnrolmentToken, pin: HubPin) -> TokenU
     }
 }
 
-/// Pauses between reads of the copy in the data directory that fail.
-const READ_COPY_AGAIN: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+/// Pauses between reads of the copy in the data directory that fail: a path to a disk may take half a minute to fail over.
+const READ_COPY_AGAIN: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(25),
+];
 
 /// Reads the copy in the data directory, a few times where that fails: where the Secret serves instead, the journal beside
 /// the copy is given up.
