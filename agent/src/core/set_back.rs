@@ -36,12 +36,17 @@ impl Core {
 
     /// Whether an object under this mark shows that the journal was set back.
     pub(super) fn shows_set_back(&self, key: &ObjectKey, mark: Option<&Mark>) -> bool {
-        self.journal_age == JournalAge::Unknown
-            && matches!(
-                (self.me(), mark, self.desired.get(key)),
-                (Some(me), Some(mark), Some(entry))
-                    if is_later(me, key, mark, (entry, self.policies.get(&entry.policy).map(|policy| &**policy)))
-            )
+        if self.journal_age != JournalAge::Unknown {
+            return false;
+        }
+        let (Some(me), Some(mark), Some(entry)) = (self.me(), mark, self.desired.get(key)) else { return false };
+        let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
+        // An accepted loss of history may have set the source back, of what cannot be applied since.
+        let known = self.objects.get(key).is_some_and(|object| {
+            let record = object.record.as_ref().filter(|record| record.source == mark.source.uid);
+            record.is_some_and(|record| record.source_generation >= mark.generation)
+        });
+        !known && is_later(me, key, mark, (entry, policy))
     }
 
     /// An object was read by itself.

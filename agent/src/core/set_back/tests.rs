@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use super::super::effect::AppliedRecord;
 use super::super::plan::mark_of;
 use super::super::tests::world::World;
 use super::super::tests::{entry, key, me};
@@ -29,6 +30,24 @@ fn a_mark_of_the_same_source_and_a_later_generation_says_that_the_journal_was_se
     assert!(!is_later(me(), &place, &mark(1, 3), (&withheld, Some(&policy))), "{left_alone}");
     let elsewhere = key("", "ConfigMap", "other");
     assert!(!is_later(me(), &elsewhere, &mark(1, 3), (&known, Some(&policy))), "a copy");
+}
+
+/// An accepted loss of history has set its source back, and the API server refuses what it says since.
+#[test]
+fn what_the_journal_knows_itself_to_have_applied_is_no_sign() {
+    let place = key("", "ConfigMap", "a");
+    let mut world = World::new(7);
+    world.hub.put(&place, 1, 3);
+    world.heal();
+    world.quiesce();
+    world.hub_is_away();
+    world.crash();
+    let mark = |generation| mark_of(me(), &entry(&place, 1, generation), &ApplyPolicy::default(), Origin::Created);
+    assert!(world.core.shows_set_back(&place, Some(&mark(5))));
+    let record = world.core.objects.get(&place).unwrap().record.clone().unwrap();
+    world.core.objects.at(&place).record = Some(AppliedRecord { source_generation: 5, ..record });
+    assert!(!world.core.shows_set_back(&place, Some(&mark(5))));
+    assert!(world.core.shows_set_back(&place, Some(&mark(6))));
 }
 
 /// What was applied and unassigned since the copy of the journal was made stays so, as long as the hub is away.
