@@ -103,7 +103,10 @@ impl Fuse {
     }
 
     pub(super) fn ask(&mut self, tombstone: Tombstone) {
-        self.waiting.insert(tombstone);
+        // What was let through counts as that.
+        if !self.known.contains(&tombstone) {
+            self.waiting.insert(tombstone);
+        }
     }
 
     /// It turned out that nothing is to be deleted, or it is done: should the same be asked again, that is another

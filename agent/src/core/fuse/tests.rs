@@ -25,6 +25,15 @@ fn a_few_removals_always_pass() {
     assert_eq!(passed(&mut fuse, Monotonic::START, &tombstones(10), 10), 10);
 }
 
+/// They wait for finalizers, and the hub names them again.
+#[test]
+fn what_was_let_through_counts_once_though_it_is_asked_for_again() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let all = tombstones(11);
+    assert_eq!(passed(&mut fuse, Monotonic::START, &all[..10], 100), 10);
+    assert_eq!(passed(&mut fuse, Monotonic::START, &all, 100), 11);
+}
+
 #[test]
 fn a_large_removal_is_held_whole() {
     let mut fuse = Fuse::new(FuseLimits::default());
