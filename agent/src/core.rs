@@ -490,7 +490,9 @@ impl Core {
         }
         self.fold();
         self.patrol(now, out);
-        let due = [self.work.next_retry(), self.work.next_given_up(now), self.gates.next_due(), self.disk.next_retry()];
+        // Who begins nothing gives up no wave either, and would be woken for that again and again.
+        let gates = self.gates.next_due().filter(|_| self.begins(now));
+        let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.disk.next_retry()];
         let retry = due.into_iter().flatten().chain(self.look_first_until(now)).min();
         self.work.set_timer(retry, out);
         // Without a session nobody is told anything, whatever is left to say. One that is being renewed is waited for.

@@ -159,9 +159,11 @@ impl Gates {
                 continue;
             }
             let (deadline, all_had_time) = (group.deadline, group.stuck_until().is_some_and(|until| until <= now));
-            for wave in group.waves.values_mut() {
+            let first_held = group.held.first().map_or(i32::MAX, |(wave, _)| *wave);
+            for (number, wave) in &mut group.waves {
                 let had_time = wave.since.is_some_and(|since| since + deadline <= now);
-                if had_time || (all_had_time && wave.blocks()) {
+                // Those that wait themselves have had none.
+                if had_time || (all_had_time && *number < first_held && wave.blocks()) {
                     wave.since = None;
                     wave.given_up = true;
                     self.changed.insert(placement.clone());
@@ -190,7 +192,7 @@ impl Gates {
             let front = blocking.as_ref().map_or(i32::MAX, |(wave, _)| **wave);
             while group.held.first().is_some_and(|(wave, _)| *wave <= front) {
                 released.extend(group.held.pop_first().map(|(_, key)| key));
-                group.stuck_since = None;
+                group.stuck_since = (!group.held.is_empty()).then_some(now);
             }
             if group.held.is_empty() {
                 // What left it may be another of the same object, which waits on.

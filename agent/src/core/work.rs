@@ -370,9 +370,14 @@ impl Core {
         }
     }
 
+    /// Whether anything may begin at the cluster now.
+    pub(super) fn begins(&self, now: Monotonic) -> bool {
+        self.me().is_some() && self.may_change() && !self.looks_first(now)
+    }
+
     /// Begins whatever may begin now.
     pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.may_change() && !self.looks_first(now)) else { return };
+        let Some(me) = self.me().filter(|_| self.begins(now)) else { return };
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }

@@ -5,6 +5,9 @@ use proptest::prelude::*;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Gate, Monotonic, ObjectKey, Reason};
 
+use super::super::effect::{Effect, FreezeReason, Timer};
+use super::super::event::Event;
+use super::super::mode::HubVerdict;
 use super::super::tests::key;
 use super::super::tests::world::World;
 use super::{Barrier, Gates};
@@ -89,6 +92,10 @@ enum Happens {
 
 const MEMBERS: [(&str, i32); 5] = [("a", 0), ("b", 0), ("c", 10), ("d", 20), ("e", 20)];
 
+fn wave_of(key: &ObjectKey) -> i32 {
+    MEMBERS.iter().find(|(name, _)| *name == &*key.name).map_or(0, |(_, wave)| *wave)
+}
+
 fn happens() -> impl Strategy<Value = Happens> {
     let member = 0..MEMBERS.len();
     prop_oneof![
@@ -121,7 +128,10 @@ proptest! {
                         all.leave(&shop, wave, &object(name));
                     }
                     all.join(&shop, wave, &object(name));
-                    all.take_released(now);
+                    for released in all.take_released(now) {
+                        stuck = None;
+                        all.hold(now, &shop, wave_of(&released), &released);
+                    }
                     all.hold(now, &shop, wave, &object(name));
                 }
                 Happens::Leaves(member) => {
@@ -144,8 +154,7 @@ proptest! {
                 stuck = None;
             }
             for released in released {
-                let wave = MEMBERS.iter().find(|(name, _)| *name == &*released.name).map_or(0, |(_, wave)| *wave);
-                all.hold(now, &shop, wave, &released);
+                all.hold(now, &shop, wave_of(&released), &released);
             }
             if all.hold_any() {
                 let due = all.next_due();
@@ -176,6 +185,44 @@ fn what_changes_in_a_wave_gives_it_no_more_time_while_something_waits() {
     }
     all.due(at(600));
     assert_eq!(names(all.take_released(at(600))), ["c"]);
+}
+
+/// Two waves that are never ready both, each with a deadline that never comes: the next one goes, and none of those after it.
+#[test]
+fn a_wave_that_waits_itself_is_not_given_up_with_those_that_it_waits_for() {
+    let shop = gates(&["retail/shop"]);
+    let at = |seconds| Monotonic::START + Duration::from_secs(seconds);
+    let mut all = Gates::default();
+    for (name, wave) in [("a", 0), ("b", 10), ("c", 20), ("d", 40)] {
+        all.join(&shop, wave, &object(name));
+    }
+    for (name, wave) in [("c", 20), ("d", 40)] {
+        all.hold(at(0), &shop, wave, &object(name));
+    }
+    for seconds in (100..=2_300).step_by(100) {
+        all.tell(&shop, 0, &object("a"), (seconds / 100) % 2 == 0);
+        all.tell(&shop, 10, &object("b"), (seconds / 100) % 2 == 1);
+        all.due(at(seconds));
+        assert!(all.take_released(at(seconds)).is_empty(), "at {seconds}");
+    }
+    all.due(at(2_400));
+    assert_eq!(names(all.take_released(at(2_400))), ["c"]);
+    let due = all.next_due();
+    assert!(due.is_some_and(|due| due <= at(3_000)), "{due:?}");
+}
+
+/// It gives up no wave, and so would be woken for it for ever.
+#[test]
+fn an_agent_that_is_frozen_is_not_woken_for_what_waits() {
+    let (mut world, _) = gated();
+    world.run_for(Duration::from_mins(5));
+    let verdict = HubVerdict::Frozen(FreezeReason::Fenced("another".into()));
+    let later = Monotonic::START + Duration::from_hours(1);
+    world.core.take_verdict(later, verdict, &mut Vec::new());
+    let mut out = Vec::new();
+    world.core.step(later, Event::Timer(Timer::Retry), &mut out);
+    let is_due = |effect: &Effect| matches!(effect, Effect::SetTimer { timer: Timer::Retry, at } if *at <= later);
+    assert!(!out.iter().any(is_due), "{out:?}");
 }
 
 #[test]
