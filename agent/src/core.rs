@@ -19,8 +19,8 @@ use tideline_common::wire::v1::{
     ObjectReport,
 };
 use tideline_common::{
-    ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, HubId, Monotonic, ObjectKey, SessionName, TargetId,
-    Tombstone, Uid,
+    ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, HubId, Monotonic, ObjectKey, Reason, SessionName,
+    TargetId, Tombstone, Uid,
 };
 
 mod approve;
@@ -381,7 +381,7 @@ impl Core {
         if self.phase == Phase::Ended {
             return;
         }
-        if matches!(event, Event::Kind { .. } | Event::Listed { .. } | Event::WatchLost { .. }) {
+        if is_word_of_the_api_server(&event) {
             self.heard_at.get_or_insert(now);
         }
         match event {
@@ -514,6 +514,16 @@ impl Core {
         if self.objects.is_wide_open() {
             self.fold();
         }
+    }
+}
+
+/// Whether an API server has said something, and is not just away.
+fn is_word_of_the_api_server(event: &Event) -> bool {
+    match event {
+        Event::Listed { .. } => true,
+        Event::Kind { served, .. } => *served != Served::Unknown,
+        Event::WatchLost { reason, .. } => *reason != Reason::Unavailable,
+        _ => false,
     }
 }
 

@@ -207,6 +207,24 @@ fn a_frozen_agent_is_not_woken_again_and_again_for_a_pause_that_is_over() {
     assert!(!out.iter().any(is_due), "{out:?}");
 }
 
+/// Nothing follows from lists that nobody could answer: that the first of them come is waited for, and not the time since.
+#[test]
+fn an_old_journal_is_not_acted_upon_while_the_api_server_is_away() {
+    let mut offline = Offline::new(vec![config_map("a", 0)]);
+    offline.restart_without_lists();
+    let kind = offline.loaded.entries[0].key.kind.clone();
+    let lost = || Event::WatchLost { kind: kind.clone(), reason: Reason::Unavailable, message: "refused".into() };
+    offline.step(Event::Kind { kind: kind.clone(), served: Served::Unknown });
+    offline.step(lost());
+    offline.now = offline.now + Duration::from_mins(5);
+    offline.step(Event::Kind { kind: kind.clone(), served: Served::Yes { namespaced: true, status: false } });
+    offline.step(lost());
+    assert!(offline.begun.is_empty(), "it has just come");
+    offline.now = offline.now + Duration::from_secs(31);
+    offline.step(Event::Timer(Timer::Retry));
+    assert_eq!(offline.names(), ["a"]);
+}
+
 #[test]
 fn what_is_to_wait_for_long_holds_up_no_later_wave() {
     let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
