@@ -297,6 +297,9 @@ impl Executor {
         for _ in 0..REWRITE_ROUNDS_MAX {
             let live = target.read().await?.filter(|live| live.is(uid)).ok_or(Stopped::Precondition)?;
             let there = target.fold(scope, live.clone())?;
+            if there.deleting {
+                return Ok(OpResult::Finalizing);
+            }
             if there.labelled && there.mark.as_deref() == Some(mark) {
                 // Written before, by an agent that ended before it was told, or seen in an older list only.
                 return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });

@@ -221,7 +221,8 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
                 "an object is there whose mark is another's: somebody copied it; remove its label and annotation",
             );
         }
-        (None, None) => return adopt(entry, policy, seen),
+        // What is made once would be taken for made, and is about to go.
+        (None, None) if !seen.deleting => return adopt(entry, policy, seen),
         (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}
     }
     if seen.deleting {

@@ -129,10 +129,14 @@ impl Core {
                 self.retry(now, key, retry_after);
             }
             OpResult::Failed { .. } => {}
-            OpResult::WouldBeCreated
-            | OpResult::Finalizing
-            | OpResult::Emptiness { .. }
-            | OpResult::Compared { .. } => self.retry(now, key, None),
+            // Somebody has deleted what was to be taken up.
+            OpResult::Finalizing => {
+                self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
+                self.retry(now, key, None);
+            }
+            OpResult::WouldBeCreated | OpResult::Emptiness { .. } | OpResult::Compared { .. } => {
+                self.retry(now, key, None);
+            }
         }
     }
 

@@ -469,6 +469,12 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
                 case.seen().managed_elsewhere = true;
                 case.policy.mode = ApplyMode::CreateOnly;
             }),
+            ("unmarked, create-only, being deleted", |case| {
+                case.record = None;
+                case.seen().mark = None;
+                case.seen().deleting = true;
+                case.policy.mode = ApplyMode::CreateOnly;
+            }),
         ],
         &expect![[r#"
             nothing there                              Create
@@ -487,6 +493,7 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
             unmarked, never to be taken over           Spare(Unmanaged)
             unmarked, create-only                      ReMark u1 Adopted
             unmarked, and Helm's, create-only          Spare(Unmanaged)
+            unmarked, create-only, being deleted       Wait(Finalizing)
         "#]],
     );
 }
