@@ -297,7 +297,8 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     match (seen, view) {
         (Some(seen), _) if seen.deleting => Verdict::Wait,
         (None, View::Unlisted | View::Unknown) => Verdict::Wait,
-        (_, View::Lost) if !looked => Verdict::Look,
+        // What is seen may be of before its deletion, which was accepted, or of which no answer came.
+        (Some(_), _) | (None, View::Lost) if !looked => Verdict::Look,
         (None, View::Current) if record.is_some() || unshown => Verdict::Look,
         (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::Elsewhere) => Verdict::Forget,
     }

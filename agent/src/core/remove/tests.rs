@@ -455,6 +455,7 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
         },
         &[
             ("it stands", |_| {}),
+            ("it stands, and was looked at", |case| case.looked = true),
             ("it is being deleted", |case| case.seen().deleting = true),
             ("not shown, and it was made", |case| case.seen = None),
             ("not shown, and it was never made", |case| (case.record, case.seen) = (None, None)),
@@ -478,7 +479,8 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
             }),
         ],
         &expect![[r"
-            it stands                                      Forget
+            it stands                                      Look
+            it stands, and was looked at                   Forget
             it is being deleted                            Wait
             not shown, and it was made                     Look
             not shown, and it was never made               Forget
