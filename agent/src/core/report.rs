@@ -116,6 +116,13 @@ impl Reports {
         }
     }
 
+    /// What is being said of an object is of a time before: the answer to it means nothing.
+    pub(super) fn say_anew(&mut self, key: &ObjectKey) {
+        if let Some(flight) = &mut self.flight {
+            flight.objects.retain(|(told, _)| told != key);
+        }
+    }
+
     pub(super) fn forget_overtaken(&mut self, tombstone: &Tombstone) {
         self.overtaken.remove(tombstone);
         if let Some(flight) = &mut self.flight {

@@ -401,6 +401,7 @@ impl Core {
             if let Some(object) = self.objects.get_mut(key) {
                 object.told = None;
             }
+            self.reports.say_anew(key);
             self.dirty(key, now);
             return self.reports.overtaken(tombstone.clone(), now);
         }
