@@ -18,6 +18,7 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic
 use super::Core;
 use super::observe::Object;
 use super::plan;
+use super::remove::RemovalState;
 
 /// The gates of all Placements that have one.
 #[derive(Debug, Default)]
@@ -247,7 +248,10 @@ impl Core {
         }
         let (Some(entry), Some(object)) = (self.desired.get(key), self.objects.get(key)) else { return };
         let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else { return };
-        self.gates.tell(&policy.gates, entry.wave, key, is_ready(entry, policy, &object));
+        // What is made once was perhaps taken out meanwhile, and is then made anew.
+        let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
+        let judged = self.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
+        self.gates.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
     }
 
     /// Whether what is to be written anew waits for an earlier wave; if so, that is said.

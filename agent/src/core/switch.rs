@@ -403,6 +403,7 @@ impl Core {
             }
             self.reports.say_anew(key);
             self.dirty(key, now);
+            self.tell_gates(key);
             return self.reports.overtaken(tombstone.clone(), now);
         }
         if let Some(object) = self.objects.get_mut(key)
