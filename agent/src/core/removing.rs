@@ -185,7 +185,10 @@ impl Core {
                     }
                     let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
                     let idle = self.objects.get(key).is_some_and(|object| object.flight.is_none());
-                    if live.is_some() && waits && idle {
+                    if !waits {
+                        // Its end has cleared the place already.
+                        self.enqueue_removals(key);
+                    } else if live.is_some() && idle {
                         self.retry_removal(now, tombstone, None);
                     }
                     return;
