@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
 
 use super::Core;
 use super::effect::AppliedRecord;
 use super::observe::Outcome;
 use super::pace::HOLD_MAX;
+use super::plan::is_made_once;
 use super::work::failed_for_a_webhook;
 
 /// Wait after a failed operation, doubled each time up to the second.
@@ -121,7 +122,7 @@ impl Core {
 
     /// Remembers that a create-only object was created.
     pub(super) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
-        if policy.mode == ApplyMode::CreateOnly && !entry.implied {
+        if is_made_once(entry, policy) {
             self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
         }
     }

@@ -92,7 +92,8 @@ pub(super) enum Status {
     Awaited {
         failed: u8,
     },
-    /// It could not be read, and the hub knows nothing of the object: it is told without it, before that is tried again.
+    /// It could not be read, often or before the hub knew anything of the object: it is told without it, before that is tried
+    /// again.
     Unreadable {
         failed: u8,
     },
