@@ -162,10 +162,9 @@ impl<'a> Draft<'a> {
                 if self.broken.take(self.ledger, change) {
                     self.doubt_what_ran();
                     for key in self.ledger.tombstones.keys() {
-                        // Where something is assigned again it removes nothing, and says how that finds the place.
                         let held = all_held(self.ledger.slots.claims(key));
                         for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
-                            tombstones.restrict(&held);
+                            tombstones.accepted(Revision(u64::MAX), &held);
                         }
                     }
                 }
@@ -222,9 +221,10 @@ impl<'a> Draft<'a> {
     }
 
     fn forget(&mut self, target: TargetId) {
+        // What was accepted of it is known without an index, too.
+        self.broken.forget(self.ledger, target);
         let Some(index) = self.ledger.index_of(target) else { return };
         self.forgotten.insert(target, index);
-        self.broken.forget(self.ledger, target);
         self.valid.remove(index);
         // Nobody gets its index again: what is known of other targets, too, need not be written for it.
         let remains = |happened: &Happened| happened.at(index).is_none() || happened.is_known_at(&self.valid);

@@ -620,8 +620,7 @@ impl Ledger {
             let held = all_held(self.slots.claims(&key));
             // Of a change that was not written whole: what it was to take out is assigned still.
             tombstones.remove_later(whole, &held);
-            // What was to be removed before a person accepted that history was lost is not told any more.
-            tombstones.restrict_until(self.broken.accepted, &held);
+            tombstones.accepted(self.broken.accepted, &held);
             if tombstones.is_empty() {
                 self.garbage.push(self::tombstones(&key, &source, &tombstones).key);
                 continue;

@@ -62,12 +62,14 @@ impl Tombstones {
         });
     }
 
-    /// What was taken out up to a revision stays so at `held` alone.
-    pub(super) fn restrict_until(&mut self, until: Revision, held: &RoaringBitmap) {
-        self.narrow(|at, of| {
-            if at <= until {
-                *of &= held;
+    /// A person accepted that history was lost, when it was at a revision: what was to be removed by then is not. At `held`, where
+    /// something is assigned again, it goes on saying that what is found there counts as adopted.
+    pub(super) fn accepted(&mut self, until: Revision, held: &RoaringBitmap) {
+        self.policies.retain(|(policy, at), targets| {
+            if *at <= until {
+                *targets &= held;
             }
+            (*at > until || policy.spares()) && !targets.is_empty()
         });
     }
 
