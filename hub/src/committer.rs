@@ -108,7 +108,7 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
     let remembered = work.remembered.iter().map(|(target, record)| put(TARGET_PREFIX, *target, record));
     // Holders before what says that their keys were replaced: a crash in between would leave the former holder in its place.
     // And both before the batch: once that has forgotten a target, nobody else knows what ran there.
-    write_chunks(store, &chunked(holders.chain(remembered).collect())).await?;
+    write_chunks(store, &chunked(holders.chain(remembered).map(|write| vec![write]).collect())).await?;
     if let Some(batch) = &work.batch {
         write_chunks(store, batch.chunks()).await?;
     }

@@ -13,7 +13,7 @@ async fn however_many_records_there_are_all_are_read() {
     for count in [0, 1, LOAD_PAGE - 1, LOAD_PAGE, LOAD_PAGE + 1, 3 * LOAD_PAGE] {
         let prefix = format!("{count:04}/");
         let record = |nth: usize| Write { key: format!("{prefix}{nth:04}").into(), value: Some(b"1".to_vec()) };
-        write_chunks(store.as_ref(), &chunked((0..count).map(record).collect())).await.unwrap();
+        write_chunks(store.as_ref(), &chunked((0..count).map(|nth| vec![record(nth)]).collect())).await.unwrap();
         let all = read_all(store.as_ref(), &prefix).await.unwrap();
         assert!(all.iter().map(|(key, _)| key).is_sorted());
         assert_eq!(all.len(), count);

@@ -108,20 +108,27 @@ pub struct StaleBatch {
     pub at: u64,
 }
 
-/// Splits writes, in order, into chunks that the store takes.
-pub fn chunked(writes: Vec<Write>) -> Vec<Vec<Write>> {
+/// Splits writes, in order, into chunks that the store takes. What is of one group is in one chunk, unless that alone is too much.
+pub fn chunked(groups: Vec<Vec<Write>>) -> Vec<Vec<Write>> {
     let mut chunks: Vec<Vec<Write>> = Vec::new();
     let mut bytes = 0;
-    for write in writes {
-        let size = write.key.len() + write.value.as_ref().map_or(0, Vec::len);
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK_OPS_MAX && bytes + size <= CHUNK_BYTES_MAX => {
-                bytes += size;
-                chunk.push(write);
-            }
-            _ => {
-                bytes = size;
-                chunks.push(vec![write]);
+    let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Vec::len);
+    for group in groups {
+        let whole: usize = group.iter().map(size).sum();
+        let fits = |ops: usize, bytes: usize| ops <= CHUNK_OPS_MAX && bytes <= CHUNK_BYTES_MAX;
+        let mut apart = fits(group.len(), whole)
+            && chunks.last().is_some_and(|chunk| !fits(chunk.len() + group.len(), bytes + whole));
+        for write in group {
+            match chunks.last_mut() {
+                Some(chunk) if !apart && fits(chunk.len() + 1, bytes + size(&write)) => {
+                    bytes += size(&write);
+                    chunk.push(write);
+                }
+                _ => {
+                    bytes = size(&write);
+                    chunks.push(vec![write]);
+                    apart = false;
+                }
             }
         }
     }

@@ -577,22 +577,20 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
     for body in new_bodies {
         writes.extend(record::body(body));
     }
-    let tombstones =
-        batch.tombstones.iter().map(|((key, source), tombstones)| record::tombstones(key, source, tombstones));
-    let happened = batch.happened.iter().map(|((key, source), happened)| record::happened(key, source, happened));
-    // That something was accepted or released comes after what follows from it: until then it is done again.
-    for write in tombstones.chain(happened).chain(broken::records::writes(&batch.broken, &ledger.broken)) {
-        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
-    }
     for &(id, index) in &batch.registered {
         writes.push(record::target(id, index, (Epoch(1), Revision(0)), None));
     }
     writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
-    for (id, claim) in &batch.claims {
-        match claim {
-            Some(claim) => writes.push(record::claim(claim)),
-            None => deletions.push(Write { key: record::claim_key(id), value: None }),
-        }
+    for ((key, source), happened) in &batch.happened {
+        let write = record::happened(key, source, happened);
+        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
+    }
+    let mut groups: Vec<Vec<Write>> = writes.into_iter().map(|write| vec![write]).collect();
+    groups.extend(places(ledger, batch));
+    let mut writes = Vec::new();
+    // That something was accepted or released comes after what follows from it: until then it is done again.
+    for write in broken::records::writes(&batch.broken, &ledger.broken) {
+        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
     }
     let stays = |id: &TargetId| !batch.forgotten.iter().any(|(forgotten, _)| forgotten == id);
     for (index, (id, capabilities)) in batch.understands.iter().filter(|(_, (id, _))| stays(id)) {
@@ -608,13 +606,14 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
     }
     deletions.extend(batch.forgotten.iter().map(|(id, _)| Write { key: record::target_key(*id), value: None }));
     writes.extend(deletions);
-    if writes.is_empty() {
+    groups.extend(writes.into_iter().map(|write| vec![write]));
+    if groups.is_empty() {
         return Vec::new();
     }
-    let mentioned: BTreeSet<&[u8]> = writes.iter().map(|write| &*write.key).collect();
+    let mentioned: BTreeSet<&[u8]> = groups.iter().flatten().map(|write| &*write.key).collect();
     let garbage = ledger.garbage.iter().filter(|key| !mentioned.contains(&***key));
-    let garbage: Vec<_> = garbage.map(|key| Write { key: key.clone(), value: None }).collect();
-    writes.extend(garbage);
+    let garbage: Vec<_> = garbage.map(|key| vec![Write { key: key.clone(), value: None }]).collect();
+    groups.extend(garbage);
     let head = |revision| {
         record::head(&record::Head {
             schema: record::SCHEMA,
@@ -624,11 +623,29 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
             next_target: batch.next_target,
         })
     };
-    writes.push(head(batch.revision));
-    let chunks = chunked(writes.clone());
+    groups.push(vec![head(batch.revision)]);
+    let chunks = chunked(groups.clone());
     if chunks.len() == 1 {
         return chunks;
     }
-    writes.insert(0, head(ledger.revision));
-    chunked(writes)
+    groups.insert(0, vec![head(ledger.revision)]);
+    chunked(groups)
+}
+
+/// What changes at each place: what is to be removed there, and what is assigned. Of one without the other a start would make
+/// something else: a removal that replaces an earlier one, which was not confirmed, says what that spared.
+fn places<'a>(ledger: &'a Ledger, batch: &'a Batch) -> impl Iterator<Item = Vec<Write>> + use<'a> {
+    let mut places: BTreeMap<&ObjectKey, Vec<Write>> = BTreeMap::new();
+    for ((key, source), tombstones) in &batch.tombstones {
+        places.entry(key).or_default().push(record::tombstones(key, source, tombstones));
+    }
+    for (id, claim) in &batch.claims {
+        let (key, write) = match (claim, ledger.claims.get(id)) {
+            (Some(claim), _) => (&claim.key, record::claim(claim)),
+            (None, Some(former)) => (&former.key, Write { key: record::claim_key(id), value: None }),
+            (None, None) => continue,
+        };
+        places.entry(key).or_default().push(write);
+    }
+    places.into_values()
 }

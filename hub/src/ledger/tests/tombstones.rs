@@ -280,6 +280,29 @@ fn what_was_adopted_is_kept_by_what_might_not_have_taken_it_over() {
     assert_eq!(told(&kept, 0, since)[0], both("u", as_created)[0]);
 }
 
+/// Of many removals at once some are written before a crash, and all are planned again after it.
+#[test]
+fn what_an_earlier_removal_spared_outlives_a_crash_in_the_middle_of_the_next() {
+    const MANY: usize = 150;
+    let mut kept = Kept::with_targets(1);
+    let each = |change: fn(&str) -> Change| (0..MANY).map(|n| change(&format!("n{n:03}"))).collect::<Vec<_>>();
+    kept.change(each(|name| assign_under(name, name, ORPHAN, &[0])));
+    kept.change(each(gone));
+    kept.change(each(|name| assign_under(name, name, DELETE, &[0])));
+    let batch = kept.ledger.plan(fresh(), each(gone));
+    assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
+    for written in 0..=batch.chunks().len() {
+        let mut crashed = Kept { ledger: Ledger::default(), records: kept.records.clone() };
+        batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
+        crashed.restart();
+        crashed.change(each(gone));
+        let view = crashed.ledger.target(target(0)).unwrap();
+        assert_eq!(view.tombstones().count(), MANY);
+        let plain: Vec<_> = view.tombstones().filter(|gone| gone.policy.deletes(false, false)).collect();
+        assert!(plain.is_empty(), "{} are to be deleted once {written} chunks are written", plain.len());
+    }
+}
+
 /// The link carries at most 8 MiB, and this many tombstones on one page would be twelve.
 #[test]
 fn fifty_thousand_tombstones_come_in_pages() {
