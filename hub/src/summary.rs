@@ -32,6 +32,9 @@ pub use screen::{Breach, Concern, Scope, Screened, Service, screen};
 /// Targets that a rollup names, worst first. More than a person reads at a glance.
 pub const WORST_MAX: usize = 5;
 
+/// So many statuses that no word says any more gather before they are looked at again for the same set.
+const SETTLED_AT: usize = 64;
+
 /// The latest reports of all targets.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -57,6 +60,8 @@ pub struct TargetReports {
     session: SessionName,
     /// They may stand in a space still, as long as the source is assigned there.
     left: Left,
+    /// For which set that was looked at last, and how many were left then.
+    settled: (Option<Version>, usize),
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
@@ -167,10 +172,12 @@ impl Summary {
     }
 
     /// Where much is kept of a target: no longer counts the statuses that stand in no space, since the source is not
-    /// `assigned` any more.
-    pub fn settle(&mut self, target: TargetId, assigned: impl Fn(&ObjectKey, &Uid) -> bool) {
+    /// `assigned` any more in the set of this version. That is looked at for each set, and again when twice as much is left.
+    pub fn settle(&mut self, target: TargetId, version: Version, assigned: impl Fn(&ObjectKey, &Uid) -> bool) {
         let Some(known) = self.targets.get_mut(&target) else { return };
-        if known.bytes < REPORTED_BYTES_BASE / 2 {
+        let (last, left) = known.settled;
+        if known.bytes < REPORTED_BYTES_BASE / 2 || (last == Some(version) && known.left.len() <= 2 * left + SETTLED_AT)
+        {
             return;
         }
         let mut gone = 0;
@@ -183,6 +190,7 @@ impl Summary {
             !by_source.is_empty()
         });
         known.bytes -= gone;
+        known.settled = (Some(version), known.left.len());
     }
 
     pub fn target(&self, target: TargetId) -> Option<&TargetReports> {
@@ -258,7 +266,7 @@ impl TargetReports {
 
     /// The status that is said there goes on being counted, whatever is said next.
     fn leave(&mut self, key: &ObjectKey) {
-        let said = self.objects.get(key).map(|object| (object.source_uid.clone(), screen::status_bytes(object)));
+        let said = self.objects.get(key).map(|object| (object.source_uid.clone(), screen::left_weight(object)));
         if let Some((source, bytes)) = said.filter(|(_, bytes)| *bytes > 0) {
             self.take_left(key, &source);
             self.bytes += bytes;
@@ -290,7 +298,7 @@ impl TargetReports {
     fn weights(&self, report: &ObjectReport) -> (usize, usize) {
         let ObjectReport { key, source_uid, status, .. } = report;
         let left = self.left.get(key).and_then(|by_source| by_source.get(source_uid)).copied().unwrap_or_default();
-        let stays = self.outlives(report).map_or(0, screen::status_bytes);
+        let stays = self.outlives(report).map_or(0, screen::left_weight);
         let left_stays = if status.is_none() { left } else { 0 };
         let former = self.objects.get(key).map_or(0, |former| screen::weight(former));
         (former + left, screen::weight(report) + stays + left_stays)

@@ -337,15 +337,21 @@ fn without_status(object: &mut ObjectReport) {
 
 /// Bytes that keeping one word costs besides its texts: the struct, its places in maps, and what the allocator adds.
 const OVERHEAD_BYTES: usize = 384;
+/// The same of a status of which only the size is kept.
+const LEFT_OVERHEAD_BYTES: usize = 256;
 
 /// Bytes that a word is kept in, about.
 pub(super) fn weight(object: &ObjectReport) -> usize {
     OVERHEAD_BYTES + 2 * key_bytes(&object.key) + object.message.len() + status_bytes(object)
 }
 
-/// None where there is no status.
-pub(super) fn status_bytes(object: &ObjectReport) -> usize {
+fn status_bytes(object: &ObjectReport) -> usize {
     object.status.as_ref().map_or(0, |status| status.get().len())
+}
+
+/// Bytes that a status is counted as which no word says any more, with its places in maps. None where there is no status.
+pub(super) fn left_weight(object: &ObjectReport) -> usize {
+    object.status.as_ref().map_or(0, |status| LEFT_OVERHEAD_BYTES + key_bytes(&object.key) + status.get().len())
 }
 
 pub(super) fn made_weight(made: &AssociatedReport) -> usize {
