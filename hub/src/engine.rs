@@ -395,7 +395,7 @@ impl Engine {
             link::Effect::StoreHolder { target, version, record } => {
                 if record.is_taken_over(&self.targets.holder(target)) {
                     // The holder says all that it knows, and could take back nothing of what another said.
-                    self.summary.unsay(target);
+                    self.summary.forget_words(target);
                     self.version += 1;
                 }
                 self.targets.held(target, (*record).clone());
@@ -468,8 +468,9 @@ impl Engine {
         let service = if leaves { Service::Leaving } else { Service::InPlace };
         self.summary.settle(target, view.version(), |key, source| view.concern(key, source) == Concern::Assigned);
         let known = self.summary.target(target);
-        let Screened { report, standing, dropped, unfounded, breaches } = screen(&view, service, known, report);
-        self.summary.leave(target, &standing);
+        let Screened { report, gone_while_assigned, dropped, unfounded, breaches } =
+            screen(&view, service, known, report);
+        self.summary.leave(target, &gone_while_assigned);
         let told = |summary: &Summary| {
             let told = |known: &TargetReports| {
                 let leaving = known.decommission.map(|report| (report, known.held_count()));

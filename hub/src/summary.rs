@@ -153,7 +153,7 @@ impl Summary {
     }
 
     /// Forgets what a target has said. What it had written into spaces goes on being counted.
-    pub fn unsay(&mut self, target: TargetId) {
+    pub fn forget_words(&mut self, target: TargetId) {
         if let Some(mut known) = self.targets.remove(&target) {
             for key in known.objects.keys().cloned().collect::<Vec<_>>() {
                 known.leave(&key);

@@ -73,7 +73,7 @@ impl Engine {
             self.changes.push(Change::History(HistoryChange::Unclaimed(id)));
         }
         if former.is_some_and(|former| former != record.key) {
-            self.unsay(id);
+            self.forget_agent(id);
         }
         if let Some(former) = record.adopts {
             self.adopt(former, id, &record);
@@ -130,13 +130,13 @@ impl Engine {
         self.close(now, id);
         self.targets.closed(id);
         if revoked {
-            self.unsay(id);
+            self.forget_agent(id);
         }
     }
 
     /// What was said of this target was said with a key that is its agent's no more. It is not to stand until the next agent
     /// says otherwise, nor to take the room of what that says. What happened once there is in the ledger, and stays.
-    fn unsay(&mut self, id: TargetId) {
+    fn forget_agent(&mut self, id: TargetId) {
         self.targets.closed(id);
         self.summary.forget(id);
         self.bounds.forget(id);

@@ -64,9 +64,9 @@ pub struct Targets {
     /// Seen, and not told to placement yet: they have no index.
     awaited: BTreeMap<TargetId, Target>,
     /// There, and not readable in this run yet.
-    unread: BTreeSet<TargetId>,
+    never_read: BTreeSet<TargetId>,
     /// There, and not readable now: nobody knows whether they are to leave service.
-    unreadable: BTreeSet<TargetId>,
+    unreadable_now: BTreeSet<TargetId>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
     listing: Option<BTreeSet<TargetId>>,
     /// It was read to the end, and placement was not told so yet.
@@ -87,13 +87,13 @@ impl Targets {
     pub(super) fn end_listing(&mut self, registered: impl Iterator<Item = TargetId>) -> Vec<TargetId> {
         let Some(seen) = self.listing.take() else { return Vec::new() };
         self.listed = true;
-        self.unreadable.retain(|target| seen.contains(target));
+        self.unreadable_now.retain(|target| seen.contains(target));
         registered.filter(|target| !seen.contains(target)).collect()
     }
 
     /// Whether placement is to be told, now and once, that it knows every target.
     pub(super) fn take_complete(&mut self) -> bool {
-        self.awaited.is_empty() && self.unread.is_empty() && std::mem::take(&mut self.listed)
+        self.awaited.is_empty() && self.never_read.is_empty() && std::mem::take(&mut self.listed)
     }
 
     /// It is there, readable or not.
@@ -106,22 +106,22 @@ impl Targets {
     /// It is there, and what it says now cannot be read.
     pub(super) fn unreadable(&mut self, target: TargetId) {
         self.is_there(target);
-        self.unreadable.insert(target);
+        self.unreadable_now.insert(target);
     }
 
     pub(super) fn is_unreadable(&self, target: TargetId) -> bool {
-        self.unreadable.contains(&target)
+        self.unreadable_now.contains(&target)
     }
 
     /// Placement does not know every target before this one can be read.
     pub(super) fn wait_for(&mut self, target: TargetId) {
-        self.unread.insert(target);
+        self.never_read.insert(target);
     }
 
     pub(super) fn awaited(&mut self, target: Target) {
         self.is_there(target.id);
-        self.unread.remove(&target.id);
-        self.unreadable.remove(&target.id);
+        self.never_read.remove(&target.id);
+        self.unreadable_now.remove(&target.id);
         if target.decommission == Decommission::No {
             self.leaving.remove(&target.id);
         } else {
@@ -154,7 +154,7 @@ impl Targets {
 
     /// Those that may have been told to leave service by now, as far as anybody knows.
     pub(super) fn perhaps_leaving(&self) -> BTreeSet<TargetId> {
-        self.leaving.keys().chain(&self.unreadable).copied().collect()
+        self.leaving.keys().chain(&self.unreadable_now).copied().collect()
     }
 
     /// Who held it last.
@@ -175,8 +175,8 @@ impl Targets {
     pub(super) fn gone(&mut self, target: TargetId) {
         self.known.remove(&target);
         self.awaited.remove(&target);
-        self.unread.remove(&target);
-        self.unreadable.remove(&target);
+        self.never_read.remove(&target);
+        self.unreadable_now.remove(&target);
         self.leaving.remove(&target);
     }
 

@@ -70,7 +70,7 @@ pub enum Breach {
 pub struct Screened {
     pub report: ReportedRequest,
     /// What is assigned, and gone by this report.
-    pub standing: Vec<ObjectKey>,
+    pub gone_while_assigned: Vec<ObjectKey>,
     /// Words that were dropped because nothing here concerns the target.
     pub dropped: usize,
     /// Removals that were confirmed, of what is not to be removed. They mean nothing.
@@ -117,11 +117,11 @@ pub fn screen(
         !both && screen.removal(&removal.key, &removal.source)
     });
     let assigned = |removal: &&Tombstone| scope.concern(&removal.key, &removal.source) == Concern::Assigned;
-    let standing = report.removed.iter().filter(assigned).map(|removal| removal.key.clone()).collect();
+    let gone_while_assigned = report.removed.iter().filter(assigned).map(|removal| removal.key.clone()).collect();
     report.terminal.retain(|fact| scope.concern(&fact.key, &fact.source_uid) != Concern::Nothing);
     report.overtaken.retain(|removal| screen.removal(&removal.key, &removal.source));
     let Screen { dropped, unfounded, breaches, .. } = screen;
-    Screened { report, standing, dropped, unfounded, breaches }
+    Screened { report, gone_while_assigned, dropped, unfounded, breaches }
 }
 
 struct Screen<'a, S> {

@@ -270,9 +270,9 @@ fn what_a_target_says_of_what_leaves_it_has_the_room_that_it_had() {
 fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
     let mut summary = Summary::default();
     let says = |summary: &mut Summary, report: ReportedRequest| {
-        let Screened { report, standing, breaches, .. } =
+        let Screened { report, gone_while_assigned, breaches, .. } =
             screen(&All, Service::InPlace, summary.target(target()), report);
-        summary.leave(target(), &standing);
+        summary.leave(target(), &gone_while_assigned);
         summary.take(target(), report.clone());
         (report, breaches)
     };
@@ -293,7 +293,7 @@ fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
     assert!(full.is_some_and(|full| full <= most + 1), "{full:?}");
     // Nor does it begin anew when what it said is forgotten.
     let before = summary.target(target()).unwrap().bytes;
-    summary.unsay(target());
+    summary.forget_words(target());
     assert!(summary.target(target()).is_none());
     summary.take(target(), saying(Vec::new()));
     let after = summary.target(target()).unwrap().bytes;
