@@ -81,15 +81,10 @@ pub fn assess(kind: &GroupKind, object: &Value) -> Assessment {
     } else {
         rule(kind)(object)
     };
-    let finished = kind.is("batch", "Job") && jobs::is_finished(object);
+    let terminal = if kind.is("batch", "Job") { jobs::terminal(object) } else { None };
     let Verdict { health, mut message } = verdict;
     truncate(&mut message, MESSAGE_BYTES_MAX);
-    Assessment {
-        health,
-        message,
-        observed_generation: object.observed_generation(),
-        terminal: finished.then_some(Terminal::Finished),
-    }
+    Assessment { health, message, observed_generation: object.observed_generation(), terminal }
 }
 
 /// Whether objects of a kind say when they are ready before anything uses them. A claim may wait for its first consumer,

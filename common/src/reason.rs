@@ -83,6 +83,9 @@ reasons!(
     WaitingForWave,
     /// It runs once and was assigned before history was lost, and nobody knows whether it has run: a person releases it.
     MayHaveRun,
+    /// A Job that is deleted after it ended was created, and is gone: it may have run to its end unseen, so it is not created
+    /// again.
+    Vanished,
     /// The agent keeps some namespaces only, and it is in none of them.
     OtherNamespace,
 

@@ -26,7 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use kube::Client;
 use serde_json::{Value, json};
 use tideline_common::{
-    ApplyPolicy, ConflictPolicy, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, Impersonation, MARK_ANNOTATION,
+    ApplyPolicy, ConflictPolicy, Digest, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, Impersonation, MARK_ANNOTATION,
     MARK_LABEL, Mark, ObjectKey, Reason, Uid,
 };
 
@@ -114,7 +114,7 @@ impl Executor {
     /// Executes one operation to its end.
     pub async fn execute(&self, scope: Scope, op: &Op) -> OpResult {
         let outcome = match op {
-            Op::Create { entry, policy, mark } => self.create(&scope, entry, policy, mark).await,
+            Op::Create { entry, policy, mark, ran } => self.create(&scope, entry, policy, mark, *ran).await,
             Op::DryRunCreate { entry, policy, mark } => self.dry_run_create(entry, policy, mark).await,
             Op::Apply { entry, policy, mark, uid, takeover, local } => {
                 self.apply(&scope, entry, policy, mark, uid, *takeover, local).await
@@ -183,14 +183,19 @@ impl Executor {
         entry: &Entry,
         policy: &ApplyPolicy,
         mark: &Mark,
+        ran: Option<Digest>,
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let object = self.to_create(entry, policy, mark)?;
+        let template = pod_template(&entry.key, &object);
+        if ran.is_some() && template == ran {
+            return Err(Failure::new(Reason::Vanished, "it ran with this Pod template").into());
+        }
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", target.resource.parent(&entry.key)?);
         match target.send(Method::POST, uri, JSON, &object).await {
             Ok(object) => {
                 self.after_write(&entry.key);
-                target.written(scope, object, Vec::new())
+                target.placed(scope, object, Vec::new(), template)
             }
             Err(refused) if refused.is_already_there() => match target.read().await? {
                 Some(object) => Ok(OpResult::Exists(Box::new(target.fold(scope, object)?))),
@@ -252,6 +257,7 @@ impl Executor {
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = self.rendered(entry, policy, mark)?;
+        let template = pod_template(&entry.key, &object);
         let scaled = self.scaled(&target, policy, &object).await?;
         let mut exempt = Exempt::new(policy, &object, scaled)?;
         exempt.leave(local, &object);
@@ -271,7 +277,7 @@ impl Executor {
             applied = target.claim_from_others(applied).await?;
         }
         self.after_write(&entry.key);
-        target.written(scope, applied, conflicts)
+        target.placed(scope, applied, conflicts, template)
     }
 
     /// Who decides how many replicas there are, where nothing was said about it. Where autoscalers may not be listed, the
@@ -575,7 +581,19 @@ impl Target<'_> {
     }
 
     fn written(&self, scope: &Scope, object: Object, conflicts: Vec<FieldConflict>) -> Result<OpResult, Stopped> {
-        Ok(OpResult::Written { observed: Box::new(self.fold(scope, object)?), conflicts })
+        self.placed(scope, object, conflicts, None)
+    }
+
+    /// As its source has it, with the Pod template of this digest.
+    fn placed(
+        &self,
+        scope: &Scope,
+        object: Object,
+        conflicts: Vec<FieldConflict>,
+        template: Option<Digest>,
+    ) -> Result<OpResult, Stopped> {
+        let observed = Box::new(Observed { template, ..self.fold(scope, object)? });
+        Ok(OpResult::Written { observed, conflicts })
     }
 
     fn fold(&self, scope: &Scope, mut object: Object) -> Result<Observed, Stopped> {
@@ -603,6 +621,13 @@ fn marked_with(mark: &Mark) -> Value {
         "labels": {MARK_LABEL: mark.target.to_string()},
         "annotations": {MARK_ANNOTATION: mark.encode()},
     })
+}
+
+/// By what two runs of a Job are told apart: a new label is no new run.
+fn pod_template(key: &ObjectKey, object: &Value) -> Option<Digest> {
+    let template = object["spec"].get("template").filter(|_| key.kind.is("batch", "Job"))?;
+    // Its fields are in the order of their names, whatever order they were written in.
+    Some(Digest::of(template.to_string().as_bytes()))
 }
 
 fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Failure> {

@@ -46,6 +46,7 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
         health_message: message,
         observed_generation,
         terminal,
+        template: None,
         status: status.and_then(|status| serde_json::value::to_raw_value(status).ok()).map(Arc::from),
         others: others_digest(managed),
         key,

@@ -241,6 +241,9 @@ pub struct AppliedRecord {
     /// What that change was of.
     #[serde(default, skip_serializing_if = "no_fields")]
     pub local: Arc<[LocalField]>,
+    /// The digest of the Pod template of a Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Digest>,
 }
 
 /// What tells that somebody changed a field of ours.
@@ -274,8 +277,9 @@ fn no_fields(fields: &Arc<[LocalField]>) -> bool {
 /// One operation on the cluster.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// POST; answers `Exists` where something is there.
-    Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
+    /// POST; answers `Exists` where something is there. A Job of which the Pod template has this digest `ran`: it is not
+    /// created, which fails as `Vanished`.
+    Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, ran: Option<Digest> },
     /// Asks by a dry run, under another name, whether this could be created if what stands there were gone; creates nothing.
     DryRunCreate { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
     /// Server-side apply onto the object with this UID; never creates. What is `local` stays as it is there, unless

@@ -213,6 +213,7 @@ impl Folded {
             telltale: Telltale::Owner,
             left: None,
             local: Arc::default(),
+            template: None,
         }
     }
 }
@@ -324,6 +325,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         telltale: Telltale::Owner,
         left: None,
         local,
+        template: None,
     } = record
     else {
         return None;

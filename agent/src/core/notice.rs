@@ -83,6 +83,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::FuseHeld
         | Reason::HistoryLost
         | Reason::MayHaveRun
+        | Reason::Vanished
         | Reason::Copy => true,
         Reason::Settling
         | Reason::NotAllowed

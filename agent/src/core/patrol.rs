@@ -481,7 +481,9 @@ impl Core {
                 };
                 if told { Matter::Nothing } else { Matter::Suspect(Finding::Unseen) }
             }
-            Decision::Create => Matter::Suspect(Finding::Missing),
+            Decision::Create | Decision::RunAnew(_) | Decision::Withhold(Reason::Vanished) => {
+                Matter::Suspect(Finding::Missing)
+            }
             Decision::Apply { .. } | Decision::ReMark { .. } => Matter::Suspect(Finding::Drifted),
             Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
             Decision::Withhold(_) => Matter::Withheld,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{
-    ApplyMode, ApplyPolicy, DriftPolicy, Entry, EntryState, Mark, Origin, Ownership, Prune, PruneAdopted, Reason,
-    Takeover, Uid,
+    ApplyMode, ApplyPolicy, Digest, DriftPolicy, Entry, EntryState, Mark, Origin, Ownership, Prune, PruneAdopted,
+    Reason, Recreate, Takeover, Uid,
 };
 
 use super::effect::{AppliedRecord, ApplyTakeover, Telltale};
@@ -75,6 +75,8 @@ pub(super) enum Decision {
         origin: Origin,
     },
     Create,
+    /// It ran with the Pod template of this digest: it is created if it has another by now.
+    RunAnew(Digest),
     Apply {
         uid: Uid,
         takeover: ApplyTakeover,
@@ -144,15 +146,24 @@ pub(super) fn plan(situation: Situation<'_>) -> Decision {
     };
     let decision = match seen {
         Some(seen) => present(situation, policy, seen),
-        None => match terminal {
-            Some(Terminal::Finished) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::CreatedOnce) if stays_gone(situation, policy) => Decision::Nothing(Settled::Terminal),
-            Some(Terminal::MayHaveRun) => Decision::Withhold(Reason::MayHaveRun),
-            Some(Terminal::CreatedOnce | Terminal::Released | Terminal::Unknown) | None => absent(situation, policy),
+        None => match (terminal, template_that_ran(situation, policy)) {
+            (Some(Terminal::Finished | Terminal::Started), Some(ran)) => Decision::RunAnew(ran),
+            (Some(Terminal::Finished), None) => Decision::Nothing(Settled::Terminal),
+            (Some(Terminal::CreatedOnce | Terminal::Started), _) if stays_gone(situation, policy) => {
+                Decision::Nothing(Settled::Terminal)
+            }
+            // What was written may stand there, though nothing shows it.
+            (Some(Terminal::Started), None) if view == View::Current || situation.record.is_none() => {
+                Decision::Withhold(Reason::Vanished)
+            }
+            (Some(Terminal::MayHaveRun), _) => Decision::Withhold(Reason::MayHaveRun),
+            (Some(Terminal::CreatedOnce | Terminal::Started | Terminal::Released | Terminal::Unknown) | None, _) => {
+                absent(situation, policy)
+            }
         },
     };
     match (&decision, body) {
-        (Decision::Create | Decision::Apply { .. } | Decision::Verify { .. }, Body::Missing) => {
+        (Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::Verify { .. }, Body::Missing) => {
             Decision::Fail(Reason::BodyMissing, "its body is not in the journal; it is fetched again".into())
         }
         _ => decision,
@@ -188,6 +199,14 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
         // A creation is safe without a look: where something is, it is refused and told what is there.
         (Some(_) | None, _) => Decision::Create,
     }
+}
+
+/// The Pod template that a Job had which is gone, if it may run again with another one.
+fn template_that_ran(situation: Situation<'_>, policy: &ApplyPolicy) -> Option<Digest> {
+    let Situation { entry, record, view, .. } = situation;
+    let changed = record.filter(|record| record.source == entry.source.uid && record.input != entry.input)?;
+    let runs_anew = policy.recreate == Recreate::OnImmutable && policy.mode == ApplyMode::Continuous;
+    changed.template.filter(|_| runs_anew && view == View::Current)
 }
 
 /// Whether it is not made again when it is gone. An implied namespace is: without it nothing in it could be.
@@ -420,6 +439,7 @@ pub(super) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool
         telltale: Telltale::Owner,
         left: None,
         local: Arc::default(),
+        template: None,
     }
 }
 

@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 
 use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{ObjectKey, Ownership, Tombstone, Uid};
+use tideline_common::{Entry, ObjectKey, Ownership, Reason, Tombstone, Uid};
 
 use super::Core;
-use super::effect::Write;
+use super::effect::{AppliedRecord, Write};
+use super::event::OpResult;
+use super::observe::Object;
+use super::plan::{Decision, Settled};
 
 /// So many are remembered; each takes some 200 bytes, so 400 KiB. With more of them, what left first is forgotten first, here;
 /// the hub remembers more.
@@ -64,7 +67,8 @@ impl Core {
     /// What is known of an object is about to be forgotten: that it ran is not.
     pub(super) fn remember_run(&mut self, key: &ObjectKey) {
         let fact = self.objects.get(key).and_then(|object| object.terminal.clone());
-        if let Some((source, Terminal::Finished)) = fact {
+        // What nobody has seen end has done so, or was ended by others.
+        if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
             let tombstone = Tombstone { key: key.clone(), source };
             if let Some(number) = self.ran.put(&tombstone) {
                 self.disk.write(Write::Ran { number, tombstone });
@@ -89,12 +93,34 @@ impl Core {
         let known = self.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
             Terminal::Finished | Terminal::CreatedOnce | Terminal::Unknown => true,
-            Terminal::MayHaveRun => !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid),
+            Terminal::Started | Terminal::MayHaveRun => {
+                !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid)
+            }
             Terminal::Released => known == Some(Terminal::MayHaveRun),
         };
         if noted {
             self.note_terminal(key, source_uid.clone(), *fact);
         }
+    }
+
+    /// What this agent has deleted itself is made again should it be assigned again, unless it was seen to end.
+    pub(super) fn forget_start_of_deleted(&mut self, key: &ObjectKey, result: &OpResult) {
+        if matches!(result, OpResult::Gone | OpResult::Finalizing)
+            && let Some(object) = self.objects.get_mut(key)
+            && matches!(object.terminal, Some((_, Terminal::Started)))
+        {
+            object.terminal = None;
+            self.disk.write(Write::Sent { key: key.clone() });
+        }
+    }
+
+    /// A Job that is gone was to run with another Pod template, and its source has changed in something else.
+    pub(super) fn has_run_as_it_is(&mut self, entry: &Entry) {
+        let key = &entry.key;
+        if let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) {
+            self.set_record(key, AppliedRecord { input: entry.input, ..record });
+        }
+        self.enqueue(key);
     }
 
     /// What stands here as ours is no matter of doubt: should it go, it is made again as anywhere else. But for a Job, which may
@@ -130,6 +156,15 @@ impl Core {
         let withheld = object.and_then(|object| object.happened(source)) == Some(Terminal::MayHaveRun);
         recorded || self.stands_for(key, source) || (assigned && !withheld)
     }
+}
+
+/// Whether a Job is taken for gone that nobody has looked for: somebody may have taken its label only.
+pub(super) fn is_gone_unread(object: &Object, source: &Uid, decision: &Decision) -> bool {
+    let gone = matches!(
+        decision,
+        Decision::RunAnew(_) | Decision::Nothing(Settled::Terminal) | Decision::Withhold(Reason::Vanished)
+    );
+    gone && object.happened(source) == Some(Terminal::Started) && !object.doubted
 }
 
 #[cfg(test)]

@@ -44,8 +44,14 @@ impl Core {
             }
             Doing::ReTarget(seen) => self.mark_written(now, &key, &seen, result),
             Doing::DryRun { entry, policy, uid } => self.dry_run_ended(now, &entry, &policy, &uid, result, out),
-            Doing::Replace => self.replaced(now, &key, result),
-            Doing::Remove { tombstone, .. } => self.removed(now, &tombstone, result, out),
+            Doing::Replace => {
+                self.forget_start_of_deleted(&key, &result);
+                self.replaced(now, &key, result);
+            }
+            Doing::Remove { tombstone, .. } => {
+                self.forget_start_of_deleted(&key, &result);
+                self.removed(now, &tombstone, result, out);
+            }
             Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
             Doing::Read(what_for) => self.read(now, &key, what_for, result),
             Doing::Compare => self.compared(now, &key, result),
@@ -121,6 +127,9 @@ impl Core {
                 if reason == Reason::Throttled {
                     return self.throttled(now, key, message, retry_after);
                 }
+                if reason == Reason::Vanished {
+                    return self.has_run_as_it_is(entry);
+                }
                 self.conclude(now, key, Progress::Failed, Some(reason), message);
                 if reason == Reason::BodyMissing {
                     self.inputs.lost(&entry.input);
@@ -169,12 +178,14 @@ impl Core {
         conflicts: &[FieldConflict],
     ) {
         let key = &entry.key;
+        let former = self.objects.get(key).and_then(|object| object.record.clone());
         let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
         record.left = left_to_others(conflicts, &observed).map(Arc::new);
+        let known = former.as_ref().filter(|former| former.uid == record.uid).and_then(|former| former.template);
+        record.template = observed.template.or(known);
         if !write.local.is_empty() {
             // What was left as it was is still to be told; a look says what there is of it.
             record.local = write.local;
-            let former = self.objects.get(key).and_then(|object| object.record.clone());
             record.drifted = former.and_then(|former| former.drifted);
         }
         if write.origin == Origin::Adopted {

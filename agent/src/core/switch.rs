@@ -475,7 +475,7 @@ impl Core {
     /// finished, whatever is heard late.
     pub(super) fn note_terminal(&mut self, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
         let known = self.objects.at(key).happened(&source_uid);
-        if fact == Terminal::Unknown || known == Some(fact) || known == Some(Terminal::Finished) {
+        if !fact.is_news_after(known) {
             return;
         }
         if known.is_none() {

@@ -18,6 +18,7 @@ use super::kinds::View;
 use super::name::Name;
 use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Found, Marks, Me, Settled, Situation};
+use super::ran::is_gone_unread;
 use super::remove::Removal;
 use super::removing::Looked;
 use super::slots::{Admission, Does, Slots};
@@ -284,6 +285,8 @@ pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
 
 /// The hub knows for what, and says so.
 const TOO_OLD: &str = "this agent is too old to understand what is to be done with it: upgrade it";
+const VANISHED: &str = "this Job was created here and is gone, so it may have run: it is not created again; to run it again, create its \
+                        source anew, or change its Pod template where apply.recreate is OnImmutable";
 const MAY_HAVE_RUN: &str = "it was assigned before history was lost at the hub, and may have run by then; to let it run: \
                             tideline-hub release TARGET --reason MayHaveRun";
 
@@ -473,7 +476,11 @@ impl Core {
             && object.record.as_ref().is_none_or(|record| record.letting_go)
             && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
+        let unread = is_gone_unread(&object, &entry.source.uid, &decision);
         drop(object);
+        if unread {
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
         if unproven && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. } | Decision::Record { .. }) {
             return self.work.read(key.clone(), ReadFor::Write);
         }
@@ -482,7 +489,10 @@ impl Core {
             // written again: where the cluster was set back, it may be just that.
             return self.work.read(key.clone(), ReadFor::Write);
         }
-        let writes = matches!(decision, Decision::Create | Decision::Apply { .. } | Decision::ReMark { .. });
+        let writes = matches!(
+            decision,
+            Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::ReMark { .. }
+        );
         if writes && anew && self.waits_for_its_wave(now, &entry) {
             return;
         }
@@ -547,9 +557,10 @@ impl Core {
                 let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
                 self.execute(now, key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
             }
-            (Decision::Create, Some(policy), _) => {
+            (decision @ (Decision::Create | Decision::RunAnew(_)), Some(policy), _) => {
+                let ran = if let Decision::RunAnew(ran) = decision { Some(ran) } else { None };
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
-                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark };
+                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran };
                 self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
             }
             (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
@@ -589,6 +600,7 @@ impl Core {
                     }
                     Reason::AgentTooOld => TOO_OLD.to_owned(),
                     Reason::MayHaveRun => MAY_HAVE_RUN.to_owned(),
+                    Reason::Vanished => VANISHED.to_owned(),
                     _ => String::new(),
                 };
                 self.conclude(now, key, Progress::Withheld, Some(reason), message);
@@ -622,6 +634,7 @@ impl Core {
                 Decision::Record { .. }
                 | Decision::Verify { .. }
                 | Decision::Create
+                | Decision::RunAnew(_)
                 | Decision::Apply { .. }
                 | Decision::ReMark { .. },
                 ..,

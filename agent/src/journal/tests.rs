@@ -87,6 +87,7 @@ fn applied(n: u32) -> Write {
         telltale: Telltale::Owner,
         left: None,
         local: Arc::default(),
+        template: None,
     };
     Write::Applied { key: entry(n).key.clone(), record }
 }

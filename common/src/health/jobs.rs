@@ -1,4 +1,5 @@
 use super::status::{Object, Verdict};
+use crate::wire::v1::Terminal;
 
 /// `FailureTarget` and `SuccessCriteriaMet` only announce how it will end; Pods may still run.
 pub(super) fn job(object: Object<'_>) -> Verdict {
@@ -21,8 +22,13 @@ pub(super) fn job(object: Object<'_>) -> Verdict {
     }
 }
 
-pub(super) fn is_finished(object: Object<'_>) -> bool {
-    object.holds("Complete").is_some() || object.holds("Failed").is_some()
+/// What happened to a Job that must not happen again.
+pub(super) fn terminal(object: Object<'_>) -> Option<Terminal> {
+    if object.holds("Complete").is_some() || object.holds("Failed").is_some() {
+        Some(Terminal::Finished)
+    } else {
+        object.spec["ttlSecondsAfterFinished"].is_number().then_some(Terminal::Started)
+    }
 }
 
 /// What it starts is judged by itself; its own status says only when that was.

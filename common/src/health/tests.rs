@@ -226,6 +226,11 @@ fn job_is_ready_when_it_is_complete_and_finished_either_way() {
             ("about to fail", of_status(&json!({"active": 1, "failed": 6, "conditions": failing}))),
             ("failed", of_status(&json!({"failed": 7, "conditions": failed}))),
             ("suspended", object(&json!({"suspend": true}), &json!({"conditions": suspended}))),
+            ("to be deleted once it ended", object(&json!({"ttlSecondsAfterFinished": 0}), &json!({"active": 1}))),
+            (
+                "the same, and it ended",
+                object(&json!({"ttlSecondsAfterFinished": 0}), &json!({"conditions": complete})),
+            ),
         ],
         &expect![[r#"
             new: Unknown – it has no status yet
@@ -235,6 +240,8 @@ fn job_is_ready_when_it_is_complete_and_finished_either_way() {
             about to fail: Progressing – 1 Pods active, 0 succeeded, 6 failed
             failed: Failed (Finished) – BackoffLimitExceeded: Job has reached the specified backoff limit
             suspended: Progressing – it is suspended
+            to be deleted once it ended: Progressing (Started) – 1 Pods active, 0 succeeded
+            the same, and it ended: Ready (Finished)
         "#]],
     );
 }

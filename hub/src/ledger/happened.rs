@@ -50,12 +50,9 @@ impl Happened {
     /// A target's agent says so, or what is known of another target is `inherited` by this one. Whether that is news: what
     /// finished has finished, whatever is heard later, and what is known here is newer than what is inherited.
     pub(super) fn hear(&mut self, target: TargetIndex, fact: Terminal, inherited: bool) -> bool {
-        let is_news = match self.at(target) {
-            Some(Terminal::Finished) => false,
-            Some(known) if known == fact => false,
-            Some(_) => !inherited || fact == Terminal::Finished,
-            None => true,
-        };
+        let known = self.at(target);
+        let newer = !inherited || known.is_none() || fact == Terminal::Finished;
+        let is_news = newer && fact.is_news_after(known);
         if is_news {
             self.note(target, fact);
         }
@@ -120,6 +117,7 @@ impl Happened {
 pub(super) fn outlives_assignment(fact: Terminal) -> bool {
     match fact {
         Terminal::Finished | Terminal::MayHaveRun | Terminal::Released => true,
-        Terminal::CreatedOnce | Terminal::Unknown => false,
+        // An agent that finds it gone by itself when it is to remove it says that it finished.
+        Terminal::CreatedOnce | Terminal::Started | Terminal::Unknown => false,
     }
 }

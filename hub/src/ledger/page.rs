@@ -134,7 +134,7 @@ impl<'a> TargetView<'a> {
                 Concern::Nothing => false,
             };
             let known = self.ledger.happened.get(key).and_then(|by_source| by_source.get(source_uid)?.at(self.index));
-            concerns && known != Some(*fact) && known != Some(Terminal::Finished)
+            concerns && fact.is_news_after(known)
         };
         standing.chain(report.terminal.iter().cloned()).filter(news)
     }

@@ -576,7 +576,7 @@ fn ops() -> impl Strategy<Value = Vec<Vec<Op>>> {
         8 => assign,
         3 => (0..SPACES.len(), 0..NAMES.len()).prop_map(|(space, name)| Op::Remove { space, name }),
         2 => (0..TARGETS).prop_map(|target| Op::Confirm { target }),
-        2 => (0..TARGETS, prop_oneof![Just(Terminal::Finished), Just(Terminal::CreatedOnce)])
+        2 => (0..TARGETS, prop_oneof![Just(Terminal::Finished), Just(Terminal::CreatedOnce), Just(Terminal::Started)])
             .prop_map(|(target, fact)| Op::Happen { target, fact }),
         2 => (0..TARGETS, prop::sample::subsequence(vec![Capability::Gates, Capability::RunOnce, Capability::Takeover], 0..4))
             .prop_map(|(target, lacks)| Op::Understands { target, lacks }),

@@ -310,6 +310,7 @@ fn is_of_agents(reason: Reason) -> bool {
         | Reason::Drifted
         | Reason::BodyMissing
         | Reason::MayHaveRun
+        | Reason::Vanished
         | Reason::OtherNamespace
         | Reason::Finalizing
         | Reason::NotEmpty

@@ -88,7 +88,7 @@ impl Bench {
 
     fn create(&self, body: &Value) -> Op {
         let entry = self.entry(body);
-        Op::Create { mark: mark(&entry), policy: Arc::default(), entry }
+        Op::Create { mark: mark(&entry), policy: Arc::default(), entry, ran: None }
     }
 
     fn apply(&self, body: &Value, uid: &Uid, takeover: ApplyTakeover, policy: ApplyPolicy) -> Op {

@@ -27,8 +27,14 @@ fn job() -> Value {
     })
 }
 
-/// The Job `once` does its work, and its controller removes it after a second.
+/// The Job `once` does its work, and its controller removes it after a second, while its agent looks.
 pub(crate) async fn ends(site: &Site) -> Result<()> {
+    runs_out(site).await?;
+    site.reported("job.batch.once", "Applied", None).await
+}
+
+/// The same, whoever looks.
+pub(crate) async fn runs_out(site: &Site) -> Result<()> {
     let pods = site.locals(POD);
     let pod = eventually_ok(SOON, "its Pod", async || {
         let list = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=once")).await?;
@@ -37,8 +43,7 @@ pub(crate) async fn ends(site: &Site) -> Result<()> {
     .await?;
     let done = json!({"status": {"phase": "Succeeded"}});
     pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(done)).await?;
-    gone(&site.local, JOB, "once").await?;
-    site.reported("job.batch.once", "Applied", None).await
+    gone(&site.local, JOB, "once").await
 }
 
 /// What was placed, by name: made anew it has another UID.

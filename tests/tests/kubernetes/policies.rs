@@ -14,7 +14,7 @@ use tideline_tests::kubernetes::{Audit, ClusterOptions};
 use tideline_tests::{Scratch, eventually, require_kubernetes};
 use tokio::task::AbortHandle;
 
-use crate::histories::ends;
+use crate::histories::{ends, runs_out};
 use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, api_cluster, apply, config, deployment, shows, shows_cluster};
 use crate::site::{CONFIG_MAPS, REPORT, Site, USER, namespace, placed, value};
 
@@ -578,6 +578,53 @@ async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     site.pass_along("elsewhere").await?;
     site.settle("elsewhere").await?;
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again without its journal");
+    site.reported("job.batch.once", "Applied", None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_another_alone() -> Result<()> {
+    let assets = require_kubernetes!();
+    let mut site = Site::at_home(&assets).await?;
+    let job = |label: &str, image: &str| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "once", "namespace": "shop", "labels": {"app": "once", "label": label}},
+            "spec": {"ttlSecondsAfterFinished": 1, "template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "once", "image": format!("registry.example/once:{image}")}]}}},
+        })
+    };
+    site.place("once", &[("batch", "jobs")], json!({"recreate": "OnImmutable"})).await?;
+    apply(&site.space, job("a", "1")).await?;
+    shows(&site.local, JOB, "once", "the Job", |_| true).await?;
+    site.reported("job.batch.once", "Applied", None).await?;
+    site.agent.stop().await?;
+    runs_out(&site).await?;
+    site.agent.resume();
+    site.reported("job.batch.once", "Withheld", Some("Vanished")).await?;
+
+    // What was lost with the journal the hub knows, also one that was started anew since it was told.
+    site.agent.stop().await?;
+    site.hub.stop().await?;
+    site.resume_hub().await?;
+    site.agent.resume_elsewhere()?;
+    site.reported("job.batch.once", "Withheld", Some("Vanished")).await?;
+    ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again without its journal");
+
+    // Made again in the space it is another Job. That one runs again with another Pod template, and not with another label.
+    api(&site.space, JOB.0, JOB.1, Some("shop")).delete("once", &DeleteParams::default()).await?;
+    apply(&site.space, job("a", "1")).await?;
+    shows(&site.local, JOB, "once", "the other Job", |_| true).await?;
+    site.reported("job.batch.once", "Applied", None).await?;
+    site.agent.stop().await?;
+    runs_out(&site).await?;
+    site.agent.resume();
+    site.reported("job.batch.once", "Withheld", Some("Vanished")).await?;
+    apply(&site.space, job("b", "1")).await?;
+    site.pass_along("witness").await?;
+    site.settle("witness").await?;
+    ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again for a label");
+    apply(&site.space, job("b", "2")).await?;
+    shows(&site.local, JOB, "once", "what is new", |it| image(it) == "registry.example/once:2").await?;
     site.reported("job.batch.once", "Applied", None).await
 }
 

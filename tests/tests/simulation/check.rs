@@ -7,7 +7,7 @@ use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, Formers, ObjectKey, Ownership, Reason,
 };
 
-use crate::cluster::{is_deployment, is_job};
+use crate::cluster::{has_ttl, is_deployment, is_job};
 use crate::world::World;
 
 /// How an assigned object stands.
@@ -63,6 +63,7 @@ impl World {
                 matches!(self.cluster.served(&key.kind), tideline_agent::core::Served::No)
             }
             Reason::MayHaveRun => self.restored && is_job(&key.kind),
+            Reason::Vanished => has_ttl(key) && there.is_none(),
             Reason::NamespaceUnavailable => !self.cluster.has_namespace(&key.namespace),
             _ => false,
         }

@@ -7,7 +7,9 @@ use serde_json::value::RawValue;
 use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
 use tideline_common::health::Health;
 use tideline_common::wire::v1::Terminal;
-use tideline_common::{Digest, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, TargetId, Uid};
+use tideline_common::{
+    Digest, Entry, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, Recreate, TargetId, Uid,
+};
 
 use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
 
@@ -105,16 +107,34 @@ impl Cluster {
     }
 
     pub(crate) fn execute(&mut self, op: &Op) -> OpResult {
+        let mut result = self.carry_out(op);
+        if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { observed, .. }) =
+            (op, &mut result)
+        {
+            observed.template = pod_template(entry);
+        }
+        result
+    }
+
+    fn carry_out(&mut self, op: &Op) -> OpResult {
         if let Some(reason) = self.outage {
             return OpResult::Failed { reason, message: "an outage".to_owned(), retry_after: None };
         }
         match op {
-            Op::Create { entry, mark, .. } => {
+            Op::Create { entry, policy, mark, ran } => {
                 if let Some(refusal) = self.refusal(&entry.key) {
                     return refusal;
                 }
                 if let Some(local) = self.objects.get(&entry.key) {
                     return OpResult::Exists(Box::new(local.observed(&entry.key)));
+                }
+                if ran.is_some() {
+                    assert_eq!(policy.recreate, Recreate::OnImmutable, "{} may not run anew", entry.key);
+                    if pod_template(entry) == *ran {
+                        let (reason, message) = (Reason::Vanished, "it ran with this Pod template".to_owned());
+                        return OpResult::Failed { reason, message, retry_after: None };
+                    }
+                    self.finished.remove(&entry.source.uid);
                 }
                 self.check_run(&entry.key, &entry.source.uid);
                 let local = Local {
@@ -376,7 +396,16 @@ impl Cluster {
         }
     }
 
-    /// What ended is collected, as by its time to live.
+    /// It ends and is collected, and no watch tells more of that than that it is gone.
+    pub(crate) fn end_unseen(&mut self, key: &ObjectKey) {
+        if let Some(local) = self.objects.get_mut(key) {
+            local.finished = true;
+            self.finished.extend(local.owner.clone());
+            self.remove(key);
+        }
+    }
+
+    /// What ended is collected, as by its time to live or by whoever has looked for it.
     pub(crate) fn collect(&mut self, key: &ObjectKey) {
         if self.objects.get(key).is_some_and(|local| local.finished) {
             self.remove(key);
@@ -403,6 +432,16 @@ impl Cluster {
     }
 }
 
+/// Of two changes of a Job about one is one of its Pod template.
+fn pod_template(entry: &Entry) -> Option<Digest> {
+    is_job(&entry.key.kind).then(|| Digest::of(&[entry.input.as_bytes()[0] % 2]))
+}
+
+/// Whether it is a Job that is deleted some time after it ended.
+pub(crate) fn has_ttl(key: &ObjectKey) -> bool {
+    is_job(&key.kind) && key.name.starts_with("ttl")
+}
+
 pub(crate) fn is_job(kind: &GroupKind) -> bool {
     kind.is("batch", "Job")
 }
@@ -420,6 +459,10 @@ impl Local {
 
     pub(crate) fn status_text(&self) -> String {
         format!("{{\"n\":{}}}", self.status)
+    }
+
+    fn terminal(&self, key: &ObjectKey) -> Option<Terminal> {
+        if self.finished { Some(Terminal::Finished) } else { has_ttl(key).then_some(Terminal::Started) }
     }
 
     pub(crate) fn observed(&self, key: &ObjectKey) -> Observed {
@@ -441,7 +484,8 @@ impl Local {
             },
             health_message: String::new(),
             observed_generation: has_generation.then_some(self.observed_generation),
-            terminal: self.finished.then_some(Terminal::Finished),
+            terminal: self.terminal(key),
+            template: None,
             status,
             managed_elsewhere: self.declarative,
             others: None,

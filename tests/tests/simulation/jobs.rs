@@ -1,9 +1,7 @@
 //! Jobs run once, whatever is lost: at the agent its journal, at the hub what it was told since a backup.
 
-use std::collections::BTreeMap;
-
 use tideline_common::wire::v1::Terminal;
-use tideline_common::{ApplyPolicy, ObjectKey, Reason, SpaceName};
+use tideline_common::{ApplyMode, ApplyPolicy, ObjectKey, Reason, Recreate, SpaceName};
 use tideline_hub::summary::TargetReports;
 
 use crate::ids::key;
@@ -40,14 +38,14 @@ fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
             world.lose_data();
             world.sleep(SETTLING);
             world.accept_history();
-            assert_eq!(withheld(world), [(job.clone(), Reason::MayHaveRun)].into());
+            assert_eq!(withheld(world), [job.clone()]);
             world.restart_hub();
             world.restart_agent();
             world.sleep(SETTLING);
             assert_eq!(withheld(world).len(), 1, "a restart releases nothing");
             world.let_run();
             world.pass(3 * DONE);
-            assert_eq!(withheld(world), BTreeMap::new());
+            assert_eq!(withheld(world), Vec::new());
             assert!(world.cluster.objects.contains_key(&job), "it was released, and does not run");
             run(world, &job);
             world.restart_hub();
@@ -90,6 +88,150 @@ fn what_the_hub_hears_of_a_job_with_its_removal_outlives_the_journal() {
     );
 }
 
+/// It has a TTL: whether it ended is not known where it is gone.
+#[test]
+fn no_job_that_ended_unseen_runs_again_unless_it_is_another() {
+    each_seed(SEEDS, |_| PLAIN, unseen);
+}
+
+#[test]
+fn a_job_that_ended_unseen_runs_again_with_another_pod_template_where_that_is_asked_for() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let job = place("ttl");
+            let policy = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+            world.act(|spaces| spaces.create(&SpaceName::root(), &job, policy));
+            world.pass(DONE);
+            let (mut ran, mut stayed) = (0, 0);
+            while ran < 2 || stayed < 2 {
+                assert!(ran + stayed < 60, "it ran {ran} times, and stayed as it was {stayed} times");
+                world.touch(|cluster| cluster.end_unseen(&job));
+                world.pass(DONE);
+                assert!(!world.cluster.objects.contains_key(&job), "it runs again as it was");
+                assert_eq!(reasons(world, Reason::Vanished), [job.clone()]);
+                loop {
+                    world.act(|spaces| spaces.update(|key| *key == job));
+                    world.pass(DONE);
+                    if world.cluster.objects.contains_key(&job) {
+                        break ran += 1;
+                    }
+                    assert_eq!(reasons(world, Reason::Vanished), [job.clone()]);
+                    stayed += 1;
+                }
+            }
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+/// A label was wrong for a while: what was deleted for that, and had not ended, runs when it is assigned again.
+#[test]
+fn a_job_that_its_agent_deleted_runs_when_it_is_assigned_again() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let job = place("ttl");
+            for key in [&job, &place("other")] {
+                world.act(|spaces| spaces.create(&SpaceName::root(), key, ApplyPolicy::default()));
+            }
+            world.pass(DONE);
+            world.act(|spaces| spaces.move_to(|key| *key == job, Targets::There));
+            world.pass(DONE);
+            assert!(!world.cluster.objects.contains_key(&job));
+            if world.draw().is_multiple_of(2) {
+                world.restart_agent();
+                world.restart_hub();
+                world.pass(DONE);
+            }
+            world.act(|spaces| spaces.move_to(|key| *key == job, Targets::Here));
+            world.pass(2 * DONE);
+            assert!(world.cluster.objects.contains_key(&job), "it did not run, and does not");
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+/// Somebody has taken its label: it runs.
+#[test]
+fn a_job_that_no_list_shows_is_not_taken_for_gone() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let job = place("ttl");
+            world.act(|spaces| spaces.create(&SpaceName::root(), &job, ApplyPolicy::default()));
+            world.pass(DONE);
+            let before = world.uids();
+            if world.draw().is_multiple_of(2) {
+                world.restart_agent();
+            }
+            world.touch(|cluster| cluster.strip(&job, false, true));
+            world.pass(2 * DONE);
+            assert_eq!(world.uids(), before, "it lost its label, and was not given it again");
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+fn unseen(world: &mut World) {
+    let mut random = Random::new(world.draw());
+    let names = ["ttl-a", "ttl-b"].map(place);
+    for job in &names {
+        world.act(|spaces| spaces.create(&SpaceName::root(), job, ApplyPolicy::default()));
+    }
+    world.pass(DONE);
+    for _ in 0..STEPS {
+        let job = random.pick(&names).clone();
+        let here = |key: &ObjectKey| *key == job;
+        match random.below(12) {
+            0..=2 => world.touch(|cluster| cluster.end_unseen(&job)),
+            3 => world.touch(|cluster| {
+                cluster.finish(&job);
+                cluster.collect(&job);
+            }),
+            4 => {
+                world.restart_agent();
+                world.touch(|cluster| cluster.end_unseen(&job));
+            }
+            5 => world.lose_data(),
+            6 => world.restart_hub(),
+            7 => world.act(|spaces| spaces.move_to(here, Targets::There)),
+            8 => world.act(|spaces| spaces.move_to(here, Targets::Here)),
+            9 => world.act(|spaces| spaces.renew(here)),
+            10 => world.act(|spaces| spaces.update(here)),
+            _ => {
+                let (mode, recreate) = *random.pick(&[
+                    (ApplyMode::Continuous, Recreate::Never),
+                    (ApplyMode::Continuous, Recreate::OnImmutable),
+                    (ApplyMode::CreateOnly, Recreate::Never),
+                ]);
+                world.act(|spaces| spaces.set_policy(here, ApplyPolicy { mode, recreate, ..ApplyPolicy::default() }));
+            }
+        }
+        world.pass(DONE);
+    }
+    world.sleep(SETTLING);
+    world.check_converged();
+    world.act(|spaces| {
+        spaces.move_to(|_| true, Targets::Here);
+        spaces.renew(|_| true);
+    });
+    world.sleep(SETTLING);
+    assert_eq!(
+        world.uids().keys().filter(|key| names.contains(key)).count(),
+        names.len(),
+        "other sources are other Jobs"
+    );
+    world.check_converged();
+    world.check_at_rest(true);
+}
+
 fn place(name: &str) -> ObjectKey {
     key("batch", "Job", "shop", name)
 }
@@ -108,10 +250,14 @@ fn run(world: &mut World, job: &ObjectKey) {
     }
 }
 
-fn withheld(world: &World) -> BTreeMap<ObjectKey, Reason> {
+fn withheld(world: &World) -> Vec<ObjectKey> {
+    reasons(world, Reason::MayHaveRun)
+}
+
+/// What is reported for this reason.
+fn reasons(world: &World, reason: Reason) -> Vec<ObjectKey> {
     let reports = world.hub.summary.target(world.hub.target()).into_iter().flat_map(TargetReports::objects);
-    let withheld = reports.filter(|report| report.reason == Some(Reason::MayHaveRun));
-    withheld.map(|report| (report.key.clone(), Reason::MayHaveRun)).collect()
+    reports.filter(|report| report.reason == Some(reason)).map(|report| report.key.clone()).collect()
 }
 
 fn jobs(world: &mut World) {
@@ -146,10 +292,10 @@ fn jobs(world: &mut World) {
     let waiting = withheld(world);
     world.let_run();
     world.sleep(SETTLING);
-    for job in waiting.keys() {
+    for job in &waiting {
         assert!(world.cluster.objects.contains_key(job), "{job} was released, and does not run");
     }
-    assert_eq!(withheld(world), BTreeMap::new());
+    assert_eq!(withheld(world), Vec::new());
     for job in &names {
         run(world, job);
     }

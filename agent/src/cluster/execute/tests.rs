@@ -109,7 +109,7 @@ fn server(code: u16, says: &'static str, is_there: bool) -> Executor {
 }
 
 fn creates(implied: bool) -> Op {
-    Op::Create { entry: entry(implied), policy: Arc::default(), mark: mark() }
+    Op::Create { entry: entry(implied), policy: Arc::default(), mark: mark(), ran: None }
 }
 
 fn marks(implied: bool) -> Op {

@@ -167,6 +167,7 @@ fn observed(entry: &Entry, policy: &ApplyPolicy) -> Observed {
         health_message: String::new(),
         observed_generation: Some(1),
         terminal: None,
+        template: None,
         status: None,
         managed_elsewhere: false,
         others: None,

@@ -99,6 +99,7 @@ fn check(cases: &[Variation], expected: &Expect) {
             Decision::ReMark { uid, origin } => format!("ReMark {uid} {origin:?}"),
             Decision::Verify { uid, origin } => format!("Verify {uid} {origin:?}"),
             Decision::Create => "Create".to_owned(),
+            Decision::RunAnew(_) => "RunAnew".to_owned(),
         };
         writeln!(table, "{name:42} {decision}").unwrap();
     }
@@ -145,6 +146,35 @@ fn what_is_unchanged_is_left_alone() {
             ("the same, and the journal lost", |case| {
                 (case.seen, case.record) = (None, None);
                 case.terminal = Some(Terminal::Finished);
+            }),
+            ("a job that is gone, and had a TTL", |case| {
+                case.seen = None;
+                case.terminal = Some(Terminal::Started);
+            }),
+            ("the same, and the journal lost, unseen", |case| {
+                (case.seen, case.record, case.view) = (None, None, View::Lost);
+                case.terminal = Some(Terminal::Started);
+            }),
+            ("the same, create-only", |case| {
+                (case.seen, case.policy.mode) = (None, ApplyMode::CreateOnly);
+                case.terminal = Some(Terminal::Started);
+            }),
+            ("the same, while the watch is lost", |case| {
+                (case.seen, case.view) = (None, View::Lost);
+                case.terminal = Some(Terminal::Started);
+            }),
+            ("the same, changed in the space", |case| {
+                case.seen = None;
+                case.terminal = Some(Terminal::Started);
+                case.entry.input = Digest::of(b"new");
+                case.record.as_mut().unwrap().template = Some(Digest::of(b"template"));
+            }),
+            ("the same, to be recreated for that", |case| {
+                case.seen = None;
+                case.terminal = Some(Terminal::Started);
+                case.policy.recreate = Recreate::OnImmutable;
+                case.entry.input = Digest::of(b"new");
+                case.record.as_mut().unwrap().template = Some(Digest::of(b"template"));
             }),
             ("a job that may have run", |case| {
                 (case.seen, case.record) = (None, None);
@@ -195,6 +225,12 @@ fn what_is_unchanged_is_left_alone() {
             create-only, and deleted                   Nothing(Terminal)
             a finished job, removed by its TTL         Nothing(Terminal)
             the same, and the journal lost             Nothing(Terminal)
+            a job that is gone, and had a TTL          Withhold(Vanished)
+            the same, and the journal lost, unseen     Withhold(Vanished)
+            the same, create-only                      Nothing(Terminal)
+            the same, while the watch is lost          Nothing(Unchanged)
+            the same, changed in the space             Withhold(Vanished)
+            the same, to be recreated for that         RunAnew
             a job that may have run                    Withhold(MayHaveRun)
             the same, released                         Create
             to be written as another account           Note

@@ -60,6 +60,7 @@ fn standing(uid: &str, source: u64) -> Observed {
         health_message: String::new(),
         observed_generation: None,
         terminal: None,
+        template: None,
         status: None,
         others: None,
         managed_elsewhere: false,

@@ -105,6 +105,7 @@ fn observed(source: Option<u64>, changed: bool) -> Observed {
         health_message: String::new(),
         observed_generation: None,
         terminal: None,
+        template: None,
         status: None,
         managed_elsewhere: false,
         others: None,

@@ -430,6 +430,7 @@ impl Local {
             health_message: if self.health == Health::Ready { String::new() } else { "it starts".to_owned() },
             observed_generation: has_generation.then_some(self.generation),
             terminal: None,
+            template: None,
             status: Some(Arc::from(RawValue::from_string(self.status_text()).unwrap())),
             managed_elsewhere: !self.ours,
             others: self.rival.map(|rival| Digest::of(&[rival])),

@@ -429,6 +429,7 @@ fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
         health_message: String::new(),
         observed_generation: None,
         terminal,
+        template: None,
         status: None,
         managed_elsewhere: false,
         others: None,
@@ -445,6 +446,23 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
         offline.restart();
         assert_eq!(offline.begun.is_empty(), terminal.is_some());
     }
+}
+
+/// One with a TTL that is gone may have ended, though nobody has seen that.
+#[test]
+fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
+    let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
+    let (id, key) = offline.begun.remove(0);
+    let written =
+        OpResult::Written { observed: Box::new(created(&key, Some(Terminal::Started))), conflicts: Vec::new() };
+    offline.step(Event::Executed { id, result: written });
+    offline.restart();
+    assert!(offline.begun.is_empty());
+    let id = offline.core.objects.get(&key).unwrap().flight.expect("it is looked for");
+    offline.step(Event::Executed { id, result: OpResult::Gone });
+    let object = offline.core.objects.get(&key).unwrap();
+    assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));
+    assert!(offline.begun.is_empty());
 }
 
 #[test]
@@ -545,6 +563,7 @@ fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
         health_message: String::new(),
         observed_generation: None,
         terminal: None,
+        template: None,
         status: None,
         managed_elsewhere: false,
         others: None,

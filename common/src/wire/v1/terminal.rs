@@ -20,6 +20,9 @@ pub enum Terminal {
     Finished,
     /// A create-only object was created.
     CreatedOnce,
+    /// A Job that is deleted some time after it ended (`spec.ttlSecondsAfterFinished`) was created: should it be gone, nobody may
+    /// have seen it end.
+    Started,
     /// Of what runs once and was assigned before a person accepted that history was lost: it may have run. Said by the hub
     /// alone. An agent that knows of it goes on as it did; any other does not make it before it was released.
     MayHaveRun,
@@ -33,8 +36,18 @@ impl Terminal {
     /// Whether it is an agent's to say: it saw it happen.
     pub fn happened(self) -> bool {
         match self {
-            Self::Finished | Self::CreatedOnce => true,
+            Self::Finished | Self::CreatedOnce | Self::Started => true,
             Self::MayHaveRun | Self::Released | Self::Unknown => false,
+        }
+    }
+
+    /// Whether it says more of a source than what is `known` of it already. What ended has ended, whatever is heard late; and
+    /// that a Job was started says that it was created.
+    pub fn is_news_after(self, known: Option<Self>) -> bool {
+        match (known, self) {
+            (_, Self::Unknown) | (Some(Self::Finished), _) | (Some(Self::Started), Self::CreatedOnce) => false,
+            (Some(known), _) => known != self,
+            (None, _) => true,
         }
     }
 }

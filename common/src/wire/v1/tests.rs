@@ -493,3 +493,14 @@ fn handover_has_its_file() {
         },
     );
 }
+
+#[test]
+fn what_ended_has_ended_whatever_is_heard_late() {
+    use Terminal::{CreatedOnce, Finished, MayHaveRun, Released, Started, Unknown};
+    for fact in [Finished, CreatedOnce, Started, MayHaveRun, Released, Unknown] {
+        assert_eq!(fact.is_news_after(None), fact != Unknown);
+        assert!(!fact.is_news_after(Some(fact)) && !fact.is_news_after(Some(Finished)));
+    }
+    assert!(Started.is_news_after(Some(CreatedOnce)) && !CreatedOnce.is_news_after(Some(Started)));
+    assert!(Finished.is_news_after(Some(Started)) && MayHaveRun.is_news_after(Some(Started)));
+}

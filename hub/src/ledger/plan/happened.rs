@@ -45,7 +45,8 @@ impl Draft<'_> {
         let ran = fact == Terminal::Finished && left.is_some();
         // Assigned again it is created again, and its agent has not said yet that it knows of that.
         let open = self.tombstones.get(&key).map_or(left, left_at);
-        let early = fact == Terminal::CreatedOnce && open.is_some() && !inherited;
+        let made = matches!(fact, Terminal::CreatedOnce | Terminal::Started);
+        let early = made && open.is_some() && !inherited;
         let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
         if said && !early && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
@@ -63,7 +64,7 @@ impl Draft<'_> {
         for claim in self.ledger.claims.values().filter(|claim| claim.runs_once()) {
             let there = staged(&mut self.happened, &self.ledger.happened, &claim.key);
             let happened = there.entry(claim.id.source.uid.clone()).or_default();
-            let mut doubtful = claim.targets() - happened.of(Terminal::Finished);
+            let mut doubtful = claim.targets() - happened.of(Terminal::Finished) - happened.of(Terminal::Started);
             doubtful -= claim.made_once() & happened.of(Terminal::CreatedOnce);
             happened.note_all(&doubtful, Terminal::MayHaveRun);
             *self.news.entry(claim.key.clone()).or_default() |= doubtful;

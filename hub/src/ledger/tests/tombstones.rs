@@ -244,19 +244,21 @@ fn what_was_moved_away_and_back_is_told_so_until_the_agent_knows() {
 /// What an agent says that was away is of the time before: by now it is to be created anew.
 #[test]
 fn that_it_was_created_before_it_left_is_not_believed_once_it_is_back() {
-    let mut kept = Kept::with_targets(1);
-    let created = || happened(0, &config_map("x"), &"u".parse().unwrap(), Terminal::CreatedOnce);
-    kept.change(vec![assign_under("x", "u", DELETE, &[0]), created()]);
-    let facts = |kept: &Kept| kept.ledger.target(target(0)).unwrap().facts().len();
-    kept.change(vec![created()]);
-    assert_eq!(facts(&kept), 1);
-    kept.change(vec![gone("u")]);
-    kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
-    kept.change(vec![created()]);
-    assert_eq!(facts(&kept), 0);
-    let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
-    kept.change(vec![Change::Overtaken(target(0), kept.version(0), tombstone), created()]);
-    assert_eq!(facts(&kept), 1);
+    for fact in [Terminal::CreatedOnce, Terminal::Started] {
+        let mut kept = Kept::with_targets(1);
+        let created = || happened(0, &config_map("x"), &"u".parse().unwrap(), fact);
+        kept.change(vec![assign_under("x", "u", DELETE, &[0]), created()]);
+        let facts = |kept: &Kept| kept.ledger.target(target(0)).unwrap().facts().len();
+        kept.change(vec![created()]);
+        assert_eq!(facts(&kept), 1);
+        kept.change(vec![gone("u")]);
+        kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
+        kept.change(vec![created()]);
+        assert_eq!(facts(&kept), 0);
+        let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
+        kept.change(vec![Change::Overtaken(target(0), kept.version(0), tombstone), created()]);
+        assert_eq!(facts(&kept), 1);
+    }
 }
 
 /// What was let go of because it was adopted is not deleted by what came there after it and could not adopt it.
