@@ -107,6 +107,20 @@ async fn a_store_that_is_empty_is_lost_as_one_that_is_gone() {
     let lost = run_once(dir.path()).await.unwrap_err();
     assert!(matches!(lost, Error::StoreLost { .. }), "{lost}");
     assert_eq!(fs::metadata(dir.path().join("store.db")).unwrap().len(), 0, "nothing is made of it");
+    let backup = dir.path().join("backup");
+    assert!(tideline_store::backup(dir.path(), &backup, &[]).is_err() && !backup.exists(), "nor is it backed up");
+
+    // All that a young hub wrote is beside the file, and was lost with that: one page is left, and no table on it.
+    let mut page = vec![0; 4096];
+    page[..18].copy_from_slice(b"SQLite format 3\0\x10\0");
+    page[18..24].copy_from_slice(&[2, 2, 0, 64, 32, 32]);
+    page[100] = 13;
+    page[105..107].copy_from_slice(&[16, 0]);
+    fs::write(dir.path().join("store.db"), page).unwrap();
+    let lost = run_once(dir.path()).await.unwrap_err();
+    assert!(matches!(lost, Error::StoreLost { .. }), "{lost}");
+    let refused = tideline_store::backup(dir.path(), &backup, &[]).unwrap_err();
+    assert!(!backup.exists() && refused.to_string().contains("there is no store"), "{refused}");
 }
 
 /// What cannot be looked at is not taken for what is not there.

@@ -38,7 +38,7 @@ fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
             world.lose_data();
             world.sleep(SETTLING);
             world.accept_history();
-            assert_eq!(withheld(world), [job.clone()]);
+            assert_eq!(withheld(world), std::slice::from_ref(&job));
             world.restart_hub();
             world.restart_agent();
             world.sleep(SETTLING);
@@ -110,14 +110,14 @@ fn a_job_that_ended_unseen_runs_again_with_another_pod_template_where_that_is_as
                 world.touch(|cluster| cluster.end_unseen(&job));
                 world.pass(DONE);
                 assert!(!world.cluster.objects.contains_key(&job), "it runs again as it was");
-                assert_eq!(reasons(world, Reason::Vanished), [job.clone()]);
+                assert_eq!(reasons(world, Reason::Vanished), std::slice::from_ref(&job));
                 loop {
                     world.act(|spaces| spaces.update(|key| *key == job));
                     world.pass(DONE);
                     if world.cluster.objects.contains_key(&job) {
                         break ran += 1;
                     }
-                    assert_eq!(reasons(world, Reason::Vanished), [job.clone()]);
+                    assert_eq!(reasons(world, Reason::Vanished), std::slice::from_ref(&job));
                     stayed += 1;
                 }
             }

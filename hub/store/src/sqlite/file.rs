@@ -210,12 +210,11 @@ fn has_nothing(conn: &Connection) -> rusqlite::Result<bool> {
 
 fn migrate(conn: &Connection, path: &str) -> Result<Position, Error> {
     let failed = |error: rusqlite::Error| from_sqlite("open", path, &error);
-    match has_nothing(conn).map_err(failed)? {
-        true => {
-            let create = format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", rows::TABLES);
-            conn.execute_batch(&create).map_err(failed)?;
-        }
-        false => check_schema(conn, path)?,
+    if has_nothing(conn).map_err(failed)? {
+        let create = format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", rows::TABLES);
+        conn.execute_batch(&create).map_err(failed)?;
+    } else {
+        check_schema(conn, path)?;
     }
     rows::position(conn).map_err(failed)
 }
