@@ -74,7 +74,7 @@ pub use event::{
     Answer, Associate, Condition, Details, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField,
     Observed, OpResult, Owner, Served, Sighting, SurveyFailure, Values,
 };
-pub use fuse::FuseLimits;
+pub use fuse::{FuseLimits, Held};
 pub use notice::Notice;
 pub use pace::PaceReading;
 pub use patrol::PatrolTally;
@@ -173,6 +173,8 @@ pub struct Loaded {
     pub removing: Vec<(Tombstone, RemovalPolicy)>,
     /// The deletions of the last hour before this run, or of longer ago: those of [`Write::Passed`].
     pub passed: Vec<(u64, Tombstone)>,
+    /// Removals that the fuse holds.
+    pub held: Held,
     pub decommission: Decommission,
     /// What [`Write::Unsent`] left.
     pub unsent: Vec<ObjectReport>,
@@ -275,6 +277,7 @@ impl Core {
             applied,
             removing,
             passed,
+            held,
             decommission,
             unsent,
             ran,
@@ -346,7 +349,7 @@ impl Core {
             core.put_removal(tombstone, policy, None, Cause::Told);
         }
         core.pack();
-        core.fuse.resume(passed, |tombstone| core.removals.contains_key(tombstone));
+        core.fuse.resume(passed, held, |tombstone| core.removals.contains_key(tombstone));
         core
     }
 
@@ -476,6 +479,7 @@ impl Core {
         }
         self.pump(now, out);
         self.tell_decommission(out);
+        self.keep_held();
         self.forget_passed(now);
         self.disk.flush(now, out);
         self.tell_notices(out);

@@ -564,6 +564,9 @@ impl Driver {
             | Write::Removed(_)
             | Write::Passed { .. }
             | Write::Lapsed { .. }
+            | Write::Held(_)
+            | Write::Unheld(_)
+            | Write::Holding(_)
             | Write::History(_)
             | Write::Mode(_)
             | Write::Decommission(_)

@@ -166,6 +166,12 @@ pub enum Write {
     Lapsed {
         number: u64,
     },
+    /// The fuse holds this removal until a person approves it.
+    Held(Tombstone),
+    /// It holds it no more.
+    Unheld(Tombstone),
+    /// Several that are held are being written, or all of them are: what is held is held whole, wherever a crash cuts this.
+    Holding(bool),
     /// What the hub said of its history.
     History(Continuity),
     /// The mode that follows from what the hub said.

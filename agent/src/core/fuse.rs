@@ -1,7 +1,7 @@
 //! The fuse: a mistake at the hub must not empty a cluster. Deletions are counted over a sliding hour; more than a share
 //! of what is managed waits for a person.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tideline_common::{Monotonic, Tombstone};
@@ -45,6 +45,14 @@ pub(super) enum Passage {
     Held,
 }
 
+/// What the journal knows of removals that are held.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    pub removals: Vec<Tombstone>,
+    /// The run ended while they were written.
+    pub in_part: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Fuse {
     limits: FuseLimits,
@@ -54,9 +62,15 @@ pub(super) struct Fuse {
     known: BTreeSet<Tombstone>,
     /// Those of them that are not on disk yet.
     unsaved: BTreeSet<Tombstone>,
-    /// Removals that were asked for and have not been let through, all of which count: a large removal is held whole,
-    /// not once its first part is gone.
+    /// Removals that were asked for and not judged, all of which count: a large removal is held whole, not once its first part
+    /// is gone. What is held for another reason is none of them.
     waiting: BTreeSet<Tombstone>,
+    /// What was too much: it goes when a person approves it, and counts no more until then.
+    held: BTreeSet<Tombstone>,
+    /// What the journal does not know of that yet: whether each is held.
+    unkept: BTreeMap<Tombstone, bool>,
+    /// The journal says that an earlier run ended while several were written.
+    in_part: bool,
     last: u64,
     /// Numbers whose hour is over, and which the journal still has.
     lapsed: Vec<u64>,
@@ -77,13 +91,26 @@ impl Fuse {
             known: BTreeSet::new(),
             unsaved: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            held: BTreeSet::new(),
+            unkept: BTreeMap::new(),
+            in_part: false,
             last: 0,
             lapsed: Vec::new(),
         }
     }
 
-    /// Takes up what an earlier run let through. `open` are those that are not done.
-    pub(super) fn resume(&mut self, passed: Vec<(u64, Tombstone)>, open: impl Fn(&Tombstone) -> bool) {
+    /// Takes up what an earlier run let through and held. `open` are those that are not done.
+    pub(super) fn resume(&mut self, passed: Vec<(u64, Tombstone)>, held: Held, open: impl Fn(&Tombstone) -> bool) {
+        let Held { removals, in_part } = held;
+        self.in_part = in_part;
+        for tombstone in removals {
+            self.waiting.remove(&tombstone);
+            if open(&tombstone) {
+                self.held.insert(tombstone);
+            } else {
+                self.unkept.insert(tombstone, false);
+            }
+        }
         for (number, tombstone) in passed {
             self.last = self.last.max(number);
             if open(&tombstone) {
@@ -91,6 +118,11 @@ impl Fuse {
                 self.known.insert(tombstone.clone());
             }
             self.passed.push_back(Passed { number, at: Monotonic::START, tombstone });
+        }
+        if in_part {
+            // Whatever else was asked for by then was to be held with it.
+            self.unkept.extend(self.waiting.iter().map(|tombstone| (tombstone.clone(), true)));
+            self.held.append(&mut self.waiting);
         }
     }
 
@@ -103,10 +135,15 @@ impl Fuse {
     }
 
     pub(super) fn ask(&mut self, tombstone: Tombstone) {
-        // What was let through counts as that.
-        if !self.known.contains(&tombstone) {
+        // What was let through counts as that, and what is held counts no more.
+        if !self.known.contains(&tombstone) && !self.held.contains(&tombstone) {
             self.waiting.insert(tombstone);
         }
+    }
+
+    /// It waits for something else: it is asked for again when that is over.
+    pub(super) fn excuse(&mut self, tombstone: &Tombstone) {
+        self.waiting.remove(tombstone);
     }
 
     /// It turned out that nothing is to be deleted, or it is done: should the same be asked again, that is another
@@ -115,6 +152,22 @@ impl Fuse {
         self.waiting.remove(tombstone);
         self.known.remove(tombstone);
         self.unsaved.remove(tombstone);
+        if self.held.remove(tombstone) {
+            self.unkept.insert(tombstone.clone(), false);
+        }
+    }
+
+    /// Takes what the journal is to know of what is held: what is to be told in one, and what is held no more.
+    pub(super) fn take_unkept(&mut self) -> (Vec<Tombstone>, Vec<Tombstone>) {
+        let (held, unheld): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unkept).into_iter().partition(|(_, held)| *held);
+        let tombstones = |of: Vec<(Tombstone, bool)>| of.into_iter().map(|(tombstone, _)| tombstone).collect();
+        (tombstones(held), tombstones(unheld))
+    }
+
+    /// Whether the journal is to be told that all of it is written now, as an earlier run did not come to.
+    pub(super) fn take_in_part(&mut self) -> bool {
+        std::mem::take(&mut self.in_part)
     }
 
     pub(super) fn is_saving(&self, tombstone: &Tombstone) -> bool {
@@ -132,23 +185,16 @@ impl Fuse {
         if self.known.contains(tombstone) {
             return if self.unsaved.contains(tombstone) { Passage::Saving } else { Passage::Free };
         }
-        let pass = match leave {
-            Leave::InAdvance => {
-                self.withdraw(tombstone);
-                return Passage::Free;
+        if leave == Leave::InAdvance {
+            self.withdraw(tombstone);
+            return Passage::Free;
+        }
+        if self.is_too_much(tombstone, managed) {
+            if leave == Leave::None {
+                return Passage::Held;
             }
-            Leave::Approved => true,
-            Leave::None => {
-                self.waiting.insert(tombstone.clone());
-                let removals = self.passed.len() + self.waiting.len();
-                // Those of them that are done stand no more, and did.
-                let gone = self.passed.len().saturating_sub(self.known.len());
-                let share = (managed + gone) * self.limits.percent / 100;
-                removals <= self.limits.always.max(share)
-            }
-        };
-        if !pass {
-            return Passage::Held;
+            // What is approved goes, and what is held with it stays.
+            self.withdraw(tombstone);
         }
         self.last += 1;
         self.waiting.remove(tombstone);
@@ -156,6 +202,23 @@ impl Fuse {
         self.known.insert(tombstone.clone());
         self.unsaved.insert(tombstone.clone());
         Passage::Once(self.last)
+    }
+
+    /// Whether it is held: with all that waits for the same, if that is more than passes. Of those that were let through and are
+    /// done, none stands any more, and did.
+    fn is_too_much(&mut self, tombstone: &Tombstone, managed: usize) -> bool {
+        if !self.held.contains(tombstone) {
+            self.waiting.insert(tombstone.clone());
+            let removals = self.passed.len() + self.waiting.len();
+            let gone = self.passed.len().saturating_sub(self.known.len());
+            let share = (managed + gone) * self.limits.percent / 100;
+            if removals <= self.limits.always.max(share) {
+                return false;
+            }
+            self.unkept.extend(self.waiting.iter().map(|tombstone| (tombstone.clone(), true)));
+            self.held.append(&mut self.waiting);
+        }
+        true
     }
 
     /// Takes the numbers that the journal need not have any more.

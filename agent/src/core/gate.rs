@@ -134,16 +134,17 @@ impl Gates {
         barrier
     }
 
-    /// Whether a removal of what was one of these Placements' waits: what replaces it may be among what is held. It does
-    /// until [`Gates::take_freed`] names it.
-    fn hold_removal(&mut self, gates: &[Gate], tombstone: &Tombstone) -> bool {
+    /// Whether a removal of what was one of these Placements' waits, and for what: what replaces it may be among what is held. It
+    /// does until [`Gates::take_freed`] names it.
+    fn hold_removal(&mut self, gates: &[Gate], tombstone: &Tombstone) -> Option<String> {
         for Gate { placement, .. } in gates {
             if let Some(group) = self.groups.get_mut(placement).filter(|group| !group.held.is_empty()) {
                 group.removals.insert(tombstone.clone());
-                return true;
+                let what = group.waits_for(placement).unwrap_or_else(|| format!("waves of Placement {placement}"));
+                return Some(format!("it goes when what may replace it has gone out, which waits for {what}"));
             }
         }
-        false
+        None
     }
 
     pub(super) fn take_freed(&mut self) -> BTreeSet<Tombstone> {
@@ -215,6 +216,13 @@ impl Gates {
 }
 
 impl Group {
+    /// The wave that is not ready, with one of its objects.
+    fn waits_for(&self, placement: &str) -> Option<String> {
+        let (number, wave) = self.waves.iter().find(|(_, wave)| wave.blocks())?;
+        let example = wave.unready.first()?;
+        Some(format!("wave {number} of Placement {placement}, of which {example} is not ready"))
+    }
+
     /// By when each wave in turn has had its time, whatever joined meanwhile: nothing waits longer than that.
     fn stuck_until(&self) -> Option<Monotonic> {
         let waves = u32::try_from(self.waves.len()).unwrap_or(u32::MAX);
@@ -267,15 +275,15 @@ impl Core {
         true
     }
 
-    /// Whether a removal waits for a wave of a Placement that had what is to go.
-    pub(super) fn holds_removal(&mut self, tombstone: &Tombstone) -> bool {
+    /// Whether a removal waits for a wave of a Placement that had what is to go, and for which.
+    pub(super) fn holds_removal(&mut self, tombstone: &Tombstone) -> Option<String> {
         // What is assigned again is not removed: that is to be known before it is made anew.
         if self.gates.is_empty() || self.is_assigned_again(tombstone) {
-            return false;
+            return None;
         }
         let recorded = self.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
         let last = self.removals.get(tombstone).and_then(|removal| removal.last);
-        let Some(policy) = last.or(recorded).and_then(|policy| self.policies.get(&policy)) else { return false };
+        let policy = last.or(recorded).and_then(|policy| self.policies.get(&policy))?;
         self.gates.hold_removal(&policy.gates, tombstone)
     }
 
@@ -289,9 +297,15 @@ impl Core {
         why.to_owned()
     }
 
-    /// Placements whose waves went though an earlier one was not ready.
+    /// Placements of which something waits for a wave, and those whose waves went though an earlier one was not ready.
     pub(super) fn gate_conditions(&self) -> impl Iterator<Item = TargetCondition> {
-        self.gates.given_up().map(|(placement, group, number, wave)| {
+        let waiting = self.gates.groups.iter().filter(|(_, group)| !group.held.is_empty());
+        let waiting = waiting.filter_map(|(placement, group)| {
+            let count = group.held.len() + group.removals.len();
+            let message = format!("{count} objects wait for {}", group.waits_for(placement)?);
+            Some(TargetCondition { reason: Reason::WaitingForWave, count: count as u64, message })
+        });
+        let given_up = self.gates.given_up().map(|(placement, group, number, wave)| {
             let example = wave.unready.first();
             let example = example.map(|key| format!(": {key}: {}", self.why_unready(key))).unwrap_or_default();
             TargetCondition {
@@ -302,7 +316,8 @@ impl Core {
                     group.deadline.as_secs()
                 ),
             }
-        })
+        });
+        given_up.chain(waiting)
     }
 }
 

@@ -83,6 +83,8 @@ pub(super) enum Cause {
 pub(super) enum RemovalState {
     #[default]
     Waiting,
+    /// A wave is to be ready before it goes; which, for people.
+    WaitingForWave(String),
     /// The last look or try came to this.
     Held(Reason, String),
     /// Deletion was accepted.

@@ -64,8 +64,9 @@ impl Core {
                 return None;
             }
             let tombstone = tombstone.clone();
-            if self.holds_removal(&tombstone) {
+            if let Some(what) = self.holds_removal(&tombstone) {
                 self.work.removals.pop_first();
+                self.removal_state(now, &tombstone, RemovalState::WaitingForWave(what));
                 continue;
             }
             match self.work.slots.admits(&tombstone.key) {
@@ -180,7 +181,7 @@ impl Core {
                 let other = self.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
                 if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
-                    if due && !self.holds_removal(&other) {
+                    if due && self.holds_removal(&other).is_none() {
                         self.begin_removal(now, me, &other, Looked::Nothing, out);
                     }
                     let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
@@ -320,6 +321,19 @@ impl Core {
         }
     }
 
+    /// A wave that a removal waited for is over. What is freed with it is judged with it.
+    pub(super) fn resume_freed(&mut self, now: Monotonic, tombstone: Tombstone) {
+        let Some(removal) = self.removals.get(&tombstone) else { return };
+        let (wave, open) = (removal.wave, removal.state != RemovalState::Done);
+        if matches!(removal.state, RemovalState::WaitingForWave(_)) {
+            self.removal_state(now, &tombstone, RemovalState::Waiting);
+        }
+        if open && self.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
+            self.fuse.ask(tombstone.clone());
+        }
+        self.work.remove(wave, tombstone);
+    }
+
     /// Has the journal know what passed before it is made use of: a restart must not begin the hour anew.
     fn keep_passed(&mut self, number: u64, tombstone: &Tombstone) {
         let Some(wave) = self.removals.get(tombstone).map(|removal| removal.wave) else { return };
@@ -335,6 +349,24 @@ impl Core {
         self.resume_removals(&tombstone.key);
     }
 
+    /// Has the journal know what the fuse holds: a restart lets none of it through.
+    pub(super) fn keep_held(&mut self) {
+        let (held, unheld) = self.fuse.take_unkept();
+        let several = held.len() > 1;
+        if several {
+            self.disk.write(Write::Holding(true));
+        }
+        for tombstone in held {
+            self.disk.write(Write::Held(tombstone));
+        }
+        if self.fuse.take_in_part() || several {
+            self.disk.write(Write::Holding(false));
+        }
+        for tombstone in unheld {
+            self.disk.write(Write::Unheld(tombstone));
+        }
+    }
+
     /// Drops from the journal what counts no more, when it is written anyway.
     pub(super) fn forget_passed(&mut self, now: Monotonic) {
         if self.disk.is_asked() {
@@ -347,9 +379,19 @@ impl Core {
     pub(super) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
         let refusal = match &state {
             RemovalState::Held(Reason::Forbidden, message) => Some(&**message),
-            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Finalizing | RemovalState::Done => None,
+            RemovalState::Held(..)
+            | RemovalState::Waiting
+            | RemovalState::WaitingForWave(_)
+            | RemovalState::Finalizing
+            | RemovalState::Done => None,
         };
         self.denied.heard(&tombstone.key, refusal);
+        match &state {
+            RemovalState::Held(Reason::FuseHeld, _) | RemovalState::Waiting | RemovalState::Done => {}
+            RemovalState::Held(..) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
+                self.fuse.excuse(tombstone);
+            }
+        }
         if let Some(removal) = self.removals.get_mut(tombstone)
             && removal.state != state
         {

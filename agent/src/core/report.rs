@@ -568,6 +568,7 @@ impl Core {
                 .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;
             let (progress, reason, message) = match &removal.state {
                 RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
+                RemovalState::WaitingForWave(what) => (Progress::Deleting, Some(Reason::WaitingForWave), what.clone()),
                 RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),
                 RemovalState::Held(reason, message) => (Progress::DeletionHeld, Some(*reason), message.clone()),
             };

@@ -388,9 +388,7 @@ impl Core {
             self.enqueue(&key);
         }
         for tombstone in self.gates.take_freed() {
-            if let Some(removal) = self.removals.get(&tombstone) {
-                self.work.remove(removal.wave, tombstone);
-            }
+            self.resume_freed(now, tombstone);
         }
         while self.work.slots.pace.has_room(now, self.work.flights.len()) {
             if let Some(key) = self.next_ready() {

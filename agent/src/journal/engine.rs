@@ -63,6 +63,8 @@ tables!(
     Removing = "removing",
     /// What the fuse let through within the hour.
     Passed = "passed",
+    /// What the fuse holds.
+    Held = "held",
     Unsent = "unsent",
     /// What ran, of what is not assigned any more, by number.
     Ran = "ran",

@@ -8,11 +8,11 @@ use super::Error;
 use super::bodies::{Numbers, Place};
 use super::engine::{Change, Engine, Table};
 use super::record::{
-    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, MODE_KEY, SCHEMA,
-    SCHEMA_KEY,
+    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, HOLDING_KEY,
+    MODE_KEY, SCHEMA, SCHEMA_KEY,
 };
 use super::stage;
-use crate::core::{AppliedRecord, Loaded, Shared};
+use crate::core::{AppliedRecord, Held, Loaded, Shared};
 
 /// What was read, and what is to be known about the journal.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         history: meta(engine, HISTORY_KEY)?.unwrap_or_default(),
         mode: meta(engine, MODE_KEY)?.unwrap_or_default(),
         decommission: meta(engine, DECOMMISSION_KEY)?.unwrap_or_default(),
+        held: Held { in_part: meta(engine, HOLDING_KEY)?.unwrap_or_default(), ..Held::default() },
         ..Loaded::default()
     };
     let (mut read, mut bodies, mut next_body) = (0, 0, 0);
@@ -66,6 +67,11 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     engine.scan(Table::Passed, |key, value| {
         count(key, value);
         loaded.passed.push((number(key)?, record::read(Table::Passed, key, value)?));
+        Ok(())
+    })?;
+    engine.scan(Table::Held, |key, value| {
+        count(key, value);
+        loaded.held.removals.push(record::read(Table::Held, key, value)?);
         Ok(())
     })?;
     engine.scan(Table::Ran, |key, value| {

@@ -29,6 +29,7 @@ pub(super) const HISTORY_KEY: &[u8] = b"history";
 /// Under the name that it always had on disk.
 pub(super) const MODE_KEY: &[u8] = b"standing";
 pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
+pub(super) const HOLDING_KEY: &[u8] = b"holding";
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -55,6 +56,10 @@ pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Chang
         Write::Removed(tombstone) => out.push(take(Table::Removing, tombstone_key(tombstone))),
         Write::Passed { number, tombstone } => out.push(put(Table::Passed, number.to_be_bytes().to_vec(), tombstone)),
         Write::Lapsed { number } => out.push(take(Table::Passed, number.to_be_bytes().to_vec())),
+        Write::Held(tombstone) => out.push(put(Table::Held, tombstone_key(tombstone), tombstone)),
+        Write::Holding(true) => out.push(put(Table::Meta, HOLDING_KEY.to_vec(), &true)),
+        Write::Holding(false) => out.push(take(Table::Meta, HOLDING_KEY.to_vec())),
+        Write::Unheld(tombstone) => out.push(take(Table::Held, tombstone_key(tombstone))),
         Write::History(history) => out.push(put(Table::Meta, HISTORY_KEY.to_vec(), history)),
         Write::Mode(mode) => out.push(put(Table::Meta, MODE_KEY.to_vec(), mode)),
         Write::Decommission(how) => out.push(put(Table::Meta, DECOMMISSION_KEY.to_vec(), how)),

@@ -375,6 +375,7 @@ impl Slot {
             | Table::Applied
             | Table::Removing
             | Table::Passed
+            | Table::Held
             | Table::Unsent
             | Table::Ran
             | Table::Staged

@@ -138,12 +138,15 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         Write::Body { .. } => true,
         Write::Applied { .. } => matches!(next, Some(Write::Applied { .. })),
         Write::Passed { .. } => matches!(next, Some(Write::Passed { .. })),
+        Write::Held(_) | Write::Holding(true) => matches!(next, Some(Write::Held(_) | Write::Holding(false))),
         Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
         | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
+        | Write::Unheld(_)
+        | Write::Holding(false)
         | Write::History(_)
         | Write::Mode(_)
         | Write::Decommission(_)

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_agent::addresses::Addresses;
-use tideline_agent::core::{AgentMode, AppliedRecord, Enrolled, Loaded, RemovalPolicy, Write};
+use tideline_agent::core::{AgentMode, AppliedRecord, Enrolled, Held, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
 use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, ObjectKey, SessionName, Tombstone};
 
@@ -31,6 +31,8 @@ pub(crate) struct Journal {
     pub(crate) applied: BTreeMap<ObjectKey, AppliedRecord>,
     pub(crate) removing: BTreeMap<Tombstone, RemovalPolicy>,
     passed: BTreeMap<u64, Tombstone>,
+    held: BTreeSet<Tombstone>,
+    holding: bool,
     ran: BTreeMap<u64, Tombstone>,
     pub(crate) decommission: Decommission,
     pub(crate) unsent: BTreeMap<ObjectKey, ObjectReport>,
@@ -78,6 +80,13 @@ impl Journal {
                 Write::Lapsed { number } => {
                     self.passed.remove(&number);
                 }
+                Write::Held(tombstone) => {
+                    self.held.insert(tombstone);
+                }
+                Write::Unheld(tombstone) => {
+                    self.held.remove(&tombstone);
+                }
+                Write::Holding(begins) => self.holding = begins,
                 Write::History(history) => self.history = history,
                 Write::Mode(standing) => self.standing = standing,
                 Write::Decommission(how) => self.decommission = how,
@@ -162,6 +171,7 @@ impl Journal {
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
             removing: self.removing.clone().into_iter().collect(),
             passed: self.passed.clone().into_iter().collect(),
+            held: Held { removals: self.held.iter().cloned().collect(), in_part: self.holding },
             ran: self.ran.clone().into_iter().collect(),
             decommission: self.decommission,
             unsent: self.unsent.values().cloned().collect(),

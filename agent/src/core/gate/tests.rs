@@ -311,6 +311,12 @@ fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
     world.cluster.finalize();
     assert!(!world.cluster.objects.contains_key(&other), "another Placement's");
     assert!(world.cluster.objects.contains_key(&old), "what is held may replace it");
+    let (_, _, report) = &world.hub.reports[&old];
+    assert_eq!((report.progress, report.reason), (Progress::Deleting, Some(Reason::WaitingForWave)));
+    expect!["it goes when what may replace it has gone out, which waits for wave 0 of Placement retail/shop, of which Deployment.apps shop/d is not ready"]
+        .assert_eq(&report.message);
+    expect!["WaitingForWave 2: 2 objects wait for wave 0 of Placement retail/shop, of which Deployment.apps shop/d is not ready"]
+        .assert_eq(&world.hub.conditions().join("\n"));
     world.cluster.become_ready(&first);
     world.run_for(Duration::from_mins(1));
     world.cluster.finalize();

@@ -51,6 +51,7 @@ kinds!(
         PersistRemoved: Here,
         PersistPassed: Here,
         PersistLapsed: Nowhere(HOUR),
+        PersistHeld: Here,
         PersistHistory: Nowhere("the hub lost history; seeds do that, for it is no small world any more"),
         PersistStanding: Here,
         PersistDecommission: Nowhere(SERVICE),
@@ -169,6 +170,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Removed(_) => AgentEffect::PersistRemoved,
         Write::Passed { .. } => AgentEffect::PersistPassed,
         Write::Lapsed { .. } => AgentEffect::PersistLapsed,
+        Write::Held(_) | Write::Unheld(_) | Write::Holding(_) => AgentEffect::PersistHeld,
         Write::History(_) => AgentEffect::PersistHistory,
         Write::Mode(_) => AgentEffect::PersistStanding,
         Write::Decommission(_) => AgentEffect::PersistDecommission,
@@ -207,12 +209,15 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         Write::Body { .. } => true,
         Write::Applied { .. } => matches!(pair[1], Write::Applied { .. }),
         Write::Passed { .. } => matches!(pair[1], Write::Passed { .. }),
+        Write::Held(_) | Write::Holding(true) => matches!(pair[1], Write::Held(_) | Write::Holding(false)),
         Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
         | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
+        | Write::Unheld(_)
+        | Write::Holding(false)
         | Write::History(_)
         | Write::Mode(_)
         | Write::Decommission(_)
