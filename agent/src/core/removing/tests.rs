@@ -2,7 +2,7 @@
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
-use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Origin, PrunePolicy, Takeover, Version};
+use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, PrunePolicy, Takeover, Version};
 
 use super::super::effect::{Effect, Enrolled, OpId};
 use super::super::event::{Event, Observed, OpResult, Served};
@@ -206,6 +206,38 @@ fn what_is_made_once_and_is_gone_is_made_anew_when_it_comes_back() {
         world.cluster.delete(&gone);
         world.quiesce();
         assert!(!world.cluster.objects.contains_key(&gone));
+    }
+}
+
+/// It is known to have been made, and is made anew: what waits for it does not go before that.
+#[test]
+fn the_next_wave_waits_for_what_is_made_anew() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        let [first, after, other] = ["first", "after", "other"].map(|name| key("", "ConfigMap", name));
+        let gates = vec![Gate { placement: "retail/shop".to_owned(), deadline_seconds: 600 }];
+        let once = ApplyPolicy { mode: ApplyMode::CreateOnly, gates, ..ApplyPolicy::default() };
+        world.hub.policy = once;
+        world.hub.put(&first, 1, 1);
+        world.hub.put(&other, 1, 1);
+        world.heal();
+        world.quiesce();
+        world.cluster.delete(&first);
+        world.quiesce();
+        world.hub_is_away();
+        world.run_for(Duration::from_mins(1));
+        world.hub.remove(&first);
+        world.hub.waves.insert(after.clone(), 10);
+        world.hub.put(&after, 1, 1);
+        world.hub.put(&first, 1, 1);
+        world.reconnect();
+        let there = |world: &World, key| world.cluster.objects.contains_key(key);
+        for _ in 0..400 {
+            world.advance();
+            assert!(there(&world, &first) || !there(&world, &after), "seed {seed}: the next wave went before");
+        }
+        world.quiesce();
+        assert!(there(&world, &first) && there(&world, &after), "seed {seed}");
     }
 }
 
