@@ -420,11 +420,6 @@ impl Ledger {
         holder(self.slots.claims(key), target).map(|(claim, _)| SourceView { claim })
     }
 
-    /// Every source that wants a destination, on whatever targets, in the order of admission.
-    pub fn claimants(&self, key: &ObjectKey) -> impl Iterator<Item = SourceView<'_>> {
-        self.slots.claims(key).iter().map(|claim| SourceView { claim })
-    }
-
     /// Every removal that some target has not confirmed.
     pub fn removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
         self.tombstones.iter().flat_map(|at| self.removals_at(at))

@@ -1,14 +1,13 @@
 //! What every process of Tideline needs around its own work.
 //!
 //! In reading order: [`exit`] (what a process says and returns when it ends), [`telemetry`] (logs), [`tls`] (the one
-//! crypto provider, and whom servers and clients believe), [`Shutdown`] (every task, and how a run ends), [`control`]
-//! (the one loop of small reconcilers), [`retry`] (when to try again), [`bind`] (a port, or why not), [`health`]
-//! (liveness, readiness and metrics on a local port), [`ProcessCollector`] (what the process costs).
+//! crypto provider, and whom servers and clients believe), [`Shutdown`] (every task, and how a run ends), [`retry`]
+//! (when to try again), [`bind`] (a port, or why not), [`health`] (liveness, readiness and metrics on a local port),
+//! [`ProcessCollector`] (what the process costs).
 //!
-//! Tasks made here: one per reconciler that an owner spawns, one that waits for signals, one that serves the health port.
+//! Tasks made here: one that waits for signals, one that serves the health port.
 
 mod bind;
-pub mod control;
 pub mod exit;
 pub mod health;
 mod process;

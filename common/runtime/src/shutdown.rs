@@ -82,11 +82,6 @@ impl Shutdown {
         });
     }
 
-    /// Runs a task that ends by itself; the run waits for it before it ends.
-    pub fn spawn_job(&self, job: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn(job);
-    }
-
     /// Ends the run at SIGINT or SIGTERM, and the process at the second, or when it has not ended by itself in time: a thread
     /// that hangs in a disk hears of no token. A write beyond the largest file that is allowed
     /// (RLIMIT_FSIZE) fails from now on, as one on a full disk does, and no longer ends the process.

@@ -53,10 +53,6 @@ impl Selector {
         self.requirements.iter().all(|requirement| requirement.holds(labels))
     }
 
-    pub fn selects_everything(&self) -> bool {
-        self.requirements.is_empty()
-    }
-
     pub fn requirements(&self) -> impl ExactSizeIterator<Item = &Requirement> {
         self.requirements.iter()
     }
