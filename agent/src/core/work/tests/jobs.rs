@@ -1,0 +1,66 @@
+//! Jobs run once.
+
+use tideline_common::wire::v1::TerminalFact;
+
+use super::*;
+
+#[test]
+fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
+    for terminal in [None, Some(Terminal::Finished)] {
+        let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
+        let (id, key) = offline.begun.remove(0);
+        let written = OpResult::Written { observed: Box::new(created(&key, terminal)), conflicts: Vec::new() };
+        offline.step(Event::Executed { id, result: written });
+        offline.restart();
+        assert_eq!(offline.begun.is_empty(), terminal.is_some());
+    }
+}
+
+/// One with a TTL that is gone may have ended, though nobody has seen that.
+#[test]
+fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
+    let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
+    let (id, key) = offline.begun.remove(0);
+    let written =
+        OpResult::Written { observed: Box::new(created(&key, Some(Terminal::Started))), conflicts: Vec::new() };
+    offline.step(Event::Executed { id, result: written });
+    offline.restart();
+    assert!(offline.begun.is_empty());
+    let id = offline.core.objects.get(&key).unwrap().flight.expect("it is looked for");
+    offline.step(Event::Executed { id, result: OpResult::Gone });
+    let object = offline.core.objects.get(&key).unwrap();
+    assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));
+    assert!(offline.begun.is_empty());
+}
+
+#[test]
+fn what_stands_may_be_made_again_though_history_was_lost_but_for_a_job() {
+    let mut offline = Offline::new(vec![]);
+    for (group, kind, expected) in [("", "Pod", Terminal::Released), ("batch", "Job", Terminal::MayHaveRun)] {
+        let entry = entry(&key(group, kind, "once"), 1, 1);
+        let (key, source_uid) = (&entry.key, &entry.source.uid);
+        let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
+        let known = |core: &Core| core.objects.get(key).and_then(|object| object.happened(source_uid));
+        let core = &mut offline.core;
+        core.note_told(&told(Terminal::MayHaveRun));
+        core.see(key, Observed { key: key.clone(), ..created(key, None) });
+        assert_eq!(known(core), Some(Terminal::MayHaveRun), "it is not ours");
+        let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
+        core.see(key, Observed { mark: Some(Arc::new(mark)), resource_version: "8".into(), ..created(key, None) });
+        assert_eq!(known(core), Some(expected));
+        core.note_told(&told(Terminal::MayHaveRun));
+        assert_eq!(known(core), Some(expected));
+    }
+}
+
+#[test]
+fn what_finished_has_finished_whatever_the_hub_says_late() {
+    let mut offline = Offline::new(vec![]);
+    let (key, source_uid) = (key("batch", "Job", "once"), uid("s1"));
+    let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
+    for fact in [Terminal::CreatedOnce, Terminal::Finished, Terminal::CreatedOnce, Terminal::MayHaveRun] {
+        offline.core.note_told(&told(fact));
+    }
+    let known = offline.core.objects.get(&key).and_then(|object| object.happened(&source_uid));
+    assert_eq!(known, Some(Terminal::Finished));
+}
