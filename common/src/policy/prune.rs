@@ -69,11 +69,6 @@ impl PrunePolicy {
         }
     }
 
-    /// Whether it says, where something is assigned again, that what is found there counts as adopted.
-    pub fn spares(self) -> bool {
-        self.lets_go() || self.adopted.is_some()
-    }
-
     /// Whether an object goes that was created, or adopted. `managed` says whether something else manages it, so that it
     /// would have been taken over by force alone.
     pub fn deletes(self, adopted: bool, managed: bool) -> bool {

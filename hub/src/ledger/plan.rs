@@ -10,7 +10,7 @@ use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
 use super::missing_capabilities::MissingCapabilities;
-use super::slot::{Difference, all_held, settle};
+use super::slot::{Difference, held_continuously, settle};
 use super::tombstones::{self, Tombstones};
 use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
@@ -162,9 +162,9 @@ impl<'a> Draft<'a> {
                 if self.broken.take(self.ledger, change) {
                     self.doubt_what_ran();
                     for key in self.ledger.tombstones.keys() {
-                        let held = all_held(self.ledger.slots.claims(key));
+                        let kept = held_continuously(self.ledger.slots.claims(key));
                         for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
-                            tombstones.accepted(Revision(u64::MAX), &held);
+                            tombstones.restrict(&kept);
                         }
                     }
                 }

@@ -44,7 +44,7 @@ use super::commit::TargetState;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
 use super::log::{Left, LogEntry};
 use super::retention::Retention;
-use super::slot::{Difference, all_held, settle};
+use super::slot::{Difference, all_held, held_continuously, settle};
 use super::tombstones::Tombstones;
 use super::{BodyUse, Happened, Ledger, TargetIndex};
 use crate::placement::{Destination, Input, PlacementId, SourceId};
@@ -620,7 +620,7 @@ impl Ledger {
             let held = all_held(self.slots.claims(&key));
             // Of a change that was not written whole: what it was to take out is assigned still.
             tombstones.remove_later(whole, &held);
-            tombstones.accepted(self.broken.accepted, &held);
+            tombstones.accepted(self.broken.accepted, &held_continuously(self.slots.claims(&key)));
             if tombstones.is_empty() {
                 self.garbage.push(self::tombstones(&key, &source, &tombstones).key);
                 continue;

@@ -86,6 +86,12 @@ pub(super) fn all_held(claims: &[Arc<Claim>]) -> RoaringBitmap {
     claims.iter().fold(RoaringBitmap::new(), |all, claim| all | &claim.held)
 }
 
+/// Where what is assigned is kept as its source says: what was to be removed there before says how that finds the place. What is
+/// made once would be made anew by it.
+pub(super) fn held_continuously(claims: &[Arc<Claim>]) -> RoaringBitmap {
+    claims.iter().fold(RoaringBitmap::new(), |all, claim| all | (&claim.held - claim.made_once()))
+}
+
 /// Entries as they are told, by their hash.
 fn holdings(claims: &[Arc<Claim>], lacking: &MissingCapabilities) -> Vec<(ItemHash, RoaringBitmap)> {
     let mut holdings = Vec::new();

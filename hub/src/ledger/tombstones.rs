@@ -62,14 +62,13 @@ impl Tombstones {
         });
     }
 
-    /// A person accepted that history was lost, when it was at a revision: what was to be removed by then is not. At `held`, where
-    /// something is assigned again, it goes on saying that what is found there counts as adopted.
-    pub(super) fn accepted(&mut self, until: Revision, held: &RoaringBitmap) {
-        self.policies.retain(|(policy, at), targets| {
-            if *at <= until {
-                *targets &= held;
+    /// A person accepted that history was lost, when it was at a revision: of what was to be removed by then stays what concerns
+    /// these.
+    pub(super) fn accepted(&mut self, until: Revision, kept: &RoaringBitmap) {
+        self.narrow(|at, of| {
+            if at <= until {
+                *of &= kept;
             }
-            (*at > until || policy.spares()) && !targets.is_empty()
         });
     }
 

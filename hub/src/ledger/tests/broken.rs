@@ -257,19 +257,19 @@ fn what_was_to_be_removed_before_an_accept_is_told_no_more() {
     assert_eq!(copy.tombstones(0).len(), 1, "what is unassigned after it is told");
 }
 
-/// Where something is assigned again, what is found there goes on counting as adopted, and is not to be made anew.
+/// Where something is assigned again it says how that finds the place, and would have what is made once made anew.
 #[test]
-fn of_what_is_assigned_again_an_accept_drops_that_it_was_to_be_deleted() {
-    for (prune, stays) in [(Prune::Delete, 0), (Prune::Orphan, 1)] {
+fn of_what_is_assigned_again_an_accept_keeps_what_was_to_be_removed_unless_it_is_made_once() {
+    for (mode, stays) in [(ApplyMode::CreateOnly, 0), (ApplyMode::Continuous, 1)] {
         let (mut hub, mut copy) = copied();
         hub.change(vec![assign("a", "z", &[0])]);
         let lost = shown(&hub, 0);
         copy.start();
-        let mut assignment = assigned("a", "w", "a-w", "w", &[0]);
-        assignment.variants[0].policy = Arc::new(ApplyPolicy { prune, ..ApplyPolicy::default() });
-        copy.change(vec![Change::Assign(Box::new(assignment))]);
-        copy.change(vec![remove("a", "w")]);
         copy.change(vec![assign("a", "w", &[0])]);
+        copy.change(vec![remove("a", "w")]);
+        let mut assignment = assigned("a", "w", "a-w", "w", &[0]);
+        assignment.variants[0].policy = Arc::new(ApplyPolicy { mode, ..ApplyPolicy::default() });
+        copy.change(vec![Change::Assign(Box::new(assignment))]);
         copy.change(show(0, lost, Proof::OwnWord));
         assert_eq!(copy.ledger.tombstones.len(), 1);
         copy.accept();
