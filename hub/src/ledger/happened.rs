@@ -116,8 +116,8 @@ impl Happened {
 /// Whether it stays known where its source is not assigned any more.
 pub(super) fn outlives_assignment(fact: Terminal) -> bool {
     match fact {
-        Terminal::Finished | Terminal::MayHaveRun | Terminal::Released => true,
-        // An agent that finds it gone by itself when it is to remove it says that it finished.
-        Terminal::CreatedOnce | Terminal::Started | Terminal::Unknown => false,
+        // That a Job was started does so until its agent has removed it: what that found gone, it says, has finished.
+        Terminal::Finished | Terminal::Started | Terminal::MayHaveRun | Terminal::Released => true,
+        Terminal::CreatedOnce | Terminal::Unknown => false,
     }
 }

@@ -250,7 +250,9 @@ impl<'a> Draft<'a> {
         if known.is_some_and(|tombstones| tombstones.at(index).is_some_and(told))
             && let Some(tombstones) = staged(&mut self.tombstones, &self.ledger.tombstones, &key).get_mut(&source)
         {
-            tombstones.remove(&RoaringBitmap::from_iter([index]));
+            let here = RoaringBitmap::from_iter([index]);
+            tombstones.remove(&here);
+            self.forget_started(&key, &source, &here);
         }
     }
 
@@ -581,10 +583,6 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         writes.push(record::target(id, index, (Epoch(1), Revision(0)), None));
     }
     writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
-    for ((key, source), happened) in &batch.happened {
-        let write = record::happened(key, source, happened);
-        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
-    }
     let mut groups: Vec<Vec<Write>> = writes.into_iter().map(|write| vec![write]).collect();
     groups.extend(places(ledger, batch));
     let mut writes = Vec::new();
@@ -632,12 +630,15 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
     chunked(groups)
 }
 
-/// What changes at each place: what is to be removed there, and what is assigned. Of one without the other a start would make
-/// something else: a removal that replaces an earlier one, which was not confirmed, says what that spared.
+/// What changes at each place: what is to be removed there, what happened once, and what is assigned. Of one without the others a
+/// start would make something else: a removal that replaces an earlier one, which was not confirmed, says what that spared.
 fn places<'a>(ledger: &'a Ledger, batch: &'a Batch) -> impl Iterator<Item = Vec<Write>> + use<'a> {
     let mut places: BTreeMap<&ObjectKey, Vec<Write>> = BTreeMap::new();
     for ((key, source), tombstones) in &batch.tombstones {
         places.entry(key).or_default().push(record::tombstones(key, source, tombstones));
+    }
+    for ((key, source), happened) in &batch.happened {
+        places.entry(key).or_default().push(record::happened(key, source, happened));
     }
     for (id, claim) in &batch.claims {
         let (key, write) = match (claim, ledger.claims.get(id)) {

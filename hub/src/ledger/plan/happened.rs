@@ -104,6 +104,17 @@ impl Draft<'_> {
         }
     }
 
+    /// Its agent has said what it did about a removal: a Job that had started, and that it does not say to have finished, begins
+    /// anew if it comes back.
+    pub(super) fn forget_started(&mut self, key: &ObjectKey, source: &Uid, targets: &RoaringBitmap) {
+        if self.ledger.happened.contains_key(key) || self.happened.contains_key(key) {
+            let there = staged(&mut self.happened, &self.ledger.happened, key);
+            if let Some(happened) = there.get_mut(source) {
+                happened.forget(&(happened.of(Terminal::Started) & targets));
+            }
+        }
+    }
+
     /// Of sources that are not assigned where they were.
     pub(super) fn forget_what_happened(&mut self, key: &ObjectKey, difference: &Difference) {
         if !self.ledger.happened.contains_key(key) && !self.happened.contains_key(key) {

@@ -241,10 +241,10 @@ fn what_was_moved_away_and_back_is_told_so_until_the_agent_knows() {
     assert_eq!(told(&kept, 0, since), [vec![], vec![]]);
 }
 
-/// What an agent says that was away is of the time before: by now it is to be created anew.
+/// What an agent says that was away is of the time before: by now it is to be created anew. A Job may have run.
 #[test]
 fn that_it_was_created_before_it_left_is_not_believed_once_it_is_back() {
-    for fact in [Terminal::CreatedOnce, Terminal::Started] {
+    for (fact, stays) in [(Terminal::CreatedOnce, 0), (Terminal::Started, 1)] {
         let mut kept = Kept::with_targets(1);
         let created = || happened(0, &config_map("x"), &"u".parse().unwrap(), fact);
         kept.change(vec![assign_under("x", "u", DELETE, &[0]), created()]);
@@ -254,11 +254,28 @@ fn that_it_was_created_before_it_left_is_not_believed_once_it_is_back() {
         kept.change(vec![gone("u")]);
         kept.change(vec![assign_under("x", "u", DELETE, &[0])]);
         kept.change(vec![created()]);
-        assert_eq!(facts(&kept), 0);
+        assert_eq!(facts(&kept), stays);
         let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
         kept.change(vec![Change::Overtaken(target(0), kept.version(0), tombstone), created()]);
         assert_eq!(facts(&kept), 1);
     }
+}
+
+/// An agent that has lost its journal cannot say whether it ran, and is told so when it is assigned again.
+#[test]
+fn that_a_job_was_started_is_known_until_its_agent_has_removed_it() {
+    let mut kept = Kept::with_targets(2);
+    let started = |nth| happened(nth, &config_map("x"), &"u".parse().unwrap(), Terminal::Started);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1])]);
+    kept.change(vec![started(0), started(1)]);
+    kept.change(vec![gone("u")]);
+    kept.restart();
+    let tombstone = Tombstone { key: config_map("x"), source: "u".parse().unwrap() };
+    kept.change(vec![Change::Confirm(target(1), kept.version(1), tombstone)]);
+    kept.change(vec![assign_under("x", "u", DELETE, &[0, 1])]);
+    kept.restart();
+    let facts = |nth| kept.ledger.target(target(nth)).unwrap().facts().len();
+    assert_eq!((facts(0), facts(1)), (1, 0));
 }
 
 /// What was let go of because it was adopted is not deleted by what came there after it and could not adopt it.
