@@ -466,7 +466,7 @@ impl Engine {
         let Some(view) = self.ledger.target(target) else { return };
         let leaves = self.targets.get(target).is_some_and(|outline| outline.record.decommission != Decommission::No);
         let service = if leaves { Service::Leaving } else { Service::InPlace };
-        self.summary.settle(target, view.version(), |key, source| view.concern(key, source) == Concern::Assigned);
+        self.summary.settle(target, |key, source| view.concern(key, source) == Concern::Assigned);
         let known = self.summary.target(target);
         let Screened { report, gone_while_assigned, dropped, unfounded, breaches } =
             screen(&view, service, known, report);

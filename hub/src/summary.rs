@@ -32,7 +32,7 @@ pub use screen::{Breach, Concern, Scope, Screened, Service, screen};
 /// Targets that a rollup names, worst first. More than a person reads at a glance.
 pub const WORST_MAX: usize = 5;
 
-/// So many statuses that no word says any more gather before they are looked at again for the same set.
+/// So many statuses that no word says any more gather before they are looked at.
 const SETTLED_AT: usize = 64;
 
 /// The latest reports of all targets.
@@ -60,8 +60,8 @@ pub struct TargetReports {
     session: SessionName,
     /// They may stand in a space still, as long as the source is assigned there.
     left: Left,
-    /// For which set that was looked at last, and how many were left then.
-    settled: (Option<Version>, usize),
+    /// How many were left when that was looked at last.
+    settled: usize,
     /// The keys of what is not removed for now.
     held: BTreeSet<ObjectKey>,
     waiting: Waiting,
@@ -172,12 +172,10 @@ impl Summary {
     }
 
     /// Where much is kept of a target: no longer counts the statuses that stand in no space, since the source is not
-    /// `assigned` any more in the set of this version. That is looked at for each set, and again when twice as much is left.
-    pub fn settle(&mut self, target: TargetId, version: Version, assigned: impl Fn(&ObjectKey, &Uid) -> bool) {
+    /// `assigned` any more. That is looked at when twice as much is left as it was after the last time.
+    pub fn settle(&mut self, target: TargetId, assigned: impl Fn(&ObjectKey, &Uid) -> bool) {
         let Some(known) = self.targets.get_mut(&target) else { return };
-        let (last, left) = known.settled;
-        if known.bytes < REPORTED_BYTES_BASE / 2 || (last == Some(version) && known.left.len() <= 2 * left + SETTLED_AT)
-        {
+        if known.bytes < REPORTED_BYTES_BASE / 2 || known.left.len() <= 2 * known.settled + SETTLED_AT {
             return;
         }
         let mut gone = 0;
@@ -190,7 +188,7 @@ impl Summary {
             !by_source.is_empty()
         });
         known.bytes -= gone;
-        known.settled = (Some(version), known.left.len());
+        known.settled = known.left.len();
     }
 
     pub fn target(&self, target: TargetId) -> Option<&TargetReports> {
@@ -298,7 +296,8 @@ impl TargetReports {
     fn weights(&self, report: &ObjectReport) -> (usize, usize) {
         let ObjectReport { key, source_uid, status, .. } = report;
         let left = self.left.get(key).and_then(|by_source| by_source.get(source_uid)).copied().unwrap_or_default();
-        let stays = self.outlives(report).map_or(0, screen::left_weight);
+        // Without what keeping it costs besides: what is no longer than before has room.
+        let stays = self.outlives(report).map_or(0, screen::status_bytes);
         let left_stays = if status.is_none() { left } else { 0 };
         let former = self.objects.get(key).map_or(0, |former| screen::weight(former));
         (former + left, screen::weight(report) + stays + left_stays)

@@ -346,7 +346,8 @@ pub(super) fn weight(object: &ObjectReport) -> usize {
     OVERHEAD_BYTES + 2 * key_bytes(&object.key) + object.message.len() + status_bytes(object)
 }
 
-fn status_bytes(object: &ObjectReport) -> usize {
+/// None where there is no status.
+pub(super) fn status_bytes(object: &ObjectReport) -> usize {
     object.status.as_ref().map_or(0, |status| status.get().len())
 }
 

@@ -198,7 +198,7 @@ pub(super) fn damage(conn: &Connection, path: &str) -> Result<Option<String>, Er
 /// Whether it is a database in which nothing was ever put. What cannot be read is none such: whoever opens it says what is the
 /// matter.
 pub(super) fn is_blank(path: &Path) -> bool {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     Connection::open_with_flags(path, flags).and_then(|conn| has_nothing(&conn)).unwrap_or(false)
 }
 
