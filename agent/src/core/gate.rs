@@ -28,6 +28,8 @@ pub(super) struct Gates {
     changed: BTreeSet<String>,
     /// Removals that waited and may go.
     freed: BTreeSet<Tombstone>,
+    /// Nothing begins for now, and so nothing has its time.
+    paused: bool,
 }
 
 /// The objects of one Placement.
@@ -149,6 +151,20 @@ impl Gates {
 
     pub(super) fn take_freed(&mut self) -> BTreeSet<Tombstone> {
         std::mem::take(&mut self.freed)
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    /// What was waited for while nothing could begin has its time from now on.
+    pub(super) fn resume(&mut self, now: Monotonic) {
+        if std::mem::take(&mut self.paused) {
+            for group in self.groups.values_mut() {
+                let waves = group.waves.values_mut().map(|wave| &mut wave.since);
+                waves.chain([&mut group.stuck_since]).flatten().for_each(|since| *since = now);
+            }
+        }
     }
 
     /// Gives up on waves that had their time.

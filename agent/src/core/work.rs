@@ -357,7 +357,9 @@ impl Core {
                 self.work.remove(removal.wave, tombstone);
             }
         }
-        self.gates.due(now);
+        if self.begins(now) {
+            self.gates.due(now);
+        }
         self.work.slots.pace.resume(now);
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
@@ -380,7 +382,8 @@ impl Core {
 
     /// Begins whatever may begin now.
     pub(super) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.begins(now)) else { return };
+        let Some(me) = self.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
+        self.gates.resume(now);
         if self.work.pass_at.is_none() {
             self.work.pass_at = Some(now + PASS_EVERY);
         }

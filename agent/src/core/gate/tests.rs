@@ -211,6 +211,23 @@ fn a_wave_that_waits_itself_is_not_given_up_with_those_that_it_waits_for() {
     assert!(due.is_some_and(|due| due <= at(3_000)), "{due:?}");
 }
 
+/// While nothing could be tried nothing had its time.
+#[test]
+fn what_was_waited_for_while_nothing_began_has_its_time_after_that() {
+    let shop = gates(&["retail/shop"]);
+    let at = |seconds| Monotonic::START + Duration::from_secs(seconds);
+    let mut all = Gates::default();
+    for (name, wave) in [("a", 0), ("b", 10)] {
+        all.join(&shop, wave, &object(name));
+    }
+    all.hold(at(0), &shop, 10, &object("b"));
+    all.pause();
+    all.resume(at(5_000));
+    all.due(at(5_000));
+    assert!(all.take_released(at(5_000)).is_empty());
+    assert_eq!(all.next_due(), Some(at(5_600)));
+}
+
 /// It gives up no wave, and so would be woken for it for ever.
 #[test]
 fn an_agent_that_is_frozen_is_not_woken_for_what_waits() {
