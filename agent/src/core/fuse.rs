@@ -65,6 +65,8 @@ pub(super) struct Fuse {
     /// Removals that were asked for and not judged, all of which count: a large removal is held whole, not once its first part
     /// is gone. What is held for another reason is none of them.
     waiting: BTreeSet<Tombstone>,
+    /// What waits for a history to be whole again: all of it is judged together when the first of it goes on.
+    paused: BTreeSet<Tombstone>,
     /// What was too much: it goes when a person approves it, and counts no more until then.
     held: BTreeSet<Tombstone>,
     /// What the journal does not know of that yet: whether each is held.
@@ -91,6 +93,7 @@ impl Fuse {
             known: BTreeSet::new(),
             unsaved: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            paused: BTreeSet::new(),
             held: BTreeSet::new(),
             unkept: BTreeMap::new(),
             in_part: false,
@@ -141,15 +144,28 @@ impl Fuse {
         }
     }
 
-    /// It waits for something else: it is asked for again when that is over.
+    /// It waits for something of its own: it is asked for again when that is over.
     pub(super) fn excuse(&mut self, tombstone: &Tombstone) {
         self.waiting.remove(tombstone);
+    }
+
+    /// It waits for what all others wait for too.
+    pub(super) fn pause(&mut self, tombstone: &Tombstone) {
+        self.paused.extend(self.waiting.take(tombstone));
+    }
+
+    /// What is asked for and would be held, were this judged now.
+    pub(super) fn about_to_be_held(&self, tombstone: &Tombstone, managed: usize) -> Vec<Tombstone> {
+        let asked = self.waiting.len() + usize::from(!self.waiting.contains(tombstone));
+        let judged = self.known.contains(tombstone) || self.held.contains(tombstone);
+        if judged || self.passes(asked, managed) { Vec::new() } else { self.waiting.iter().cloned().collect() }
     }
 
     /// It turned out that nothing is to be deleted, or it is done: should the same be asked again, that is another
     /// deletion.
     pub(super) fn withdraw(&mut self, tombstone: &Tombstone) {
         self.waiting.remove(tombstone);
+        self.paused.remove(tombstone);
         self.known.remove(tombstone);
         self.unsaved.remove(tombstone);
         if self.held.remove(tombstone) {
@@ -204,15 +220,21 @@ impl Fuse {
         Passage::Once(self.last)
     }
 
-    /// Whether it is held: with all that waits for the same, if that is more than passes. Of those that were let through and are
-    /// done, none stands any more, and did.
+    /// Whether so many more may go. Of those that were let through and are done, none stands any more, and did.
+    fn passes(&self, asked: usize, managed: usize) -> bool {
+        let gone = self.passed.len().saturating_sub(self.known.len());
+        let share = (managed + gone) * self.limits.percent / 100;
+        self.passed.len() + asked <= self.limits.always.max(share)
+    }
+
+    /// Whether it is held: with all that waits for the same, if that is more than passes.
     fn is_too_much(&mut self, tombstone: &Tombstone, managed: usize) -> bool {
         if !self.held.contains(tombstone) {
+            if self.paused.contains(tombstone) {
+                self.waiting.append(&mut self.paused);
+            }
             self.waiting.insert(tombstone.clone());
-            let removals = self.passed.len() + self.waiting.len();
-            let gone = self.passed.len().saturating_sub(self.known.len());
-            let share = (managed + gone) * self.limits.percent / 100;
-            if removals <= self.limits.always.max(share) {
+            if self.passes(self.waiting.len(), managed) {
                 return false;
             }
             self.unkept.extend(self.waiting.iter().map(|tombstone| (tombstone.clone(), true)));

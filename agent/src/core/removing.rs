@@ -301,6 +301,7 @@ impl Core {
     pub(super) fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Delete(authorised) => {
+                self.excuse_gated(now, tombstone);
                 match self.fuse.pass(now, tombstone, self.recorded, self.leave(now, tombstone)) {
                     Passage::Free => Verdict::Delete(authorised),
                     Passage::Once(number) => {
@@ -317,6 +318,23 @@ impl Core {
             }
             Verdict::Inspect | Verdict::Look | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => {
                 verdict
+            }
+        }
+    }
+
+    /// Of what would be held with this removal, puts aside what waits for a wave: that is not to go yet.
+    fn excuse_gated(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        if !self.gates.hold_any() {
+            return;
+        }
+        for other in self.fuse.about_to_be_held(tombstone, self.recorded) {
+            if other != *tombstone
+                && let Some(what) = self.holds_removal(&other)
+            {
+                if let Some(removal) = self.removals.get(&other) {
+                    self.work.removals.remove(&(Reverse(removal.wave), other.clone()));
+                }
+                self.removal_state(now, &other, RemovalState::WaitingForWave(what));
             }
         }
     }
@@ -387,10 +405,12 @@ impl Core {
         };
         self.denied.heard(&tombstone.key, refusal);
         match &state {
-            RemovalState::Held(Reason::FuseHeld, _) | RemovalState::Waiting | RemovalState::Done => {}
-            RemovalState::Held(..) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
+            RemovalState::Held(Reason::NotEmpty, _) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
                 self.fuse.excuse(tombstone);
             }
+            RemovalState::Held(Reason::HistoryLost, _) => self.fuse.pause(tombstone),
+            // What only failed is still to go.
+            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Done => {}
         }
         if let Some(removal) = self.removals.get_mut(tombstone)
             && removal.state != state

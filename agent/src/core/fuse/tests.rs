@@ -127,6 +127,19 @@ fn what_is_held_is_held_whole_wherever_a_crash_cuts_the_writing_of_it() {
     }
 }
 
+/// It is over for all of them at once, and they come one after the other.
+#[test]
+fn what_waited_for_the_same_is_judged_together() {
+    let mut fuse = Fuse::new(FuseLimits::default());
+    let all = tombstones(510);
+    for tombstone in &all[..500] {
+        fuse.ask(tombstone.clone());
+        fuse.pause(tombstone);
+    }
+    assert_eq!(passed(&mut fuse, Monotonic::START, &all[500..], 1_000), 10, "it does not count as long as it waits");
+    assert!(all[..500].iter().all(|tombstone| !lets(&mut fuse, Monotonic::START, tombstone, 1_000, Leave::None)));
+}
+
 #[test]
 fn what_waits_for_something_else_does_not_count() {
     let mut fuse = Fuse::new(FuseLimits::default());
