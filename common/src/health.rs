@@ -82,6 +82,8 @@ pub fn assess(kind: &GroupKind, object: &Value) -> Assessment {
         rule(kind)(object)
     };
     let terminal = if kind.is("batch", "Job") { jobs::terminal(object) } else { None };
+    // Who deletes it says what that was.
+    let terminal = terminal.filter(|fact| *fact != Terminal::Started || !object.is_deleting());
     let Verdict { health, mut message } = verdict;
     truncate(&mut message, MESSAGE_BYTES_MAX);
     Assessment { health, message, observed_generation: object.observed_generation(), terminal }

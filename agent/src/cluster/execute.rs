@@ -186,8 +186,10 @@ impl Executor {
         ran: Option<Digest>,
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
-        let object = self.to_create(entry, policy, mark)?;
+        let object = self.rendered(entry, policy, mark)?;
+        // As in an apply, whatever is left out of either.
         let template = pod_template(&entry.key, &object);
+        let object = to_create(object, entry, policy, mark)?;
         if ran.is_some() && template == ran {
             return Err(Failure::new(Reason::Vanished, "it ran with this Pod template").into());
         }
@@ -214,22 +216,10 @@ impl Executor {
         }
     }
 
-    /// What is posted to create an object.
-    fn to_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<Value, Failure> {
-        let mut object = self.rendered(entry, policy, mark)?;
-        // Whoever scales it once it is there, it begins as its source says.
-        let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
-        if !exempt.is_empty() {
-            exempt.take_ignored(&mut object);
-            complete(&mut object, entry, mark)?;
-        }
-        Ok(object)
-    }
-
     /// What stands there holds its ports, addresses and quota, and they are refused to a second one: then it is not deleted.
     async fn dry_run_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
-        let mut object = self.to_create(entry, policy, mark)?;
+        let mut object = to_create(self.rendered(entry, policy, mark)?, entry, policy, mark)?;
         // The server adds five characters; the shortest names of a kind, those of CronJobs, have 52.
         let name: String = entry.key.name.chars().take(DRY_RUN_NAME_MAX).collect();
         let name = name.trim_end_matches(|last: char| !last.is_alphanumeric());
@@ -440,6 +430,7 @@ impl Executor {
     ) -> Result<OpResult, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut assigned = self.rendered(entry, policy, mark)?;
+        let template = pod_template(&entry.key, &assigned);
         let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
         let scaled = self.scaled(&target, policy, &assigned).await?;
         let exempt = Exempt::new(policy, &assigned, scaled)?;
@@ -452,7 +443,9 @@ impl Executor {
             compare::differences(&entry.key.kind, &assigned, &live.whole(), &ours);
         let now = jiff::Timestamp::now();
         let at = now.round(jiff::Unit::Second).unwrap_or(now).to_string().into();
-        let observed = Box::new(target.fold(scope, live)?);
+        // What differs may be its Pod template.
+        let template = template.filter(|_| total == 0);
+        let observed = Box::new(Observed { template, ..target.fold(scope, live)? });
         Ok(OpResult::Compared { observed, differences: named, total, local: local.into(), at })
     }
 
@@ -621,6 +614,17 @@ fn marked_with(mark: &Mark) -> Value {
         "labels": {MARK_LABEL: mark.target.to_string()},
         "annotations": {MARK_ANNOTATION: mark.encode()},
     })
+}
+
+/// What is posted to create an object that is rendered so.
+fn to_create(mut object: Value, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<Value, Failure> {
+    // Whoever scales it once it is there, it begins as its source says.
+    let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
+    if !exempt.is_empty() {
+        exempt.take_ignored(&mut object);
+        complete(&mut object, entry, mark)?;
+    }
+    Ok(object)
 }
 
 /// By what two runs of a Job are told apart: a new label is no new run.

@@ -160,7 +160,7 @@ pub struct Observed {
     /// `.status.observedGeneration`.
     pub observed_generation: Option<i64>,
     pub terminal: Option<Terminal>,
-    /// Of a Job that was just created or applied: the digest of its Pod template, as its source has it.
+    /// Of a Job that was just created or applied, or found to be as it was: the digest of its Pod template, as its source has it.
     pub template: Option<Digest>,
     /// `.status`, for kinds that have the subresource. Not kept by the core beyond the report.
     pub status: Option<Arc<RawValue>>,

@@ -39,6 +39,8 @@ pub(super) struct Folded {
     progress: Progress,
     queued: Option<i32>,
     terminal: Option<Terminal>,
+    /// Of the Pods of a Job.
+    template: Option<Box<Digest>>,
     sighted: SurveyId,
     told: Option<Told>,
 }
@@ -132,6 +134,7 @@ impl Folded {
             progress: *progress,
             queued: *queued,
             terminal,
+            template: record.template.map(Box::new),
             sighted: *sighted,
             told: *told,
         })
@@ -192,7 +195,7 @@ impl Folded {
     }
 
     fn record(&self) -> AppliedRecord {
-        let Self { entry, uid, managed, generation, resource_version, origin, posted, waved, .. } = self;
+        let Self { entry, uid, managed, generation, resource_version, origin, posted, waved, template, .. } = self;
         AppliedRecord {
             uid: Uid::from_uuid(*uid),
             version: Arc::clone(&entry.version),
@@ -213,7 +216,7 @@ impl Folded {
             telltale: Telltale::Owner,
             left: None,
             local: Arc::default(),
-            template: None,
+            template: template.as_deref().copied(),
         }
     }
 }
@@ -325,7 +328,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         telltale: Telltale::Owner,
         left: None,
         local,
-        template: None,
+        template: _,
     } = record
     else {
         return None;

@@ -354,7 +354,9 @@ fn is_ready(entry: &Entry, policy: &ApplyPolicy, object: &Object) -> bool {
     match (&object.seen, terminal) {
         (Some(_), _) => current && (object.live.health == Health::Ready || !is_ready_by_itself(&entry.key.kind)),
         // Done once, and gone by now: a Job that was cleaned up.
-        (None, Some(Terminal::Finished | Terminal::CreatedOnce | Terminal::Started)) => true,
+        (None, Some(Terminal::Finished | Terminal::CreatedOnce)) => true,
+        // Whether it ended nobody has seen.
+        (None, Some(Terminal::Started)) => policy.mode == ApplyMode::CreateOnly,
         (None, Some(Terminal::MayHaveRun | Terminal::Released | Terminal::Unknown) | None) => false,
     }
 }

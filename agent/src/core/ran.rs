@@ -19,6 +19,10 @@ use super::plan::{Decision, Settled};
 /// the hub remembers more.
 pub const RAN_MAX: usize = 2_000;
 
+/// What is said of a Job that is gone, and that nobody has seen end.
+pub(super) const VANISHED: &str = "this Job was created here and is gone, so it may have run: it is not created again; to run it again, \
+                                   create its source anew, or change its Pod template where apply.recreate is OnImmutable";
+
 /// What ran, by place and source.
 #[derive(Debug, Default)]
 pub(super) struct Ran {
@@ -92,7 +96,9 @@ impl Core {
     pub(super) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
         let known = self.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
-            Terminal::Finished | Terminal::CreatedOnce | Terminal::Unknown => true,
+            // What stands here may run anew, with another Pod template.
+            Terminal::Finished => !self.stands_for(key, source_uid),
+            Terminal::CreatedOnce | Terminal::Unknown => true,
             Terminal::Started | Terminal::MayHaveRun => {
                 !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid)
             }
@@ -104,10 +110,20 @@ impl Core {
     }
 
     /// What this agent has deleted itself is made again should it be assigned again, unless it was seen to end.
-    pub(super) fn forget_start_of_deleted(&mut self, key: &ObjectKey, result: &OpResult) {
+    pub(super) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid, result: &OpResult) {
         if matches!(result, OpResult::Gone | OpResult::Finalizing)
             && let Some(object) = self.objects.get_mut(key)
-            && matches!(object.terminal, Some((_, Terminal::Started)))
+            && object.happened(source) == Some(Terminal::Started)
+        {
+            object.terminal = None;
+            self.disk.write(Write::Sent { key: key.clone() });
+        }
+    }
+
+    /// It was created just now: that one before it ended says nothing of it.
+    pub(super) fn runs_anew(&mut self, key: &ObjectKey, source: &Uid) {
+        if let Some(object) = self.objects.get_mut(key)
+            && object.happened(source) == Some(Terminal::Finished)
         {
             object.terminal = None;
             self.disk.write(Write::Sent { key: key.clone() });

@@ -31,9 +31,10 @@ impl Core {
         match result {
             OpResult::Compared { observed, total, differences: _, local: _, at: _ } => {
                 let seen = Seen::from(&*observed);
+                let template = observed.template;
                 self.look_at(key, *observed);
                 // Whether it was posted or applied last is not known, so that the next apply looks.
-                let record = record_of(entry, &seen, origin, true);
+                let record = AppliedRecord { template, ..record_of(entry, &seen, origin, true) };
                 let managed = record.managed.filter(|_| total == 0);
                 if self.is_still_right(entry, origin, &seen) {
                     self.set_record(key, AppliedRecord { managed, ..record });

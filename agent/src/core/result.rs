@@ -45,11 +45,13 @@ impl Core {
             Doing::ReTarget(seen) => self.mark_written(now, &key, &seen, result),
             Doing::DryRun { entry, policy, uid } => self.dry_run_ended(now, &entry, &policy, &uid, result, out),
             Doing::Replace => {
-                self.forget_start_of_deleted(&key, &result);
+                if let Some(source) = self.desired.get(&key).map(|entry| entry.source.uid.clone()) {
+                    self.forget_start_of_deleted(&key, &source, &result);
+                }
                 self.replaced(now, &key, result);
             }
             Doing::Remove { tombstone, .. } => {
-                self.forget_start_of_deleted(&key, &result);
+                self.forget_start_of_deleted(&key, &tombstone.source, &result);
                 self.removed(now, &tombstone, result, out);
             }
             Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
@@ -90,7 +92,7 @@ impl Core {
                     // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
                     self.nothing_overtaken(now, key);
                 }
-                self.stands(now, entry, policy, write, *observed, &conflicts);
+                self.stands(now, entry, policy, (write, onto), *observed, &conflicts);
                 if current {
                     self.succeeded(now, key);
                 }
@@ -173,11 +175,14 @@ impl Core {
         now: Monotonic,
         entry: &Entry,
         policy: &ApplyPolicy,
-        write: Write,
+        (write, onto): (Write, Option<&Uid>),
         observed: Observed,
         conflicts: &[FieldConflict],
     ) {
         let key = &entry.key;
+        if onto.is_none() {
+            self.runs_anew(key, &entry.source.uid);
+        }
         let former = self.objects.get(key).and_then(|object| object.record.clone());
         let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
         record.left = left_to_others(conflicts, &observed).map(Arc::new);

@@ -18,7 +18,7 @@ use super::kinds::View;
 use super::name::Name;
 use super::observe::{Object, Outcome, Seen};
 use super::plan::{self, Body, Decision, Found, Marks, Me, Settled, Situation};
-use super::ran::is_gone_unread;
+use super::ran::{VANISHED, is_gone_unread};
 use super::remove::Removal;
 use super::removing::Looked;
 use super::slots::{Admission, Does, Slots};
@@ -285,8 +285,6 @@ pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
 
 /// The hub knows for what, and says so.
 const TOO_OLD: &str = "this agent is too old to understand what is to be done with it: upgrade it";
-const VANISHED: &str = "this Job was created here and is gone, so it may have run: it is not created again; to run it again, create its \
-                        source anew, or change its Pod template where apply.recreate is OnImmutable";
 const MAY_HAVE_RUN: &str = "it was assigned before history was lost at the hub, and may have run by then; to let it run: \
                             tideline-hub release TARGET --reason MayHaveRun";
 
