@@ -201,16 +201,15 @@ impl Fuse {
         if self.known.contains(tombstone) {
             return if self.unsaved.contains(tombstone) { Passage::Saving } else { Passage::Free };
         }
-        if leave == Leave::InAdvance {
-            self.withdraw(tombstone);
-            return Passage::Free;
-        }
-        if self.is_too_much(tombstone, managed) {
-            if leave == Leave::None {
-                return Passage::Held;
+        match leave {
+            Leave::InAdvance => {
+                self.withdraw(tombstone);
+                return Passage::Free;
             }
-            // What is approved goes, and what is held with it stays.
-            self.withdraw(tombstone);
+            // Nothing else is judged by that, and what was held with it stays.
+            Leave::Approved => self.withdraw(tombstone),
+            Leave::None if self.is_too_much(tombstone, managed) => return Passage::Held,
+            Leave::None => {}
         }
         self.last += 1;
         self.waiting.remove(tombstone);

@@ -120,13 +120,13 @@ impl Core {
         }
     }
 
-    /// It was created just now: that one before it ended says nothing of it.
+    /// A Job was created just now: that one before it ended says nothing of it, and it may end as unseen.
     pub(super) fn runs_anew(&mut self, key: &ObjectKey, source: &Uid) {
         if let Some(object) = self.objects.get_mut(key)
             && object.happened(source) == Some(Terminal::Finished)
         {
             object.terminal = None;
-            self.disk.write(Write::Sent { key: key.clone() });
+            self.note_terminal(key, source.clone(), Terminal::Started);
         }
     }
 
