@@ -530,7 +530,7 @@ fn unreadable(path: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink(path, path)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_secret_serves_where_the_file_cannot_be_read() -> Result<(), anyhow::Error> {
     let (fake, place) = fake_secret();
     let directory = tempfile::tempdir()?;
