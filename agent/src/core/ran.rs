@@ -167,7 +167,7 @@ impl Core {
         }
         let object = self.objects.get(key);
         let object = object.as_ref();
-        let assigned = self.desired.get(key).is_some_and(|entry| entry.source.uid == *source);
+        let assigned = self.assigns(key, source);
         let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);
         let withheld = object.and_then(|object| object.happened(source)) == Some(Terminal::MayHaveRun);
         recorded || self.stands_for(key, source) || (assigned && !withheld)

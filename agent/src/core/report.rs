@@ -523,7 +523,7 @@ impl Core {
 
     /// Whether something that the hub is told of stands there for this source.
     fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
-        let assigned = self.desired.get(key).is_some_and(|entry| entry.source.uid == *source);
+        let assigned = self.assigns(key, source);
         assigned || self.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
     }
 

@@ -87,8 +87,7 @@ impl Core {
         }
         match result {
             OpResult::Written { observed, conflicts } => {
-                let stays = self.desired.get(key).is_some_and(|assigned| assigned.source.uid == entry.source.uid);
-                if onto.is_none() && stays {
+                if onto.is_none() && self.assigns(key, &entry.source.uid) {
                     // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
                     self.nothing_overtaken(now, key);
                 }

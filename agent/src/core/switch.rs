@@ -148,7 +148,12 @@ impl Core {
     }
 
     pub(super) fn is_assigned_again(&self, tombstone: &Tombstone) -> bool {
-        self.desired.get(&tombstone.key).is_some_and(|entry| entry.source.uid == tombstone.source)
+        self.assigns(&tombstone.key, &tombstone.source)
+    }
+
+    /// Whether the set has this source at a place.
+    pub(super) fn assigns(&self, key: &ObjectKey, source: &Uid) -> bool {
+        self.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
     }
 
     /// A tree that grew in the order of its keys is half empty: what was put there at once is put together again.
