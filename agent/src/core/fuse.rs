@@ -124,8 +124,7 @@ impl Fuse {
         }
         if in_part {
             // Whatever else was asked for by then was to be held with it.
-            self.unkept.extend(self.waiting.iter().map(|tombstone| (tombstone.clone(), true)));
-            self.held.append(&mut self.waiting);
+            self.hold_all();
         }
     }
 
@@ -236,10 +235,15 @@ impl Fuse {
             if self.passes(self.waiting.len(), managed) {
                 return false;
             }
-            self.unkept.extend(self.waiting.iter().map(|tombstone| (tombstone.clone(), true)));
-            self.held.append(&mut self.waiting);
+            self.hold_all();
         }
         true
+    }
+
+    /// Holds what is asked for and not judged.
+    fn hold_all(&mut self) {
+        self.unkept.extend(self.waiting.iter().map(|tombstone| (tombstone.clone(), true)));
+        self.held.append(&mut self.waiting);
     }
 
     /// Takes the numbers that the journal need not have any more.

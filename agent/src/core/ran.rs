@@ -111,21 +111,23 @@ impl Core {
 
     /// What this agent has deleted itself is made again should it be assigned again, unless it was seen to end.
     pub(super) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid, result: &OpResult) {
-        if matches!(result, OpResult::Gone | OpResult::Finalizing)
-            && let Some(object) = self.objects.get_mut(key)
-            && object.happened(source) == Some(Terminal::Started)
-        {
-            object.terminal = None;
-            self.disk.write(Write::Sent { key: key.clone() });
+        if matches!(result, OpResult::Gone | OpResult::Finalizing) {
+            self.forget_fact(key, source, Terminal::Started);
         }
+    }
+
+    /// Forgets, if that is what is known of this source. Whether it was.
+    pub(super) fn forget_fact(&mut self, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
+        let known = self.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
+        let Some(object) = known else { return false };
+        object.terminal = None;
+        self.disk.write(Write::Sent { key: key.clone() });
+        true
     }
 
     /// A Job was created just now: that one before it ended says nothing of it, and it may end as unseen.
     pub(super) fn runs_anew(&mut self, key: &ObjectKey, source: &Uid) {
-        if let Some(object) = self.objects.get_mut(key)
-            && object.happened(source) == Some(Terminal::Finished)
-        {
-            object.terminal = None;
+        if self.forget_fact(key, source, Terminal::Finished) {
             self.note_terminal(key, source.clone(), Terminal::Started);
         }
     }

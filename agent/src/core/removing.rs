@@ -12,7 +12,7 @@ use super::conclude::RETRY;
 use super::disk::Then;
 use super::effect::{AppliedRecord, Effects, Op, Write};
 use super::fuse::Passage;
-use super::observe::Seen;
+use super::observe::{Object, Seen};
 use super::plan::{Me, is_made_once};
 use super::remove::{Evidence, Ground, Inspection, Removal, RemovalPolicy, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
@@ -273,14 +273,9 @@ impl Core {
         if !policy.is_some_and(|policy| is_made_once(entry, policy)) {
             return;
         }
-        let recorded = self.objects.get_mut(key).is_some_and(|object| {
-            if object.happened(source) == Some(Terminal::CreatedOnce) {
-                object.terminal = None;
-                self.disk.write(Write::Sent { key: key.clone() });
-            }
-            object.record.as_ref().is_some_and(|record| record.source == *source)
-        });
-        if recorded {
+        self.forget_fact(key, source, Terminal::CreatedOnce);
+        let ours = |object: &Object| object.record.as_ref().is_some_and(|record| record.source == *source);
+        if self.objects.get(key).is_some_and(|object| ours(&object)) {
             self.clear_record(key);
         }
         self.enqueue(key);

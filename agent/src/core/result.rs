@@ -182,16 +182,18 @@ impl Core {
         if onto.is_none() {
             self.runs_anew(key, &entry.source.uid);
         }
-        let former = self.objects.get(key).and_then(|object| object.record.clone());
         let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
         record.left = left_to_others(conflicts, &observed).map(Arc::new);
-        let known = former.as_ref().filter(|former| former.uid == record.uid).and_then(|former| former.template);
+        let object = self.objects.get(key);
+        let former = object.as_ref().and_then(|object| object.record.as_ref());
+        let known = former.filter(|former| former.uid == record.uid).and_then(|former| former.template);
         record.template = observed.template.or(known);
         if !write.local.is_empty() {
             // What was left as it was is still to be told; a look says what there is of it.
             record.local = write.local;
-            record.drifted = former.and_then(|former| former.drifted);
+            record.drifted = former.and_then(|former| former.drifted.clone());
         }
+        drop(object);
         if write.origin == Origin::Adopted {
             self.associates_adopted(key);
         }
