@@ -2,10 +2,10 @@
 //!
 //! It is a SQLite database with one table more, so that it is whole or not there, and any SQLite can look into it.
 
-use super::file::{DATABASE, DIR_MODE, check_schema, companions, damage, from_sqlite, lock, new_private};
+use super::file::{DATABASE, DIR_MODE, READ_WRITE, check_schema, companions, damage, from_sqlite, lock, new_private};
 use super::rows;
 use crate::{Commit, Error, Op, Revision};
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, params};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Another name than any table of a store.
 const TABLE: &str = "backup_attachments";
-
-const READ_WRITE: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// Copies the store in `dir` into the new file `to`, with these attachments, by name. The store may be in use: what is copied
 /// is one moment of it, with every commit that was acknowledged before.

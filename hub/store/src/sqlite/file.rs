@@ -14,6 +14,8 @@ use std::time::Duration;
 /// The version of the tables in `rows`, kept in SQLite's `user_version`. Zero is a new file.
 const SCHEMA: i64 = 1;
 
+/// One thread at a time has a connection.
+pub(super) const READ_WRITE: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 pub(super) const DATABASE: &str = "store.db";
 const LOCK: &str = "store.lock";
 /// What SQLite keeps beside a database, by how the names end. Whatever database it finds them beside it takes them to be of.
@@ -162,7 +164,7 @@ fn present(path: &Path) -> io::Result<File> {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let conn = Connection::open_with_flags(path, flags)?;
     configure(&conn)?;
     Ok(conn)
@@ -198,7 +200,7 @@ pub(super) fn damage(conn: &Connection, path: &str) -> Result<Option<String>, Er
 /// Whether it is a database in which nothing was ever put. What cannot be read is none such: whoever opens it says what is the
 /// matter.
 pub(super) fn is_blank(path: &Path) -> bool {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let flags = READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     Connection::open_with_flags(path, flags).and_then(|conn| has_nothing(&conn)).unwrap_or(false)
 }
 
