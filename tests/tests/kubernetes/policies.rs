@@ -581,6 +581,14 @@ async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     site.reported("job.batch.once", "Applied", None).await
 }
 
+/// While its agent is away, which finds it gone.
+async fn runs_out_unseen(site: &mut Site) -> Result<()> {
+    site.agent.stop().await?;
+    runs_out(site).await?;
+    site.agent.resume();
+    site.reported("job.batch.once", "Withheld", Some("Vanished")).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_another_alone() -> Result<()> {
     let assets = require_kubernetes!();
@@ -597,10 +605,7 @@ async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_an
     apply(&site.space, job("a", "1")).await?;
     shows(&site.local, JOB, "once", "the Job", |_| true).await?;
     site.reported("job.batch.once", "Applied", None).await?;
-    site.agent.stop().await?;
-    runs_out(&site).await?;
-    site.agent.resume();
-    site.reported("job.batch.once", "Withheld", Some("Vanished")).await?;
+    runs_out_unseen(&mut site).await?;
 
     // What was lost with the journal the hub knows, also one that was started anew since it was told.
     site.agent.stop().await?;
@@ -615,10 +620,7 @@ async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_an
     apply(&site.space, job("a", "1")).await?;
     shows(&site.local, JOB, "once", "the other Job", |_| true).await?;
     site.reported("job.batch.once", "Applied", None).await?;
-    site.agent.stop().await?;
-    runs_out(&site).await?;
-    site.agent.resume();
-    site.reported("job.batch.once", "Withheld", Some("Vanished")).await?;
+    runs_out_unseen(&mut site).await?;
     apply(&site.space, job("b", "1")).await?;
     site.pass_along("witness").await?;
     site.settle("witness").await?;

@@ -181,11 +181,7 @@ fn a_job_that_no_list_shows_is_not_taken_for_gone() {
 
 fn unseen(world: &mut World) {
     let mut random = Random::new(world.draw());
-    let names = ["ttl-a", "ttl-b"].map(place);
-    for job in &names {
-        world.act(|spaces| spaces.create(&SpaceName::root(), job, ApplyPolicy::default()));
-    }
-    world.pass(DONE);
+    let names = placed(world, ["ttl-a", "ttl-b"]);
     for _ in 0..STEPS {
         let job = random.pick(&names).clone();
         let here = |key: &ObjectKey| *key == job;
@@ -201,9 +197,7 @@ fn unseen(world: &mut World) {
             }
             5 => world.lose_data(),
             6 => world.restart_hub(),
-            7 => world.act(|spaces| spaces.move_to(here, Targets::There)),
-            8 => world.act(|spaces| spaces.move_to(here, Targets::Here)),
-            9 => world.act(|spaces| spaces.renew(here)),
+            intent @ 7..=9 => changes(world, &job, intent - 7),
             10 => world.act(|spaces| spaces.update(here)),
             _ => {
                 let (mode, recreate) = *random.pick(&[
@@ -230,6 +224,26 @@ fn unseen(world: &mut World) {
     );
     world.check_converged();
     world.check_at_rest(true);
+}
+
+/// They run.
+fn placed(world: &mut World, names: [&str; 2]) -> [ObjectKey; 2] {
+    let jobs = names.map(place);
+    for job in &jobs {
+        world.act(|spaces| spaces.create(&SpaceName::root(), job, ApplyPolicy::default()));
+    }
+    world.pass(DONE);
+    jobs
+}
+
+/// A person takes it away, puts it there again, or makes it anew.
+fn changes(world: &mut World, job: &ObjectKey, how: u64) {
+    let here = |key: &ObjectKey| key == job;
+    world.act(|spaces| match how {
+        0 => spaces.move_to(here, Targets::There),
+        1 => spaces.move_to(here, Targets::Here),
+        _ => spaces.renew(here),
+    });
 }
 
 fn place(name: &str) -> ObjectKey {
@@ -262,14 +276,9 @@ fn reasons(world: &World, reason: Reason) -> Vec<ObjectKey> {
 
 fn jobs(world: &mut World) {
     let mut random = Random::new(world.draw());
-    let names = ["a", "b"].map(place);
-    for job in &names {
-        world.act(|spaces| spaces.create(&SpaceName::root(), job, ApplyPolicy::default()));
-    }
-    world.pass(DONE);
+    let names = placed(world, ["a", "b"]);
     for _ in 0..STEPS {
         let job = random.pick(&names).clone();
-        let here = |key: &ObjectKey| *key == job;
         match random.below(12) {
             0..=2 => run(world, &job),
             3 => world.back_up(),
@@ -277,9 +286,7 @@ fn jobs(world: &mut World) {
             5 => world.lose_data(),
             6 => world.restart_agent(),
             7 => world.restart_hub(),
-            8 => world.act(|spaces| spaces.move_to(here, Targets::There)),
-            9 => world.act(|spaces| spaces.move_to(here, Targets::Here)),
-            10 => world.act(|spaces| spaces.renew(here)),
+            intent @ 8..=10 => changes(world, &job, intent - 8),
             _ => world.accept_history(),
         }
         world.pass(DONE);
