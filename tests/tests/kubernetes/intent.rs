@@ -1,14 +1,14 @@
 //! What is meant for an object changes more than once while its agent is away, or cannot write: it ends where it would have
 //! ended under the eyes of its agent.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use kube::ResourceExt;
 use serde_json::json;
 use tideline_common::{MARK_ANNOTATION, MARK_LABEL, Origin, Prune};
 use tideline_tests::kubernetes::ClusterOptions;
-use tideline_tests::{eventually_ok, require_kubernetes};
+use tideline_tests::require_kubernetes;
 
-use crate::objects::{CONFIG, ROLLUP, SOON, api, apply, config, gone, shows};
+use crate::objects::{CONFIG, apply, config, gone, shows};
 use crate::site::{CONFIG_MAPS, Site, grant, mark_of, placed};
 
 impl Site {
@@ -22,19 +22,6 @@ impl Site {
             self.reported(&format!("configmap.{name}"), "Applied", None).await?;
         }
         Ok(())
-    }
-
-    /// Waits until the hub expects so many copies of an object, or knows of none.
-    async fn expected(&self, name: &str, copies: u64) -> Result<()> {
-        let rollups = api(&self.space, ROLLUP.0, ROLLUP.1, Some("shop"));
-        let object = format!("configmap.{name}");
-        eventually_ok(SOON, &format!("{copies} copies of {name} to be expected"), async || {
-            let rollup = rollups.get_opt(&object).await?;
-            let found = rollup.and_then(|rollup| rollup.data["counts"]["expected"].as_u64()).unwrap_or_default();
-            ensure!(found == copies, "{found} are");
-            anyhow::Ok(())
-        })
-        .await
     }
 
     /// It stands as it was, and says of nobody whose it is.
@@ -73,13 +60,13 @@ async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects(
         site.displace(name).await?;
     }
     for name in ["orphaned", "deleted", "again", "moved"] {
-        site.expected(name, 0).await?;
+        site.expected(&format!("configmap.{name}"), 0).await?;
     }
     // There and back: the same source, in the same place.
     site.place("moved", CONFIG_MAPS, delete.clone()).await?;
     site.place("again", CONFIG_MAPS, delete.clone()).await?;
     for name in ["moved", "again"] {
-        site.expected(name, 1).await?;
+        site.expected(&format!("configmap.{name}"), 1).await?;
     }
     site.agent.resume();
 
@@ -119,7 +106,7 @@ async fn a_prune_policy_that_could_not_be_written_into_the_mark_decides_too() ->
     assert_eq!(mark_of(&site.local(CONFIG, "web").await?)?.prune, Prune::Delete);
     site.agent.stop().await?;
     site.displace("web").await?;
-    site.expected("web", 0).await?;
+    site.expected("configmap.web", 0).await?;
     site.agent.resume();
     // Nor may it let go of it yet; to delete it, it may.
     site.reported("configmap.web", "DeletionHeld", Some("Forbidden")).await?;

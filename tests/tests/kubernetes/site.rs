@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -11,9 +11,9 @@ use tideline_agent::OwnNamespace;
 use tideline_common::{MARK_ANNOTATION, Mark};
 use tideline_tests::fleet::{Agent, Hub};
 use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
-use tideline_tests::{Relay, Scratch};
+use tideline_tests::{Relay, Scratch, eventually_ok};
 
-use crate::objects::{CONFIG, api, api_cluster, apply, config, gone, placement, shows};
+use crate::objects::{CONFIG, ROLLUP, SOON, api, api_cluster, apply, config, gone, placement, shows};
 
 pub(crate) const REPORT: (&str, &str) = ("summary.tideline.dev/v1alpha1", "Report");
 pub(crate) const CLUSTER_ROLLUP: (&str, &str) = ("summary.tideline.dev/v1alpha1", "ClusterRollup");
@@ -157,6 +157,18 @@ impl Site {
         let kind = (text("apiVersion"), text("kind"));
         let params = PostParams { field_manager: Some("helper".to_owned()), ..PostParams::default() };
         Ok(self.locals((&kind.0, &kind.1)).create(&params, &from_value(object)?).await?)
+    }
+
+    /// Waits until the hub expects so many copies of an object, or knows of none.
+    pub(crate) async fn expected(&self, object: &str, copies: u64) -> Result<()> {
+        let rollups = api(&self.space, ROLLUP.0, ROLLUP.1, Some("shop"));
+        eventually_ok(SOON, &format!("{copies} copies of {object} to be expected"), async || {
+            let rollup = rollups.get_opt(object).await?;
+            let found = rollup.and_then(|rollup| rollup.data["counts"]["expected"].as_u64()).unwrap_or_default();
+            ensure!(found == copies, "{found} are");
+            anyhow::Ok(())
+        })
+        .await
     }
 
     pub(crate) async fn reported(&self, object: &str, progress: &str, reason: Option<&str>) -> Result<()> {
