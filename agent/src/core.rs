@@ -19,8 +19,8 @@ use tideline_common::wire::v1::{
     ObjectReport,
 };
 use tideline_common::{
-    ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, HubId, Monotonic, ObjectKey, Reason, SessionName,
-    TargetId, Tombstone, Uid,
+    ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, GroupKind, HubId, Monotonic, ObjectKey, Reason,
+    SessionName, TargetId, Tombstone, Uid,
 };
 
 mod approve;
@@ -57,6 +57,7 @@ mod rebuild;
 mod remove;
 mod removing;
 mod report;
+mod restored;
 mod result;
 mod rows;
 mod session;
@@ -67,8 +68,8 @@ mod switch;
 mod work;
 
 pub use effect::{
-    AppliedRecord, ApplyTakeover, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers, Marked, Op,
-    OpId, PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
+    AppliedRecord, ApplyTakeover, CameBack, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers,
+    Marked, Op, OpId, PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
 };
 pub use event::{
     Answer, Associate, Condition, Details, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField,
@@ -103,6 +104,7 @@ use ran::Ran;
 pub use remove::RemovalPolicy;
 use remove::{Cause, JournalAge, Removal};
 use report::Reports;
+use restored::Restored;
 use session::{Session, Token};
 use work::Work;
 
@@ -180,6 +182,9 @@ pub struct Loaded {
     pub unsent: Vec<ObjectReport>,
     /// What ran, of sources that are not assigned any more: those of [`Write::Ran`].
     pub ran: Vec<(u64, Tombstone)>,
+    /// Every kind of which there ever was anything.
+    pub kinds: Vec<(GroupKind, Arc<str>)>,
+    pub came_back: Vec<CameBack>,
 }
 
 /// What was said against this agent, or of the hub's history, while there was no journal to keep it.
@@ -222,6 +227,7 @@ pub struct Core {
     /// Something could not be applied because its body was missing, since the last set was accepted.
     lacks_bodies: bool,
     ran: Ran,
+    restored: Restored,
     /// Of which the hub told something that happened once, with a set that is not on disk yet. Nothing else is known of what
     /// it assigns anew, and that is not forgotten.
     told_ahead: BTreeSet<ObjectKey>,
@@ -281,6 +287,8 @@ impl Core {
             decommission,
             unsent,
             ran,
+            kinds,
+            came_back,
         } = loaded;
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
@@ -304,6 +312,7 @@ impl Core {
             copies: Copies::default(),
             associates: Associates::default(),
             ran: Ran::new(ran),
+            restored: Restored::default(),
             told_ahead: BTreeSet::new(),
             removals: BTreeMap::new(),
             journal_age: JournalAge::Unknown,
@@ -332,8 +341,10 @@ impl Core {
             core.put_entry(entry);
             core.fold_if_many();
         }
+        core.resume_restored(kinds, came_back);
         for (key, record) in applied {
             core.kinds.refer(&key, &record.version);
+            core.there_was(&key.kind, &record.version);
             core.objects.at(&key).record = Some(record);
             core.recorded += 1;
             core.tell_gates(&key);

@@ -574,6 +574,9 @@ impl Driver {
             | Write::Sent { .. }
             | Write::Ran { .. }
             | Write::RanForgotten { .. }
+            | Write::Kind { .. }
+            | Write::CameBack(_)
+            | Write::CameBackNoMore { .. }
             | Write::DropBodies(_) => None,
         });
         let newest = Arc::clone(&self.newest);

@@ -70,6 +70,8 @@ capabilities!(
     Decommission = "decommission" since "0.1.0",
     /// Removals that a person approved.
     Approvals = "approvals" since "0.1.0",
+    /// What a person released stays, without its mark.
+    Releases = "releases" since "0.1.0",
     /// An agent is handed to a SyncTarget that was made again.
     Handover = "handover" since "0.1.0",
 );

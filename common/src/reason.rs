@@ -98,6 +98,8 @@ reasons!(
     FuseHeld,
     /// Its mark is not its own: somebody copied it.
     Copy,
+    /// Nothing assigns it, and it came back after it was gone: from a backup, or with an API server that was set back.
+    Restored,
 
     // Of targets and links.
     /// Not heard from within its deadline.

@@ -1,5 +1,5 @@
-//! Removals that people have approved, as they are told to agents: per target one list, which every approval in force
-//! adds to, named by what it holds.
+//! Removals that people have approved, and objects that they have released, as they are told to agents: per target one list,
+//! which every approval in force adds to, named by what it holds.
 //!
 //! No I/O, no clock: the objects that hold the approvals are read by `ingest`, and made by [`crate::approve`].
 
@@ -19,6 +19,8 @@ pub struct Approval {
     /// The same, as time that passes here.
     pub until: Monotonic,
     pub removals: Arc<[Tombstone]>,
+    /// They are let go of: the objects stay, without their marks.
+    pub releases: bool,
 }
 
 /// Every approval in force.
@@ -71,7 +73,8 @@ impl Approvals {
             self.end(&object);
         }
         if approval.until > now && !approval.removals.is_empty() && !self.over.contains(&object) {
-            let says = |approval: &Approval| (approval.target, approval.expires, approval.removals.clone());
+            let says =
+                |approval: &Approval| (approval.target, approval.expires, approval.removals.clone(), approval.releases);
             let read_again = former.as_ref().map(says) == Some(says(&approval));
             if read_again {
                 // How long that is from now was measured a little differently, and is no news to anybody.
@@ -136,6 +139,11 @@ impl Approvals {
     /// Every approval in force at a target: the object that holds it, and what it approves.
     pub fn of(&self, target: TargetId) -> impl Iterator<Item = (&Uid, &[Tombstone])> {
         self.listed(target).map(|(object, approval)| (object, &*approval.removals))
+    }
+
+    /// Whether anything is released at a target.
+    pub fn releases_at(&self, target: TargetId) -> bool {
+        self.listed(target).any(|(_, approval)| approval.releases)
     }
 
     fn listed(&self, target: TargetId) -> impl Iterator<Item = (&Uid, &Approval)> {
@@ -215,8 +223,15 @@ impl Approvals {
             return None;
         }
         let Some(list) = self.lists.get(&target) else {
-            let nothing =
-                ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
+            let nothing = ApprovedPage {
+                list: None,
+                offset: 0,
+                count: 0,
+                total: 0,
+                expires_seconds: 0,
+                removals: Vec::new(),
+                releases: Vec::new(),
+            };
             return held.list.is_some().then_some(nothing);
         };
         let offset = if held.list == Some(list.name) { held.count } else { 0 };
@@ -225,13 +240,16 @@ impl Approvals {
             // A page is of one approval, so that all of it ends at once.
             if let Some(rest) = approval.removals.get(skip..).filter(|rest| !rest.is_empty()) {
                 let page = &rest[..rest.len().min(APPROVED_PAGE_REMOVALS_MAX)];
+                let open = page.iter().filter(|removal| !is_assigned(removal)).cloned().collect();
+                let (removals, releases) = if approval.releases { (Vec::new(), open) } else { (open, Vec::new()) };
                 return Some(ApprovedPage {
                     list: Some(list.name),
                     offset,
                     count: page.len() as u64,
                     total: list.total,
                     expires_seconds: approval.until.since(now).as_secs(),
-                    removals: page.iter().filter(|removal| !is_assigned(removal)).cloned().collect(),
+                    removals,
+                    releases,
                 });
             }
             skip -= approval.removals.len();
@@ -282,9 +300,9 @@ impl Approvals {
 /// Names a list by all that it holds: the same after a restart of the hub, and at every replica.
 fn name<'a>(approvals: impl Iterator<Item = (&'a Uid, &'a Approval)>) -> Digest {
     let mut hasher = Hasher::new("tideline/approvals/v1");
-    for (object, Approval { target: _, expires, until: _, removals }) in approvals {
+    for (object, Approval { target: _, expires, until: _, removals, releases }) in approvals {
         let count = i64::try_from(removals.len()).unwrap_or(i64::MAX);
-        hasher.field(object.text().as_bytes()).number(*expires).number(count);
+        hasher.field(object.text().as_bytes()).number(*expires).number(count).number(i64::from(*releases));
         for Tombstone { key, source } in removals.iter() {
             for text in [&*key.kind.group, &*key.kind.kind, &*key.namespace, &*key.name, &*source.text()] {
                 hasher.field(text.as_bytes());

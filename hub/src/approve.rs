@@ -1,4 +1,4 @@
-//! Approving deletions that clusters hold, from wherever an administrator's kubeconfig is.
+//! Approving deletions that clusters hold, and releasing what they would delete, from wherever an administrator's kubeconfig is.
 //!
 //! What is held is read as the virtual resource `helddeletions` of the root space; an approval is one or several
 //! DeletionApprovals there, each with a part of the list. The hub tells them to the agent, signed as everything it says.
@@ -14,7 +14,7 @@ use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, UnassignmentApproval};
+use tideline_api::{ApprovedAction, ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, UnassignmentApproval};
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason, TargetId, Tombstone};
 use tideline_runtime::exit;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,11 @@ pub enum Error {
     Unreadable(#[from] Unreadable),
     #[error(transparent)]
     Agent(#[from] agents::Error),
+    #[error(
+        "{target} holds objects that came back (Restored) and objects that lost history left behind (HistoryLost), and they are \
+         not settled in one step: name one with --reason"
+    )]
+    SeveralReasons { target: String },
 }
 
 /// What one cluster holds.
@@ -70,14 +75,33 @@ pub struct Approved {
 }
 
 impl Held {
-    /// What an approval would be of: all that waits for one, and what may follow when that is gone. None where nothing
-    /// waits.
-    pub fn approvable(&self) -> Vec<&HeldDeletion> {
-        if !self.deletions.iter().any(HeldDeletion::waits_for_approval) {
-            return Vec::new();
+    /// What an approval would be of: all that waits for one, for this reason if one is named, and what may follow when that is
+    /// gone. None where nothing waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SeveralReasons`] where what came back and what was left behind wait, and no reason is named: who looks at one
+    /// does not mean the other.
+    pub fn approvable(&self, reason: Option<Reason>) -> Result<Vec<&HeldDeletion>, Error> {
+        let waits = |held: &HeldDeletion| held.waits_for_approval() && reason.is_none_or(|it| held.reason == Some(it));
+        if !self.deletions.iter().any(waits) {
+            return Ok(Vec::new());
         }
-        let follows = |held: &&HeldDeletion| held.waits_for_approval() || held.reason == Some(Reason::NotEmpty);
-        self.deletions.iter().filter(follows).collect()
+        if reason.is_none() && self.holds(Reason::Restored) && self.holds(Reason::HistoryLost) {
+            return Err(Error::SeveralReasons { target: self.target.clone() });
+        }
+        let follows = |held: &&HeldDeletion| waits(held) || held.reason == Some(Reason::NotEmpty);
+        Ok(self.deletions.iter().filter(follows).collect())
+    }
+
+    /// What nothing at the hub explains, for this reason: it can be released.
+    pub fn releasable(&self, reason: Reason) -> Vec<&HeldDeletion> {
+        self.deletions.iter().filter(|held| held.reason == Some(reason)).collect()
+    }
+
+    /// Whether anything is held for this reason.
+    pub fn holds(&self, reason: Reason) -> bool {
+        self.deletions.iter().any(|held| held.reason == Some(reason))
     }
 }
 
@@ -98,11 +122,16 @@ pub async fn held(root: &Client, target: &str) -> Result<Held, Error> {
     Ok(Held { target: target.to_owned(), target_uid: uid, reported, deletions })
 }
 
-/// Records the approval of these deletions and no others.
+/// Records that this is to become of these objects and no others.
+///
+/// # Errors
+///
+/// [`Error::Expires`] for more than thirty days, and what the hub refuses.
 pub async fn approve(
     root: &Client,
     held: &Held,
     deletions: &[&HeldDeletion],
+    action: ApprovedAction,
     expires: Duration,
 ) -> Result<Approved, Error> {
     if expires > EXPIRES_MAX {
@@ -116,6 +145,7 @@ pub async fn approve(
             target_name: held.target.clone(),
             target_uid: held.target_uid.clone(),
             expires: Time(end),
+            action,
             deletions: part.iter().map(|held| held.object.clone()).collect(),
         };
         let mut object = DeletionApproval::new("", spec);
@@ -135,18 +165,19 @@ pub(crate) struct Read {
     expires: i64,
     left: Duration,
     removals: Arc<[Tombstone]>,
+    releases: bool,
 }
 
 impl Read {
     pub(crate) fn from(self, now: Monotonic) -> Approval {
-        let Self { target, expires, left, removals } = self;
-        Approval { target, expires, until: now + left, removals }
+        let Self { target, expires, left, removals, releases } = self;
+        Approval { target, expires, until: now + left, removals, releases }
     }
 }
 
 /// Reads an approval; or says why it cannot be one. A part that cannot be meant is no reason to believe the rest.
 pub(crate) fn read(approval: &DeletionApproval, now: Timestamp) -> Result<Read, String> {
-    let DeletionApprovalSpec { target_name, target_uid, expires, deletions } = &approval.spec;
+    let DeletionApprovalSpec { target_name, target_uid, expires, action, deletions } = &approval.spec;
     let target = target_uid.parse().map_err(|_| format!("the UID of the target {target_name} is none"))?;
     let removal = |deletion: &ApprovedDeletion| {
         let ApprovedDeletion { api_group, kind, namespace, name, source_uid } = deletion;
@@ -161,6 +192,7 @@ pub(crate) fn read(approval: &DeletionApproval, now: Timestamp) -> Result<Read, 
         expires: expires.0.as_second(),
         left: expires.0.duration_since(made).try_into().unwrap_or_default(),
         removals: deletions.iter().map(removal).collect::<Result<_, String>>()?,
+        releases: *action == ApprovedAction::Release,
     })
 }
 

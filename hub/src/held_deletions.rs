@@ -61,7 +61,7 @@ impl HeldDeletion {
 
     /// Whether a person's approval is what it waits for.
     pub fn waits_for_approval(&self) -> bool {
-        matches!(self.reason, Some(Reason::FuseHeld | Reason::HistoryLost))
+        matches!(self.reason, Some(Reason::FuseHeld | Reason::HistoryLost | Reason::Restored))
     }
 
     /// The place at the cluster.

@@ -30,7 +30,7 @@ use crate::ledger::TargetView;
 use crate::patch::{self, Form};
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
-use crate::summary::TargetReports;
+use crate::summary::{TargetReports, Waiting};
 
 /// How often a SyncTarget's lastContact is written while nothing else changes.
 const CONTACT_PERIOD: Duration = Duration::from_mins(10);
@@ -424,7 +424,7 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
     let seen = outline.problems.iter().filter(|problem| **problem != Reason::AgentTooOld);
     problems.extend(seen.map(|problem| (*problem, what_to_do(*problem))));
     let waiting = engine.waiting_for_approval(target);
-    let too_old = too_old(engine, target, outline.record.decommission, waiting.is_some_and(|it| it.total() > 0));
+    let too_old = too_old(engine, target, outline.record.decommission, waiting);
     if let Some(too_old) = &too_old {
         problems.insert(Reason::AgentTooOld, too_old);
     }
@@ -441,10 +441,17 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
         // Until nothing is held for it any more, also where a person has accepted it.
         problems.entry(Reason::HistoryLost).or_insert(what_to_do(Reason::HistoryLost));
     }
+    if waiting.is_some_and(|waiting| waiting.restored > 0) {
+        problems.insert(Reason::Restored, what_to_do(Reason::Restored));
+    }
     let problems = problems.into_iter().map(|(problem, message)| condition(problem, ("True", problem), message));
     let name = outline.record.name.clone();
     let held = waiting.filter(|waiting| waiting.total() > 0).map(|waiting| {
-        let reason = if waiting.unexplained > 0 { Reason::HistoryLost } else { Reason::FuseHeld };
+        let reason = match waiting {
+            Waiting { unexplained: 1.., .. } => Reason::HistoryLost,
+            Waiting { restored: 1.., .. } => Reason::Restored,
+            Waiting { .. } => Reason::FuseHeld,
+        };
         let message = format!(
             "deletions that wait for an approval: {}. See: tideline-hub approve-deletions {name}",
             waiting.total()
@@ -503,10 +510,14 @@ fn shut_out(engine: &Engine, target: TargetId) -> Option<(Described, Value)> {
 }
 
 /// What the agent of a target does not understand, of what it would have to, and what is withheld from it therefore.
-fn too_old(engine: &Engine, target: TargetId, decommission: Decommission, approvals: bool) -> Option<String> {
+fn too_old(engine: &Engine, target: TargetId, decommission: Decommission, waiting: Option<Waiting>) -> Option<String> {
     let view = engine.ledger.target(target)?;
     let (withheld, mut missing) = view.too_old_for();
-    let others = [(Capability::Decommission, decommission != Decommission::No), (Capability::Approvals, approvals)];
+    let others = [
+        (Capability::Decommission, decommission != Decommission::No),
+        (Capability::Approvals, waiting.is_some_and(|waiting| waiting.total() > 0)),
+        (Capability::Releases, engine.releases_at(target)),
+    ];
     missing.extend(others.into_iter().filter(|(it, wanted)| *wanted && !view.understands(*it)).map(|(it, _)| it));
     let what = upgrade(&missing);
     (!missing.is_empty()).then(|| format!("objects withheld, and left as they are: {withheld}; {what}"))
@@ -526,7 +537,12 @@ fn what_to_do(problem: Reason) -> &'static str {
         }
         Reason::HistoryLost => {
             "its cluster holds what this hub does not know of; that stays until its deletion is approved: tideline-hub \
-             approve-deletions"
+             approve-deletions NAME --reason HistoryLost; or until it is let go of: tideline-hub release NAME --reason HistoryLost"
+        }
+        Reason::Restored => {
+            "objects came back that nothing assigns: from a backup, or because the API server was set back. They stay until their \
+             deletion is approved: tideline-hub approve-deletions NAME --reason Restored; or until they are let go of: \
+             tideline-hub release NAME --reason Restored"
         }
         _ => "see the log of the hub",
     }

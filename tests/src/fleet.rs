@@ -41,6 +41,8 @@ pub struct Agent {
     health: Option<SocketAddr>,
     /// What its next run keeps; all if there are none.
     pub only_namespaces: Vec<NamespaceName>,
+    /// About how long it is from one of its patrols to the next; counts from its next run on.
+    pub patrol: Duration,
     run: Option<Running>,
 }
 
@@ -243,6 +245,7 @@ impl Agent {
             own_namespace,
             health: None,
             only_namespaces: Vec::new(),
+            patrol: tideline_agent::PATROL_EVERY,
             run: None,
         })
     }
@@ -260,7 +263,7 @@ impl Agent {
             token_file: self.token_file.clone(),
             hub: self.hub.clone(),
             listen: self.health.map_or(Listen::Off, Listen::At),
-            patrol: tideline_agent::PATROL_EVERY,
+            patrol: self.patrol,
             events: tideline_agent::Events::On,
             own_namespace: self.own_namespace.clone(),
             only_namespaces: self.only_namespaces.clone(),
@@ -336,6 +339,7 @@ impl Agent {
             own_namespace,
             health,
             only_namespaces: self.only_namespaces.clone(),
+            patrol: self.patrol,
             run: None,
         })
     }

@@ -2,7 +2,8 @@
 //! makes use of it while it is told so, and forgets it when it ends.
 //!
 //! An approval permits a deletion and does not trigger one: what is removed must be authorised by [`may_delete`] all the same.
-//! Only where nothing says that an object was taken out, because the hub lost that history, the approval says so.
+//! Only where nothing says that an object was taken out, because the hub lost that history or the object came back, the
+//! approval says so. There a person may also release it: it stays, without the mark.
 //!
 //! [`may_delete`]: super::remove::may_delete
 
@@ -25,8 +26,22 @@ use super::switch::before_all_of;
 #[derive(Debug, Default)]
 pub(super) struct Approvals {
     held: ApprovedHeld,
-    /// What was not made use of yet, and until when it may be.
-    open: BTreeMap<Tombstone, Monotonic>,
+    /// What was not made use of yet.
+    open: BTreeMap<Tombstone, Approval>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Approval {
+    /// Until when it may be made use of.
+    until: Monotonic,
+    /// The object is let go of, not deleted.
+    releases: bool,
+}
+
+impl Approval {
+    fn policy(self) -> RemovalPolicy {
+        if self.releases { LET_GO } else { RemovalPolicy::default() }
+    }
 }
 
 impl Approvals {
@@ -37,7 +52,7 @@ impl Approvals {
 
     /// Takes a page and returns what is newly approved; none if the page is not the next one.
     fn take(&mut self, now: Monotonic, page: ApprovedPage) -> Option<Vec<Tombstone>> {
-        let ApprovedPage { list, offset, count, total: _, expires_seconds, removals } = page;
+        let ApprovedPage { list, offset, count, total: _, expires_seconds, removals, releases } = page;
         if list != self.held.list {
             *self = Self { held: ApprovedHeld { list, count: 0 }, open: BTreeMap::new() };
         } else if count == 0 {
@@ -48,13 +63,25 @@ impl Approvals {
         }
         self.held.count += count;
         let until = now + Duration::from_secs(expires_seconds);
-        let room = DESIRED_OBJECTS_MAX.saturating_sub(self.open.len());
-        self.open.extend(removals.iter().take(room).map(|removal| (removal.clone(), until)));
-        Some(removals)
+        let pages = [(&removals, false), (&releases, true)];
+        for (removal, releases) in pages.into_iter().flat_map(|(part, how)| part.iter().map(move |it| (it, how))) {
+            // What is on both counts as released: that loses nothing.
+            let known = self.open.get(removal).is_some_and(|known| known.releases);
+            if self.open.len() < DESIRED_OBJECTS_MAX || self.open.contains_key(removal) {
+                self.open.insert(removal.clone(), Approval { until, releases: releases || known });
+            }
+        }
+        Some([removals, releases].concat())
     }
 
-    pub(super) fn covers(&self, now: Monotonic, removal: &Tombstone) -> bool {
-        self.open.get(removal).is_some_and(|until| now < *until)
+    /// Whether it may be deleted.
+    fn covers(&self, now: Monotonic, removal: &Tombstone) -> bool {
+        self.open.get(removal).is_some_and(|approval| now < approval.until && !approval.releases)
+    }
+
+    /// Whether it may be deleted or let go of.
+    fn speaks_of(&self, now: Monotonic, removal: &Tombstone) -> bool {
+        self.open.get(removal).is_some_and(|approval| now < approval.until)
     }
 
     /// It was made use of, ended, or is void: what is assigned again was not approved to be removed again.
@@ -87,6 +114,12 @@ impl Core {
             if self.desired.get(&removal.key).is_some() {
                 self.approvals.strike(&removal);
             }
+            if let Some(approval) = self.approvals.open.get(&removal)
+                && let Some(state) = self.removals.get_mut(&removal)
+                && state.cause == Cause::Approved
+            {
+                state.policy = approval.policy();
+            }
             // Whatever waits there need not wait for its retry.
             self.enqueue(&removal.key);
             self.dirty(&removal.key, now);
@@ -105,8 +138,8 @@ impl Core {
         let removal = Tombstone { key: key.clone(), source };
         if retired {
             self.put_removal(removal, RemovalPolicy::default(), None, Cause::Retired);
-        } else if self.approvals.open.contains_key(&removal) {
-            self.put_removal(removal, RemovalPolicy::default(), None, Cause::Approved);
+        } else if let Some(approval) = self.approvals.open.get(&removal) {
+            self.put_removal(removal, approval.policy(), None, Cause::Approved);
         }
     }
 
@@ -122,7 +155,7 @@ impl Core {
     /// Whether a removal that stands on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(super) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
         match self.removals.get(removal).map(|state| state.cause) {
-            Some(Cause::Approved) if !self.approvals.covers(now, removal) => {
+            Some(Cause::Approved) if !self.approvals.speaks_of(now, removal) => {
                 self.approvals.strike(removal);
                 self.dirty(&removal.key, now);
                 self.forget_removal(removal);

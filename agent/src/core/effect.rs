@@ -194,6 +194,17 @@ pub enum Write {
     RanForgotten {
         number: u64,
     },
+    /// There is something of this kind, or was; spoken of in this version.
+    Kind {
+        kind: GroupKind,
+        version: Arc<str>,
+    },
+    /// An object of ours that nothing assigns appeared there.
+    CameBack(CameBack),
+    /// It is gone, or stands for what something assigns.
+    CameBackNoMore {
+        key: ObjectKey,
+    },
     /// Bodies that nothing names any more.
     DropBodies(Vec<Digest>),
 }
@@ -202,6 +213,14 @@ pub enum Write {
 pub struct Enrolled {
     pub target: TargetId,
     pub name: String,
+}
+
+/// An object that carries our mark and came back, though nothing assigns it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CameBack {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub source: Uid,
 }
 
 /// What the journal knows of an object after our last write. "Unchanged" means: all of it still holds.

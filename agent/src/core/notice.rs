@@ -82,6 +82,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::NotEmpty
         | Reason::FuseHeld
         | Reason::HistoryLost
+        | Reason::Restored
         | Reason::MayHaveRun
         | Reason::Vanished
         | Reason::Copy => true,
@@ -133,7 +134,9 @@ impl Core {
             return;
         }
         let why = match (message.as_str(), reason) {
-            ("", Reason::FuseHeld | Reason::HistoryLost) => "it waits for `tideline-hub approve-deletions`",
+            ("", Reason::FuseHeld | Reason::HistoryLost | Reason::Restored) => {
+                "it waits for `tideline-hub approve-deletions`"
+            }
             ("", _) => "what is there may not be deleted",
             (message, _) => message,
         };

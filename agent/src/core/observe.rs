@@ -218,16 +218,24 @@ impl Core {
             return;
         }
         self.kinds.listed(kind);
+        let before = self.restored.has_listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
         self.unsee(kind, |key| !listed.contains(key));
         self.copies.listed(kind, &listed);
         for observed in objects {
-            self.observed(now, observed);
+            self.take_in(now, observed, before);
         }
+        self.restored.listed(kind);
         self.enqueue_kind(now, kind);
     }
 
     pub(super) fn observed(&mut self, now: Monotonic, observed: Observed) {
+        let listed = self.restored.has_listed(&observed.key.kind);
+        self.take_in(now, observed, listed);
+    }
+
+    /// A list or a watch shows an object. `listed` says that everything of its kind was looked at before.
+    fn take_in(&mut self, now: Monotonic, observed: Observed, listed: bool) {
         let key = observed.key.clone();
         if !self.kinds.is_needed(&key.kind) {
             return;
@@ -242,6 +250,7 @@ impl Core {
         if ownership != Some(Ownership::Ours) && !self.objects.contains_key(&key) {
             return;
         }
+        self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
         let news = self.see(&key, observed);
         let waits = self.objects.get(&key).is_some_and(|object| object.retry_at.is_some());
         // What waits for its retry is not tried sooner because its status changes.
@@ -300,6 +309,9 @@ impl Core {
 
     pub(super) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
         self.copies.vanished(key, uid);
+        if self.restored.is(key, uid) {
+            self.came_back_no_more(key);
+        }
         let Some(object) = self.objects.get_mut(key) else { return };
         if object.probe.as_ref().is_some_and(|probe| probe.uid == *uid) {
             object.probe = None;
@@ -324,6 +336,7 @@ impl Core {
         for key in self.keys_of(kind) {
             if gone(&key) {
                 self.fold_if_many();
+                self.came_back_no_more(&key);
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.unsee();
                 }
@@ -381,6 +394,13 @@ impl Object {
             return None;
         };
         (message.is_empty() && said.is_empty()).then_some((*queued, *told))
+    }
+
+    /// Whether the object of this UID is what was seen here, or what the journal knows.
+    pub(super) fn is_known_as(&self, uid: &Uid) -> bool {
+        let seen = self.seen.as_ref().map(|seen| &seen.uid);
+        let recorded = self.record.as_ref().map(|record| &record.uid);
+        seen == Some(uid) || recorded == Some(uid)
     }
 
     pub(super) fn unsee(&mut self) {

@@ -113,6 +113,8 @@ struct Look {
 struct Suspicion {
     /// As it was sighted, if it was.
     version: Option<Arc<str>>,
+    /// Everything of its kind was looked at before that.
+    listed: bool,
 }
 
 /// What is the matter with an object.
@@ -205,18 +207,23 @@ impl Core {
         match std::mem::take(&mut self.patrol.stage) {
             Stage::Resting => {
                 self.patrol.tally = PatrolTally::default();
-                self.patrol.stage = Stage::First(Look::of(self.kinds.needed(), Suspects::new()));
+                self.patrol.stage = Stage::First(Look::of(self.patrolled(), Suspects::new()));
                 self.next_survey(now, out);
             }
             Stage::Pause(suspects) => {
                 let kinds: BTreeSet<GroupKind> = suspects.keys().map(|key| key.kind.clone()).collect();
-                let open = self.kinds.needed().into_iter().filter(|(kind, _)| kinds.contains(kind));
+                let open = self.patrolled().into_iter().filter(|(kind, _)| kinds.contains(kind));
                 self.patrol.stage = Stage::Second(Look::of(open, suspects));
                 self.next_survey(now, out);
             }
             Stage::Mending(_) => self.patrol_ends(now, out),
             looking @ (Stage::First(_) | Stage::Second(_)) => self.patrol.stage = looking,
         }
+    }
+
+    /// The kinds of which something is to be known, and those of which something may have come back.
+    fn patrolled(&self) -> BTreeMap<GroupKind, Arc<str>> {
+        self.restored.kinds().chain(self.kinds.needed()).collect()
     }
 
     /// Lists the next kind, or ends the look.
@@ -312,6 +319,7 @@ impl Core {
         let Some(kind) = look.kind.take() else { return };
         if result.is_ok() {
             self.copies.surveyed(&kind, survey);
+            self.restored.listed(&kind);
             for key in self.keys_of(&kind) {
                 if self.objects.last_sighted(&key).is_some_and(|last| last != survey) {
                     let matter = self.matter(me, &key, None);
@@ -343,7 +351,8 @@ impl Core {
                     Matter::Suspect(_) => {
                         if look.suspects.len() < SUSPECTS_MAX {
                             let version = sighted.map(|sighted| sighted.resource_version);
-                            look.suspects.insert(key.clone(), Suspicion { version });
+                            let listed = self.restored.has_listed(&key.kind);
+                            look.suspects.insert(key.clone(), Suspicion { version, listed });
                         }
                     }
                 }
@@ -387,6 +396,7 @@ impl Core {
         }
         let is_there = sighted.is_some();
         if let Some(sighted) = sighted {
+            self.may_have_come_back(key, &sighted.uid, sighted.mark.as_deref(), suspicion.listed);
             self.take_sighting(key, sighted);
         } else {
             // By its label at least. The creation finds out what is there, if it lost that.

@@ -128,6 +128,8 @@ pub(super) enum Ground<'a> {
     Unassigned(&'a Uid),
     /// It is in no set that is known, and nothing says that it was taken out.
     Unexplained,
+    /// Nor is this, and it came back after it was gone, or after its kind was looked at.
+    Restored,
 }
 
 /// How old what the journal says of removals may be.
@@ -209,6 +211,7 @@ pub(super) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let source = match ground {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
+        Ground::Restored => return Verdict::Hold(Reason::Restored),
     };
     let placed = record.filter(|record| record.source == *source);
     if view == View::Elsewhere {

@@ -22,7 +22,7 @@ use super::event::{Answer, LinkFailure};
 use super::mode::AgentMode;
 use super::name::Name;
 use super::observe::{Object, Status, Told};
-use super::remove::{Evidence, Ground, RemovalPolicy, RemovalState, Verdict, may_delete};
+use super::remove::{Evidence, RemovalPolicy, RemovalState, Verdict, may_delete};
 use super::work::ReadFor;
 use super::{Core, Phase};
 
@@ -473,7 +473,6 @@ impl Core {
             Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == facts) => return,
             Status::Dropped { failed } => {
                 let failed = *failed;
-                drop(object);
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.live.status = Status::Awaited { failed };
                 }
@@ -484,7 +483,6 @@ impl Core {
             Status::Awaited { .. } => return,
             Status::Unreadable { failed } => {
                 let failed = *failed;
-                drop(object);
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.live.status = Status::Dropped { failed };
                     // What it was told before with a status is not what it knows any more.
@@ -514,7 +512,11 @@ impl Core {
         let object = self.objects.get_mut(key)?;
         let former = std::mem::replace(&mut object.unexplained, unexplained);
         match (&former, &object.unexplained) {
-            (None, Some(_)) => self.kinds.refer(key, &Arc::default()),
+            (None, Some(_)) => {
+                self.kinds.refer(key, &Arc::default());
+                let version = self.kinds.version(&key.kind);
+                self.there_was(&key.kind, &version);
+            }
             (Some(_), None) => self.kinds.unrefer(key),
             (None, None) | (Some(_), Some(_)) => {}
         }
@@ -579,7 +581,7 @@ impl Core {
         let verdict = may_delete(&Evidence {
             me: self.me()?,
             key,
-            ground: Ground::Unexplained,
+            ground: self.ground_of_left_over(key),
             entry: None,
             record: object.record.as_ref(),
             policy: RemovalPolicy::default(),

@@ -127,7 +127,7 @@ impl Core {
         if entry.implied { Takeover::Always } else { policy.unwrap_or(Takeover::Never) }
     }
 
-    fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+    pub(super) fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
         let any = (!self.removals.is_empty()).then(|| self.removals_of(key));
         any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
     }
@@ -391,6 +391,8 @@ impl Core {
         }
         removal.retry_at = None;
         self.fuse.withdraw(tombstone);
+        // It was made use of: what comes back there waits for another one.
+        self.approvals.strike(tombstone);
         let key = &tombstone.key;
         let assigned = self.desired.get(key).is_some();
         // What was let go of is not what the journal knows any more, whatever is assigned there.
@@ -424,6 +426,8 @@ impl Core {
     }
 
     pub(super) fn set_record(&mut self, key: &ObjectKey, record: AppliedRecord) {
+        self.there_was(&key.kind, &record.version);
+        self.came_back_no_more(key);
         let object = self.objects.at(key);
         if object.record.as_ref().is_some_and(|former| former.source != record.source) {
             object.live.observed_generation = None;
@@ -529,6 +533,7 @@ impl Core {
                 self.remember_run(key);
                 self.disk.write(Write::Sent { key: key.clone() });
             }
+            self.came_back_no_more(key);
             self.dequeue(key);
             self.denied.clear(key);
             self.unadmitted.clear(key);

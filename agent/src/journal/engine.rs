@@ -68,6 +68,10 @@ tables!(
     Unsent = "unsent",
     /// What ran, of what is not assigned any more, by number.
     Ran = "ran",
+    /// The kinds of which there ever was anything.
+    Kinds = "kinds",
+    /// What came back, though nothing assigns it.
+    CameBack = "came-back",
     /// The parts of a set that is being switched to.
     Staged = "staged",
     /// Which bodies there are, so that nothing needs to scan them.

@@ -79,6 +79,16 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         loaded.ran.push((number(key)?, record::read(Table::Ran, key, value)?));
         Ok(())
     })?;
+    engine.scan(Table::Kinds, |key, value| {
+        count(key, value);
+        loaded.kinds.push(record::read(Table::Kinds, key, value)?);
+        Ok(())
+    })?;
+    engine.scan(Table::CameBack, |key, value| {
+        count(key, value);
+        loaded.came_back.push(record::read(Table::CameBack, key, value)?);
+        Ok(())
+    })?;
     engine.scan(Table::Unsent, |key, value| {
         count(key, value);
         loaded.unsent.push(record::read(Table::Unsent, key, value)?);

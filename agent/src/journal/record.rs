@@ -7,7 +7,7 @@ use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tideline_common::{Digest, ObjectKey, Tombstone};
+use tideline_common::{Digest, GroupKind, ObjectKey, Tombstone};
 
 use super::Error;
 use super::bodies::Ahead;
@@ -67,6 +67,9 @@ pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Chang
         Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),
         Write::Ran { number, tombstone } => out.push(put(Table::Ran, number.to_be_bytes().to_vec(), tombstone)),
         Write::RanForgotten { number } => out.push(take(Table::Ran, number.to_be_bytes().to_vec())),
+        Write::Kind { kind, version } => out.push(put(Table::Kinds, kind_key(kind), &(kind, version))),
+        Write::CameBack(it) => out.push(put(Table::CameBack, object_key(&it.key), it)),
+        Write::CameBackNoMore { key } => out.push(take(Table::CameBack, object_key(key))),
         Write::DropBodies(inputs) => {
             for input in inputs {
                 bodies.drop(*input, out)?;
@@ -118,6 +121,10 @@ pub(super) fn digest(key: &[u8]) -> Result<Digest, Error> {
 pub(super) fn object_key(key: &ObjectKey) -> Vec<u8> {
     let ObjectKey { kind, namespace, name } = key;
     [kind.group.as_bytes(), kind.kind.as_bytes(), namespace.as_bytes(), name.as_bytes()].join(&0)
+}
+
+fn kind_key(kind: &GroupKind) -> Vec<u8> {
+    [kind.group.as_bytes(), kind.kind.as_bytes()].join(&0)
 }
 
 fn tombstone_key(tombstone: &Tombstone) -> Vec<u8> {

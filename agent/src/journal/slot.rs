@@ -378,6 +378,8 @@ impl Slot {
             | Table::Held
             | Table::Unsent
             | Table::Ran
+            | Table::Kinds
+            | Table::CameBack
             | Table::Staged
             | Table::Bodies => bytes,
         };

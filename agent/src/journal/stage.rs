@@ -154,6 +154,9 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         | Write::Sent { .. }
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
+        | Write::Kind { .. }
+        | Write::CameBack(_)
+        | Write::CameBackNoMore { .. }
         | Write::DropBodies(_) => false,
     }
 }

@@ -61,7 +61,7 @@ fn speaks_of(capability: Capability, entry: &Value, policy: &Value) -> bool {
         Capability::Gates => policy.get("gates").is_some(),
         Capability::AssociatedCounts => policy.get("associated").is_some(),
         Capability::Impersonation => entry.get("impersonate").is_some(),
-        Capability::Decommission | Capability::Approvals | Capability::Handover => false,
+        Capability::Decommission | Capability::Approvals | Capability::Releases | Capability::Handover => false,
     }
 }
 

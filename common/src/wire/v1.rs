@@ -359,8 +359,8 @@ pub enum DesiredAnswer {
     Unknown,
 }
 
-/// Removals that a person has approved, however many they are and whatever else speaks for them: a list, or a part of
-/// one. It says nothing about what is not on it.
+/// Removals that a person has approved, however many they are and whatever else speaks for them, and what a person has
+/// released: a list, or a part of one. It says nothing about what is not on it.
 ///
 /// A list never changes under its name. Whoever is told of another drops the former, whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -373,13 +373,18 @@ pub struct ApprovedPage {
     pub offset: u64,
     /// How many of the list this page is: those that are assigned again by now are left out of it.
     pub count: u64,
-    /// Removals on the whole list.
+    /// How many the whole list is of.
     pub total: u64,
     /// How long these may be made use of, from now on, by the agent's own measure of time. The hub's clock decides; this
     /// bounds it for an agent that hears no more of the hub.
     pub expires_seconds: u64,
+    /// What may be deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removals: Vec<Tombstone>,
+    /// What is to be let go of: it stays, without the mark. Apart from `removals`, so that an agent that does not know of this
+    /// deletes nothing for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<Tombstone>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// What may be deleted at one workload cluster, and until when.
+/// What may be deleted at one workload cluster, or is let go of there, and until when.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tideline.dev",
@@ -16,8 +16,9 @@ use crate::schema;
     shortname = "dela",
     category = "tideline",
     derive = "PartialEq",
-    doc = "A person's approval of deletions that one workload cluster holds. What is listed and still not assigned may go; deleting the approval withdraws it.",
+    doc = "A person's approval of deletions that one workload cluster holds. What is listed and still not assigned may go, or is let go of; deleting the approval withdraws it.",
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.targetName"),
+    printcolumn(name = "Action", type_ = "string", json_path = ".spec.action"),
     // Not a date: kubectl prints those as time passed, and this one lies ahead.
     printcolumn(name = "Expires", type_ = "string", json_path = ".spec.expires"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -33,7 +34,10 @@ pub struct DeletionApprovalSpec {
     /// When the approval ends, by the hub's clock.
     #[schemars(schema_with = "schema::time")]
     pub expires: Time,
-    /// What may be deleted.
+    /// What becomes of what is listed: Delete, or Release, which keeps the object and takes away its mark. Delete by default.
+    #[serde(default)]
+    pub action: ApprovedAction,
+    /// What this is about.
     #[schemars(extend("maxItems" = DeletionApprovalSpec::DELETIONS_MAX, "x-kubernetes-list-type" = "atomic"))]
     pub deletions: Vec<ApprovedDeletion>,
 }
@@ -44,7 +48,15 @@ impl DeletionApprovalSpec {
     pub const DELETIONS_MAX: usize = 1_000;
 }
 
-/// One object that may be deleted.
+/// What becomes of an object whose deletion a cluster holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApprovedAction {
+    #[default]
+    Delete,
+    Release,
+}
+
+/// One object whose deletion is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedDeletion {

@@ -35,6 +35,7 @@ fn approval(id: &str, until: u64, removals: Vec<Tombstone>) -> Approval {
         expires: i64::try_from(until).expect("small"),
         until: at(until),
         removals: removals.into(),
+        releases: false,
     }
 }
 

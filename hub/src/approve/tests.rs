@@ -23,6 +23,7 @@ fn approval(deletions: Vec<ApprovedDeletion>) -> DeletionApproval {
         target_name: "east".to_owned(),
         target_uid: "11111111-1111-4111-8111-111111111111".to_owned(),
         expires: Time(Timestamp::from_second(100).expect("a moment")),
+        action: ApprovedAction::Delete,
         deletions,
     };
     let mut approval = DeletionApproval::new("east-1", spec);
@@ -54,21 +55,39 @@ fn an_approval_that_cannot_be_meant_approves_nothing() {
     assert!(read(&elsewhere, now).is_err());
 }
 
+fn held(reasons: &[Reason]) -> Held {
+    let deletion = |reason: &Reason| HeldDeletion {
+        target: HeldTarget { name: "east".to_owned(), uid: "t".to_owned() },
+        object: deletion("web", "s1"),
+        reason: Some(*reason),
+        message: String::new(),
+    };
+    let deletions = reasons.iter().map(deletion).collect();
+    Held { target: "east".to_owned(), target_uid: "t".to_owned(), reported: true, deletions }
+}
+
 #[test]
 fn what_waits_for_nobody_is_approved_only_beside_what_does() {
-    let held = |reasons: &[Reason]| {
-        let deletion = |reason: &Reason| HeldDeletion {
-            target: HeldTarget { name: "east".to_owned(), uid: "t".to_owned() },
-            object: deletion("web", "s1"),
-            reason: Some(*reason),
-            message: String::new(),
-        };
-        let deletions = reasons.iter().map(deletion).collect();
-        Held { target: "east".to_owned(), target_uid: "t".to_owned(), reported: true, deletions }.approvable().len()
-    };
+    let held = |reasons: &[Reason]| held(reasons).approvable(None).expect("one reason").len();
     assert_eq!(held(&[Reason::NotEmpty, Reason::Forbidden]), 0);
     assert_eq!(held(&[Reason::FuseHeld, Reason::NotEmpty, Reason::Forbidden]), 2);
     assert_eq!(held(&[Reason::HistoryLost, Reason::Copy]), 1);
+}
+
+#[test]
+fn what_came_back_and_what_was_left_behind_are_not_settled_in_one_step() {
+    use Reason::{FuseHeld, HistoryLost, NotEmpty, Restored};
+    let held = held(&[FuseHeld, Restored, Restored, HistoryLost, NotEmpty]);
+    let refused = held.approvable(None).unwrap_err();
+    assert!(refused.to_string().contains("name one with --reason"), "{refused}");
+    let approved = |reason| -> Vec<_> {
+        let approvable = held.approvable(Some(reason)).expect("it is named");
+        approvable.iter().filter_map(|held| held.reason).collect()
+    };
+    assert_eq!(approved(Restored), [Restored, Restored, NotEmpty]);
+    assert_eq!(approved(HistoryLost), [HistoryLost, NotEmpty]);
+    assert_eq!(approved(FuseHeld), [FuseHeld, NotEmpty]);
+    assert_eq!(held.releasable(Restored).len(), 2);
 }
 
 /// To say that nothing is held would have a person look for the cause elsewhere.

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use tideline_api::ApprovedAction;
 use tideline_common::{Reason, SpaceName};
 use tideline_hub::approve::{self, Approved, Held};
 use tideline_hub::duration;
@@ -20,9 +21,35 @@ pub(super) const EXAMPLE: &str = "\
 Example:
   tideline-hub approve-deletions store-0042 --list
   tideline-hub approve-deletions store-0042
+  tideline-hub approve-deletions store-0042 --reason Restored
 
-What is listed and still not assigned may go; whatever comes after it waits again. An approval is withdrawn by deleting it:
+What came back (Restored) and what lost history left behind (HistoryLost) are not approved in one step. To keep them instead,
+without their marks: tideline-hub release. What is listed and still not assigned may go; whatever comes after it waits again. An approval is withdrawn by deleting it:
   kubectl --context root get deletionapprovals";
+
+/// Why a deletion waits for a person.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Waits {
+    /// More goes at once than goes unasked
+    #[value(name = "FuseHeld")]
+    FuseHeld,
+    /// History was lost, and nothing says why it is there
+    #[value(name = "HistoryLost")]
+    HistoryLost,
+    /// Nothing assigns it, and it came back
+    #[value(name = "Restored")]
+    Restored,
+}
+
+impl From<Waits> for Reason {
+    fn from(waits: Waits) -> Self {
+        match waits {
+            Waits::FuseHeld => Self::FuseHeld,
+            Waits::HistoryLost => Self::HistoryLost,
+            Waits::Restored => Self::Restored,
+        }
+    }
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -31,6 +58,9 @@ pub(super) struct Arguments {
     /// Only show what is held, and why
     #[arg(long, env = "TIDELINE_LIST", value_parser = BoolishValueParser::new())]
     list: bool,
+    /// Only what is held for this reason
+    #[arg(long, env = "TIDELINE_APPROVAL_REASON", value_enum)]
+    reason: Option<Waits>,
     /// Do not ask
     #[arg(long, conflicts_with = "list")]
     yes: bool,
@@ -53,11 +83,18 @@ pub(crate) enum Error {
 
 /// Does it, and returns what is to be printed. What is asked goes to standard error.
 pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
-    let Arguments { target, list, yes, expires, common: Common { hub, output } } = arguments;
+    let Arguments { target, list, reason, yes, expires, common: Common { hub, output } } = arguments;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
-    let held = approve::held(&root, target).await?;
-    let approvable = held.approvable();
-    if *list || approvable.is_empty() {
+    let mut held = approve::held(&root, target).await?;
+    let reason = reason.map(Reason::from);
+    if *list {
+        held.deletions.retain(|deletion| reason.is_none_or(|reason| deletion.reason == Some(reason)));
+        let waiting: Vec<_> = held.deletions.iter().filter(|deletion| deletion.waits_for_approval()).collect();
+        let approvable = held.approvable(reason).unwrap_or(waiting);
+        return Ok(print(*output, &held, &approvable, None));
+    }
+    let approvable = held.approvable(reason)?;
+    if approvable.is_empty() {
         return Ok(print(*output, &held, &approvable, None));
     }
     if !*yes {
@@ -65,7 +102,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
         let look = format!("tideline-hub approve-deletions {target} --list");
         confirm::ask(&text(&held, &approvable), &question, &look)?;
     }
-    let approved = approve::approve(&root, &held, &approvable, *expires).await?;
+    let approved = approve::approve(&root, &held, &approvable, ApprovedAction::Delete, *expires).await?;
     Ok(print(*output, &held, &approvable, Some(&approved)))
 }
 
@@ -87,16 +124,7 @@ fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
     if held.deletions.is_empty() {
         return format!("No deletion is held at {}.\n", held.target);
     }
-    let mut table = Table::new(&["KIND", "NAMESPACE", "NAME", "WHY"]);
-    for deletion in &held.deletions {
-        let key = deletion.key();
-        let namespace = if key.namespace.is_empty() { "-".to_owned() } else { key.namespace.to_string() };
-        let mut why = deletion.reason.map_or_else(|| "-".to_owned(), |reason| reason.to_string());
-        if !deletion.message.is_empty() {
-            let _infallible = write!(why, ": {}", deletion.message);
-        }
-        table.row([key.kind.to_string(), namespace, key.name.to_string(), why]);
-    }
+    let table = table(&held.deletions);
     let reasons: BTreeSet<_> = held.deletions.iter().filter_map(|deletion| deletion.reason).collect();
     let meanings = reasons.into_iter().map(|reason| format!("{reason}: {}\n", meaning(reason)));
     let meanings: String = meanings.collect();
@@ -112,12 +140,32 @@ fn text(held: &Held, approvable: &[&HeldDeletion]) -> String {
     text
 }
 
+/// What is held, and why.
+pub(super) fn table<'a>(deletions: impl IntoIterator<Item = &'a HeldDeletion>) -> Table {
+    let mut table = Table::new(&["KIND", "NAMESPACE", "NAME", "WHY"]);
+    for deletion in deletions {
+        let key = deletion.key();
+        let namespace = if key.namespace.is_empty() { "-".to_owned() } else { key.namespace.to_string() };
+        let mut why = deletion.reason.map_or_else(|| "-".to_owned(), |reason| reason.to_string());
+        if !deletion.message.is_empty() {
+            let _infallible = write!(why, ": {}", deletion.message);
+        }
+        table.row([key.kind.to_string(), namespace, key.name.to_string(), why]);
+    }
+    table
+}
+
 /// What holds a deletion for this reason, and what a person does about it.
 fn meaning(reason: Reason) -> &'static str {
     match reason {
         Reason::FuseHeld => "more goes at once than goes unasked; approve it, if it is meant.",
         Reason::HistoryLost => {
-            "this hub does not know why it is there, for history was lost; assign it again to keep it, or approve its deletion."
+            "this hub does not know why it is there, for history was lost; assign it again to keep it, release it, or approve its \
+             deletion."
+        }
+        Reason::Restored => {
+            "nothing assigns it, and it came back: from a backup, or because the API server was set back; assign it again to keep \
+             it, release it, or approve its deletion."
         }
         Reason::NotEmpty => {
             "there is something in it that is not placed by this hub; it goes when that is gone, which no approval does."

@@ -72,6 +72,11 @@ impl Engine {
         }
     }
 
+    /// Whether a person has released anything at a target.
+    pub fn releases_at(&self, target: TargetId) -> bool {
+        self.approvals.releases_at(target)
+    }
+
     /// How many removals at a target wait for a person; none if it has not reported to this run of the hub.
     pub fn waiting_for_approval(&self, target: TargetId) -> Option<Waiting> {
         self.summary.target(target).map(TargetReports::waiting)

@@ -117,7 +117,8 @@ mod tests {
         }
         let removal = |name| Tombstone { key: config_map(name), source: "s1".parse().expect("a UID") };
         let removals = ["same", "other", "gone"].map(removal).into();
-        let approval = Approval { target: target(), expires: 1, until: Monotonic::from_millis(1_000), removals };
+        let approval =
+            Approval { target: target(), expires: 1, until: Monotonic::from_millis(1_000), removals, releases: false };
         let mut approvals = Approvals::default();
         let _ = approvals.put(now, "approval".parse().expect("a UID"), approval);
         let _ = approvals.end_listing();

@@ -315,6 +315,7 @@ fn is_of_agents(reason: Reason) -> bool {
         | Reason::Finalizing
         | Reason::NotEmpty
         | Reason::FuseHeld
+        | Reason::Restored
         | Reason::Stale
         | Reason::Fenced
         | Reason::DuplicateAgent

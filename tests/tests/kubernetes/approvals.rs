@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
+use tideline_api::ApprovedAction;
 use tideline_hub::approve;
 use tideline_tests::{eventually_ok, require_kubernetes};
 
@@ -72,9 +73,9 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     counts(&site.local, "many", MANY).await?;
 
     let held = approve::held(&site.root, "east").await?;
-    let approvable = held.approvable();
+    let approvable = held.approvable(None)?;
     assert_eq!(approvable.len(), MANY);
-    approve::approve(&site.root, &held, &approvable, DAY).await?;
+    approve::approve(&site.root, &held, &approvable, ApprovedAction::Delete, DAY).await?;
     // All the while there is something new.
     eventually_ok(SOON, "what was approved to be gone", async || {
         let revision = serde_json::to_value(
@@ -94,7 +95,7 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     site.displace("witness").await?;
     holds(&site.root, 1).await?;
     let held = approve::held(&site.root, "east").await?;
-    assert_eq!(held.approvable().iter().map(|held| &*held.object.name).collect::<Vec<_>>(), ["witness"]);
+    assert_eq!(held.approvable(None)?.iter().map(|held| &*held.object.name).collect::<Vec<_>>(), ["witness"]);
     shows(&site.local, CONFIG, "witness", "the witness", |_| true).await?;
 
     // What was placed so needs no asking, whatever went before.
@@ -102,6 +103,6 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     site.displace("fleeting").await?;
     counts(&site.local, "fleeting", 0).await?;
 
-    approve::approve(&site.root, &held, &held.approvable(), DAY).await?;
+    approve::approve(&site.root, &held, &held.approvable(None)?, ApprovedAction::Delete, DAY).await?;
     gone(&site.local, CONFIG, "witness").await
 }

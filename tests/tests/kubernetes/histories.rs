@@ -77,7 +77,7 @@ async fn says_lost(site: &Site, lost: bool) -> Result<()> {
 }
 
 /// Runs a command of the hub's binary.
-fn tell(binaries: &Binaries, site: &Site, arguments: &[&str]) -> Result<String> {
+pub(crate) fn tell(binaries: &Binaries, site: &Site, arguments: &[&str]) -> Result<String> {
     let mut command = std::process::Command::new(binaries.hub());
     let done = command.args(arguments).env("TIDELINE_KUBECONFIG", site.hub.kubeconfig()).output()?;
     ensure!(done.status.success(), "{arguments:?}: {done:?}");

@@ -26,6 +26,7 @@ mod policies;
 mod processes;
 mod quickstart;
 mod refusals;
+mod restored;
 mod rights;
 mod scenarios;
 mod shut_out;

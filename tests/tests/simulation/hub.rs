@@ -213,7 +213,7 @@ pub(crate) fn approval_name(number: u64) -> Uid {
 
 fn approval(target: TargetId, until: Monotonic, removals: &[Tombstone]) -> Approval {
     let expires = i64::try_from(until.as_millis()).expect("it is hours");
-    Approval { target, expires, until, removals: removals.into() }
+    Approval { target, expires, until, removals: removals.into(), releases: false }
 }
 
 /// What signs in one run of the hub.

@@ -2,9 +2,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_agent::addresses::Addresses;
-use tideline_agent::core::{AgentMode, AppliedRecord, Enrolled, Held, Loaded, RemovalPolicy, Write};
+use tideline_agent::core::{AgentMode, AppliedRecord, CameBack, Enrolled, Held, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, ObjectKey, SessionName, Tombstone};
+use tideline_common::{
+    ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, GroupKind, ObjectKey, SessionName, Tombstone,
+};
 
 use crate::ids::{CLUSTER, parse};
 
@@ -34,6 +36,8 @@ pub(crate) struct Journal {
     held: BTreeSet<Tombstone>,
     holding: bool,
     ran: BTreeMap<u64, Tombstone>,
+    kinds: BTreeMap<GroupKind, Arc<str>>,
+    came_back: BTreeMap<ObjectKey, CameBack>,
     pub(crate) decommission: Decommission,
     pub(crate) unsent: BTreeMap<ObjectKey, ObjectReport>,
 }
@@ -101,6 +105,15 @@ impl Journal {
                 }
                 Write::RanForgotten { number } => {
                     self.ran.remove(&number);
+                }
+                Write::Kind { kind, version } => {
+                    self.kinds.insert(kind, version);
+                }
+                Write::CameBack(it) => {
+                    self.came_back.insert(it.key.clone(), it);
+                }
+                Write::CameBackNoMore { key } => {
+                    self.came_back.remove(&key);
                 }
                 Write::DropBodies(bodies) => bodies.iter().for_each(|input| drop(self.bodies.remove(input))),
             }
@@ -173,6 +186,8 @@ impl Journal {
             passed: self.passed.clone().into_iter().collect(),
             held: Held { removals: self.held.iter().cloned().collect(), in_part: self.holding },
             ran: self.ran.clone().into_iter().collect(),
+            kinds: self.kinds.clone().into_iter().collect(),
+            came_back: self.came_back.values().cloned().collect(),
             decommission: self.decommission,
             unsent: self.unsent.values().cloned().collect(),
         }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tideline_common::wire::v1::Progress;
 use tideline_common::{Digest, Reason};
 
 use super::super::FuseLimits;
@@ -29,10 +28,8 @@ fn removals(keys: &[ObjectKey]) -> Vec<Tombstone> {
     keys.iter().map(|key| Tombstone { key: key.clone(), source: uid("s1") }).collect()
 }
 
-/// What the hub was told is held, and why.
 fn held(world: &World, reason: Reason) -> usize {
-    let reports = world.hub.reports.values().map(|(_, _, report)| report);
-    reports.filter(|report| (report.progress, report.reason) == (Progress::DeletionHeld, Some(reason))).count()
+    world.hub.held(reason).count()
 }
 
 #[test]
@@ -191,6 +188,7 @@ fn pages_are_taken_in_order_and_another_list_replaces_the_former() {
         total: 9,
         expires_seconds: 10,
         removals: removals.to_vec(),
+        releases: Vec::new(),
     };
     let all = removals(&keys(4));
     let mut approvals = Approvals::default();
@@ -214,7 +212,8 @@ fn what_is_assigned_strikes_what_was_approved_there_of_any_source_and_nothing_el
     let until = Monotonic::START + Duration::from_mins(1);
     let of = |key: &ObjectKey| sources.map(|source| Tombstone { key: key.clone(), source: uid(source) });
     let mut approvals = Approvals::default();
-    approvals.open.extend(keys.iter().flat_map(of).map(|removal| (removal, until)));
+    let approval = Approval { until, releases: false };
+    approvals.open.extend(keys.iter().flat_map(of).map(|removal| (removal, approval)));
     approvals.strike_at(&keys[1]);
     let left: Vec<_> = approvals.open.into_keys().collect();
     assert_eq!(left, [of(&keys[0]), of(&keys[2])].concat());

@@ -57,7 +57,7 @@ fn one_patrol_counts_exactly_what_was_injected_and_the_next_counts_none_of_it() 
     assert_eq!([world.next_patrol(), world.next_patrol()], [held, held]);
     for name in ["orphan-a", "orphan-b"] {
         let (_, _, report) = &world.hub.reports[&key("", "ConfigMap", name)];
-        assert_eq!((report.progress, report.reason), (Progress::DeletionHeld, Some(Reason::HistoryLost)));
+        assert_eq!((report.progress, report.reason), (Progress::DeletionHeld, Some(Reason::Restored)));
     }
     assert!(keys.iter().all(|key| world.cluster.objects[key].input.is_some()), "everything is as assigned");
     assert_eq!(world.cluster.objects.len(), 14);

@@ -261,6 +261,13 @@ impl Cluster {
         self.put(key, local);
     }
 
+    /// What the agent made of this source before, and was deleted since.
+    pub(in crate::core) fn restore_from_backup(&mut self, key: &ObjectKey, like: &ObjectKey, source: &str) {
+        self.plant_of(key, like, source);
+        let local = self.objects.get_mut(key).expect("it was planted");
+        local.ours = true;
+    }
+
     /// What another target has in this place, restored here.
     pub(in crate::core) fn carry(&mut self, key: &ObjectKey, like: &ObjectKey) {
         let mut mark = (**self.objects[like].mark.as_ref().unwrap()).clone();

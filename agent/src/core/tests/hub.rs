@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{
     ApprovedPage, Attested, BodiesAnswer, BodiesRequest, Body, Continuity, Decommission, DesiredAnswer, DesiredPage,
-    DesiredRequest, EnrolAnswer, Fenced, Handover, HubAddresses, ObjectReport, PollSettings, Refusal, RefusalKind,
-    ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition, TerminalFact,
+    DesiredRequest, EnrolAnswer, Fenced, Handover, HubAddresses, ObjectReport, PollSettings, Progress, Refusal,
+    RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Entry, EntryState, Epoch, ObjectKey, PrunePolicy, Revision,
-    SessionName, TargetId, Tombstone, Uid, Version,
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Entry, EntryState, Epoch, ObjectKey, PrunePolicy, Reason,
+    Revision, SessionName, TargetId, Tombstone, Uid, Version,
 };
 
 use super::super::{Answer, LinkFailure, Request};
@@ -37,6 +37,8 @@ pub(in crate::core) struct Hub {
     pub(in crate::core) in_sync: Option<bool>,
     /// What a person approved.
     pub(in crate::core) approved: Vec<Tombstone>,
+    /// What a person released.
+    pub(in crate::core) released: Vec<Tombstone>,
     /// How long the agent is told that it may make use of that.
     pub(in crate::core) approved_seconds: u64,
     decommission: Decommission,
@@ -174,6 +176,13 @@ impl Hub {
     }
 
     /// What the agent said last of its target as a whole.
+    /// The places at which it was told that a deletion is held for this reason.
+    pub(in crate::core) fn held(&self, reason: Reason) -> impl Iterator<Item = &ObjectKey> {
+        let held =
+            move |report: &ObjectReport| (report.progress, report.reason) == (Progress::DeletionHeld, Some(reason));
+        self.reports.iter().filter(move |(_, (_, _, report))| held(report)).map(|(key, _)| key)
+    }
+
     pub(in crate::core) fn conditions(&self) -> Vec<String> {
         let text =
             |TargetCondition { reason, count, message }: &TargetCondition| format!("{reason} {count}: {message}");
@@ -285,21 +294,24 @@ impl Hub {
     /// What the agent does not know of what is approved.
     fn approval(&self, request: &DesiredRequest) -> Option<ApprovedPage> {
         let held = request.approved;
-        let text: Vec<String> = self.approved.iter().map(|removal| format!("{removal:?}")).collect();
-        let list = (!text.is_empty()).then(|| Digest::of(text.concat().as_bytes()));
-        let total = self.approved.len() as u64;
+        let all: Vec<_> =
+            self.approved.iter().map(|it| (it, false)).chain(self.released.iter().map(|it| (it, true))).collect();
+        let list = (!all.is_empty()).then(|| Digest::of(format!("{all:?}").as_bytes()));
+        let total = all.len() as u64;
         if held.list == list && held.count == total {
             return None;
         }
         let offset = if held.list == list { held.count } else { 0 };
-        let rest = self.approved.iter().skip(usize::try_from(offset).unwrap());
-        let page: Vec<Tombstone> = rest.take(self.page).cloned().collect();
+        let page: Vec<_> = all.into_iter().skip(usize::try_from(offset).unwrap()).take(self.page).collect();
         let count = page.len() as u64;
         let assigned = |removal: &Tombstone| {
             self.desired.get(&removal.key).is_some_and(|entry| entry.source.uid == removal.source)
         };
-        let removals = page.into_iter().filter(|removal| !assigned(removal)).collect();
-        Some(ApprovedPage { list, offset, count, total, expires_seconds: self.approved_seconds, removals })
+        let (releases, removals) =
+            page.into_iter().filter(|(it, _)| !assigned(it)).partition::<Vec<_>, _>(|(_, releases)| *releases);
+        let cloned = |part: Vec<(&Tombstone, bool)>| part.into_iter().map(|(it, _)| it.clone()).collect();
+        let (removals, releases) = (cloned(removals), cloned(releases));
+        Some(ApprovedPage { list, offset, count, total, expires_seconds: self.approved_seconds, removals, releases })
     }
 
     fn bodies(&self, request: BodiesRequest) -> BodiesAnswer {

@@ -441,6 +441,8 @@ impl World {
         assert!(!keeps || !matches!(op, Op::Delete { .. }), "seed {seed}: {key} is deleted, and all is to be kept");
         let authorised = authorised || self.core.decommission != Decommission::No;
         let authorised = authorised || self.hub.approved.iter().any(|removal| removal.key == *key);
+        let releases = matches!(op, Op::Orphan { .. }) && self.hub.released.iter().any(|removal| removal.key == *key);
+        let authorised = authorised || releases;
         assert!(authorised, "seed {seed}: nothing authorises the removal of {key}");
     }
 
@@ -585,6 +587,15 @@ impl World {
                 Write::Sent { key } => journal.unsent.retain(|other| other.key != key),
                 Write::Ran { number, tombstone } => journal.ran.push((number, tombstone)),
                 Write::RanForgotten { number } => journal.ran.retain(|(other, _)| *other != number),
+                Write::Kind { kind, version } => {
+                    journal.kinds.retain(|(other, _)| *other != kind);
+                    journal.kinds.push((kind, version));
+                }
+                Write::CameBack(it) => {
+                    journal.came_back.retain(|other| other.key != it.key);
+                    journal.came_back.push(it);
+                }
+                Write::CameBackNoMore { key } => journal.came_back.retain(|other| other.key != key),
                 Write::DropBodies(bodies) => bodies.iter().for_each(|body| {
                     journal.bodies.remove(body);
                 }),

@@ -102,6 +102,7 @@ impl Offline {
                         match write {
                             Write::Applied { key, record } => self.loaded.applied.push((key, record)),
                             Write::Unsent(report) => self.loaded.unsent.push(*report),
+                            Write::Kind { kind, version } => self.loaded.kinds.push((kind, version)),
                             other => panic!("{other:?}"),
                         }
                     }

@@ -228,10 +228,23 @@ fn approvals_are_stable() {
             total: 2,
             expires_seconds: 3600,
             removals: vec![Tombstone { key: key("old"), source: uid() }],
+            releases: Vec::new(),
         }),
     );
-    let none = ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
-    golden("desired-approved-none", &DesiredAnswer::Approved(none));
+    let none = ApprovedPage {
+        list: None,
+        offset: 0,
+        count: 0,
+        total: 0,
+        expires_seconds: 0,
+        removals: Vec::new(),
+        releases: Vec::new(),
+    };
+    golden("desired-approved-none", &DesiredAnswer::Approved(none.clone()));
+    let list = Some(Digest::of(b"list"));
+    let releases = vec![Tombstone { key: key("old"), source: uid() }];
+    let released = ApprovedPage { list, count: 1, total: 1, expires_seconds: 3600, releases, ..none };
+    golden("desired-released", &DesiredAnswer::Approved(released));
 }
 
 #[test]

@@ -40,13 +40,13 @@ fn what_is_held_is_shown_with_the_reason() {
 
         Waiting for an approval: 1; 1 may follow when what is in them is gone.
     "]]
-    .assert_eq(&text(&held, &held.approvable()));
+    .assert_eq(&text(&held, &held.approvable(None).expect("one reason")));
 }
 
 #[test]
 fn what_no_approval_would_free_is_not_approved() {
     let held = held(&[Reason::NotEmpty, Reason::Copy]);
-    assert!(held.approvable().is_empty());
+    assert!(held.approvable(None).expect("one reason").is_empty());
     assert!(text(&held, &[]).ends_with("None of these waits for an approval.\n"));
 }
 
@@ -65,7 +65,7 @@ fn that_nothing_is_held_is_said_only_of_who_has_reported() {
 fn programs_read_what_was_approved() {
     let held = held(&[Reason::HistoryLost]);
     let approved = Approved { names: vec!["east-x".to_owned()], expires: jiff::Timestamp::UNIX_EPOCH, deletions: 1 };
-    let json = as_json(&held, &held.approvable(), Some(&approved));
+    let json = as_json(&held, &held.approvable(None).expect("one reason"), Some(&approved));
     assert_eq!(json["deletions"][0]["object"]["name"], "c0");
     assert_eq!((&json["deletions"][0]["approvable"], &json["approval"]["names"][0]), (&json!(true), &json!("east-x")));
 }

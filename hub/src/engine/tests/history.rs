@@ -300,7 +300,7 @@ impl Hub {
     fn shows_approval(&mut self, approval: &str, nth: &[usize]) {
         let removals: Vec<_> = nth.iter().copied().map(removal).collect();
         let until = self.now + Duration::from_hours(24);
-        let shown = Approval { target: target(), expires: 86_400, until, removals: removals.into() };
+        let shown = Approval { target: target(), expires: 86_400, until, removals: removals.into(), releases: false };
         self.engine.approval_seen(self.now, name(approval), shown);
     }
 

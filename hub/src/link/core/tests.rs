@@ -607,7 +607,8 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
     check(&script.event(Event::Approved(vec![target()])), &expect![""]);
 
     let removal = Tombstone { key: key("b"), source: "s".parse().expect("a UID") };
-    let approval = Approval { target: target(), expires: 60, until: at(60), removals: [removal].into() };
+    let approval =
+        Approval { target: target(), expires: 60, until: at(60), removals: [removal].into(), releases: false };
     let changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
     let told = script.event(Event::Approved(changed));
     let page = script.sets.approvals.page(at(0), target(), &none, |_| false).expect("it is in force");
@@ -624,7 +625,15 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
     let changed = script.sets.approvals.expire(at(60));
     assert_eq!(changed, [target()]);
     let told = asks(&mut script, held, 45);
-    let nothing = ApprovedPage { list: None, offset: 0, count: 0, total: 0, expires_seconds: 0, removals: Vec::new() };
+    let nothing = ApprovedPage {
+        list: None,
+        offset: 0,
+        count: 0,
+        total: 0,
+        expires_seconds: 0,
+        removals: Vec::new(),
+        releases: Vec::new(),
+    };
     assert_eq!(told, format!("5: {:?}", DesiredAnswer::Approved(nothing)));
 }
 
@@ -637,7 +646,8 @@ fn nothing_of_an_approval_is_lost_to_an_agent_that_is_ahead_of_a_replica() {
     script.sets.remove("a");
     let since = script.accepted();
     let removal = Tombstone { key: key("a"), source: "a".parse().expect("a UID") };
-    let approval = Approval { target: target(), expires: 60, until: at(60), removals: [removal.clone()].into() };
+    let approval =
+        Approval { target: target(), expires: 60, until: at(60), removals: [removal.clone()].into(), releases: false };
     assert!(script.sets.approvals.end_listing().is_empty());
     let _changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
     let asks = |script: &mut Script| {

@@ -57,6 +57,7 @@ kinds!(
         PersistDecommission: Nowhere(SERVICE),
         PersistUnsent: Here,
         PersistSent: Here,
+        PersistCameBack: Here,
         PersistDropBodies: Here,
         ExecuteCreate: Here,
         ExecuteDryRunCreate: Nowhere("nothing that is placed here is immutable"),
@@ -176,6 +177,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Decommission(_) => AgentEffect::PersistDecommission,
         Write::Unsent(_) | Write::Ran { .. } => AgentEffect::PersistUnsent,
         Write::Sent { .. } | Write::RanForgotten { .. } => AgentEffect::PersistSent,
+        Write::Kind { .. } | Write::CameBack(_) | Write::CameBackNoMore { .. } => AgentEffect::PersistCameBack,
         Write::DropBodies(_) => AgentEffect::PersistDropBodies,
     }
 }
@@ -224,6 +226,9 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Unsent(_)
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
+        | Write::Kind { .. }
+        | Write::CameBack(_)
+        | Write::CameBackNoMore { .. }
         | Write::Sent { .. }
         | Write::DropBodies(_) => false,
     };

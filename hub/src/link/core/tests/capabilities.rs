@@ -60,7 +60,8 @@ fn who_does_not_know_of_decommissioning_or_approvals_is_told_of_none() {
         let session = restarts_without(&mut script, &[lacked]).number.0;
         let accepted = script.accepted();
         let removal = Tombstone { key: key("b"), source: "s".parse().expect("a UID") };
-        let approval = Approval { target: target(), expires: 60, until: at(60), removals: [removal].into() };
+        let approval =
+            Approval { target: target(), expires: 60, until: at(60), removals: [removal].into(), releases: false };
         assert!(script.sets.approvals.end_listing().is_empty());
         let changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
         let told = script.desired(session, Some(accepted), 45);
