@@ -1,4 +1,5 @@
-//! What the agent's journal costs: a first sync into it, opening it with nothing changed, and memory and disk at rest.
+//! What the agent's journal costs: a first sync into it, opening it with nothing changed, a set in which everything changed and
+//! one in which everything is removed, and memory and disk at rest.
 //!
 //! Each step is a process of its own, so that one does not show the other's memory.
 
@@ -18,12 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde_json::{from_value, json};
-use tideline_agent::core::Write;
+use tideline_agent::core::{Loaded, RemovalPolicy, Write};
 use tideline_agent::journal::Journal;
 use tideline_common::wire::v1::{Accepted, Attested};
 use tideline_common::{
     ApplyPolicy, Attestation, DesiredSet, Digest, Entry, EntryState, Epoch, GroupKind, ObjectKey, Origin, Revision,
-    RevisionPoint, Shown, SourceRef, SpaceName, TargetId, Version,
+    RevisionPoint, Shown, SourceRef, SpaceName, TargetId, Tombstone, Version,
 };
 use tideline_tests::Scratch;
 use tokio::time::sleep;
@@ -52,6 +53,8 @@ struct Arguments {
 enum Step {
     Fill,
     Open,
+    Change,
+    Remove,
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -60,6 +63,8 @@ async fn main() -> Result<ExitCode> {
     match (step, directory, objects.first()) {
         (Some(Step::Fill), Some(directory), Some(objects)) => fill(&directory, *objects).await?,
         (Some(Step::Open), Some(directory), Some(_)) => open(&directory).await?,
+        (Some(Step::Change), Some(directory), Some(_)) => change(&directory).await?,
+        (Some(Step::Remove), Some(directory), Some(_)) => remove(&directory).await?,
         _ => {
             println!(
                 "| objects | step | seconds | RSS before, MB | RSS after | at rest | peak | disk, MB | written, MB |"
@@ -67,7 +72,7 @@ async fn main() -> Result<ExitCode> {
             println!("|---|---|---|---|---|---|---|---|---|");
             for objects in objects {
                 let directory = Scratch::new("journal")?;
-                for step in ["fill", "open", "open"] {
+                for step in ["fill", "open", "open", "change", "remove"] {
                     let mut command = Command::new(std::env::current_exe()?);
                     command.args(["--bench", "--step", step, "--objects", &objects.to_string()]);
                     ensure!(command.arg("--directory").arg(directory.path()).status()?.success(), "{step} failed");
@@ -84,19 +89,8 @@ async fn fill(directory: &Path, count: u32) -> Result<()> {
     let before = resident("VmRSS")?;
     let begun = Instant::now();
     let (journal, _) = Journal::open(&directory.join("journal"))?;
-    for (index, some) in entries.chunks(BODIES_AT_ONCE).enumerate() {
-        let first = u32::try_from(index * BODIES_AT_ONCE)?;
-        let body = |(n, entry): (u32, &Arc<Entry>)| Write::Body { input: entry.input, text: body(n) };
-        journal.write((first..).zip(some).map(body).collect()).await?;
-    }
-    let set: DesiredSet = entries.iter().cloned().collect();
-    let version = Version { epoch: Epoch(1), revision: Revision(1) };
-    let shown = Shown { version, point: RevisionPoint::NOWHERE };
-    let attestation = Attestation::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
-    let accepted = Attested { set: Accepted { version, digest: set.digest() }, attestation };
-    let policies = vec![Arc::new(ApplyPolicy::default())];
-    let accept = Write::Accept { accepted, put: entries.clone(), remove: Vec::new(), policies };
-    journal.write(vec![accept]).await?;
+    write_bodies(&journal, &entries).await?;
+    journal.write(vec![accept(1, &entries, Vec::new())]).await?;
     // In the order in which they are worked off: by key.
     for some in entries.chunks(RECORDS_AT_ONCE) {
         for entry in some {
@@ -116,6 +110,56 @@ async fn open(directory: &Path) -> Result<()> {
     report("open", count, took, before, journal.bytes()).await?;
     drop(loaded);
     Ok(())
+}
+
+/// Writes a set with another body for each object, and drops the former bodies.
+async fn change(directory: &Path) -> Result<()> {
+    let before = resident("VmRSS")?;
+    let begun = Instant::now();
+    let (journal, Loaded { mut entries, .. }) = Journal::open(&directory.join("journal"))?;
+    let former = entries.iter().map(|entry| entry.input).collect();
+    for entry in &mut entries {
+        let changed = Entry { input: Digest::of(entry.input.as_bytes()), ..Entry::clone(entry) };
+        *entry = Arc::new(changed);
+    }
+    write_bodies(&journal, &entries).await?;
+    journal.write(vec![accept(2, &entries, Vec::new())]).await?;
+    journal.write(vec![Write::DropBodies(former)]).await?;
+    report("change", u32::try_from(entries.len())?, begun.elapsed(), before, journal.bytes()).await
+}
+
+/// Writes an empty set with the removals of what was in the former, and drops its bodies.
+async fn remove(directory: &Path) -> Result<()> {
+    let before = resident("VmRSS")?;
+    let begun = Instant::now();
+    let (journal, Loaded { entries, .. }) = Journal::open(&directory.join("journal"))?;
+    let mut writes = vec![accept(3, &[], entries.iter().map(|entry| entry.key.clone()).collect())];
+    writes.extend(entries.iter().map(|entry| Write::Removing {
+        tombstone: Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() },
+        policy: RemovalPolicy::default(),
+    }));
+    journal.write(writes).await?;
+    journal.write(vec![Write::DropBodies(entries.iter().map(|entry| entry.input).collect())]).await?;
+    report("remove", u32::try_from(entries.len())?, begun.elapsed(), before, journal.bytes()).await
+}
+
+async fn write_bodies(journal: &Journal, entries: &[Arc<Entry>]) -> Result<()> {
+    for (index, some) in entries.chunks(BODIES_AT_ONCE).enumerate() {
+        let first = u32::try_from(index * BODIES_AT_ONCE)?;
+        let body = |(n, entry): (u32, &Arc<Entry>)| Write::Body { input: entry.input, text: body(n) };
+        journal.write((first..).zip(some).map(body).collect()).await?;
+    }
+    Ok(())
+}
+
+/// The write that switches to the set of `entries`.
+fn accept(revision: u64, entries: &[Arc<Entry>], remove: Vec<ObjectKey>) -> Write {
+    let set: DesiredSet = entries.iter().cloned().collect();
+    let version = Version { epoch: Epoch(1), revision: Revision(revision) };
+    let shown = Shown { version, point: RevisionPoint::NOWHERE };
+    let attestation = Attestation::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
+    let accepted = Attested { set: Accepted { version, digest: set.digest() }, attestation };
+    Write::Accept { accepted, put: entries.to_vec(), remove, policies: vec![Arc::new(ApplyPolicy::default())] }
 }
 
 async fn report(step: &str, objects: u32, took: Duration, before: f64, bytes: u64) -> Result<()> {
