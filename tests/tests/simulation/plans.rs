@@ -27,7 +27,7 @@ use outcome::Outcome;
 use plan::{Disturbance, disturbances};
 use workloads::Workload;
 
-pub(crate) use effects::{HubEffect, of_hub};
+pub(crate) use effects::{HubEffect, as_written, of_hub};
 pub(crate) use plan::{Absence, When};
 pub(crate) use probe::{End, HubProbe, Instead, Leaves, Probe, Record, Telling, place_of};
 

@@ -1,6 +1,8 @@
 //! What there is to disturb: every kind of effect that the cores have. A new one must find its place here, or this does not
 //! compile; and some workload must bring it about, or the enumeration is found wanting.
 
+use std::collections::BTreeSet;
+
 use tideline_agent::core::{Effect, Op, Request, Timer, Write};
 use tideline_hub::link::core as link;
 
@@ -203,23 +205,43 @@ pub(crate) fn of_hub(effect: &link::Effect) -> HubEffect {
     }
 }
 
-/// After how many writes of a batch a crash may cut it: the journal writes in groups, of which each is whole, and ends
-/// none but behind a body or between two records.
+/// A batch in the order in which the journal writes it: bodies come before all else, and go after it, one by one, unless they
+/// come again.
+pub(crate) fn as_written(writes: &[Write]) -> Vec<Write> {
+    let (mut written, mut others, mut going) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for write in writes {
+        match write {
+            Write::Body { input, .. } => {
+                going.remove(input);
+                written.push(write.clone());
+            }
+            Write::DropBodies(inputs) => going.extend(inputs),
+            other => others.push(other.clone()),
+        }
+    }
+    written.append(&mut others);
+    written.extend(going.into_iter().map(|input| Write::DropBodies(vec![input])));
+    written
+}
+
+/// After how many writes of a batch, [`as_written`], a crash may cut it: behind one that stands for itself, or before a body
+/// that goes. All else is whole.
 pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
     let Effect::Persist { writes, .. } = effect else { return Vec::new() };
-    let stands_alone = |pair: &[Write]| match &pair[0] {
-        Write::Body { .. } => true,
-        Write::Applied { .. } => matches!(pair[1], Write::Applied { .. }),
-        Write::Passed { .. } => matches!(pair[1], Write::Passed { .. }),
-        Write::Held(_) | Write::Holding(true) => matches!(pair[1], Write::Held(_) | Write::Holding(false)),
-        Write::Enrolled(_)
+    let written = as_written(writes);
+    let is_body = |write: &Write| matches!(write, Write::Body { .. } | Write::DropBodies(_));
+    let stands_alone = |write: &Write| match write {
+        Write::Applied { .. } | Write::Passed { .. } => true,
+        Write::Body { .. }
+        | Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
         | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
+        | Write::Held(_)
         | Write::Unheld(_)
-        | Write::Holding(false)
+        | Write::Holding(_)
         | Write::History(_)
         | Write::Mode(_)
         | Write::Decommission(_)
@@ -232,5 +254,7 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Sent { .. }
         | Write::DropBodies(_) => false,
     };
-    (1..writes.len()).filter(|cut| stands_alone(&writes[cut - 1..=*cut])).collect()
+    let loose = written.iter().filter(|write| !is_body(write)).all(stands_alone);
+    let may_cut = |pair: &[Write]| loose || pair.iter().any(is_body);
+    (1..written.len()).filter(|cut| may_cut(&written[cut - 1..=*cut])).collect()
 }

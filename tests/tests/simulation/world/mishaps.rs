@@ -13,7 +13,7 @@ use super::{Happening, Standing, Stream, World};
 use crate::SETTLING;
 use crate::faults::{ABSENCE, DELAYED, STOPPED_AFTER};
 use crate::ids::{OTHER_HUB, parse};
-use crate::plans::Leaves;
+use crate::plans::{Leaves, as_written};
 
 /// A namespace follows what is in it, and a definition what is of its kind.
 const ROUNDS_MAX: u32 = 6;
@@ -410,7 +410,9 @@ impl World {
                 break;
             }
             match fate {
-                Fate::Done(Leaves::Torn(cut)) if number == last => self.write_journal(&writes[..cut]),
+                Fate::Done(Leaves::Torn(cut)) if number == last => {
+                    self.write_journal(&as_written(&writes)[..cut]);
+                }
                 Fate::Done(_) | Fate::Lost | Fate::Chance => self.write_journal(&writes),
             }
         }
