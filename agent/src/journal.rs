@@ -34,6 +34,7 @@ use crate::patience::{self, Disk, Patience};
 
 mod bodies;
 mod engine;
+mod group;
 mod load;
 mod quarantine;
 mod record;
@@ -285,9 +286,10 @@ impl Journal {
         }
     }
 
-    /// Writes all of `writes`, in their order; they are on disk when the future returns. A crash may leave the first of
-    /// them, up to some [`Write::Body`] or between two [`Write::Applied`], which stand for themselves. Batches are written
-    /// in the order of the calls, whether or not the futures are polled.
+    /// Writes all of `writes`; they are on disk when the future returns. A crash before leaves all of them or none, but for what
+    /// stands for itself: some bodies may have come, or have not gone yet; and of a batch that has nothing else than
+    /// [`Write::Applied`] and [`Write::Passed`], the first ones may be there. Batches are written in the order of the calls,
+    /// whether or not the futures are polled.
     ///
     /// After [`Error::Stuck`] they may still be written later; writing them again is harmless.
     pub fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
@@ -405,7 +407,7 @@ fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
     };
     let Contents { loaded, unnamed, numbers, live, read } = contents;
     let slot = Slot::new(path, engine, numbers, live, read);
-    if let Err(error) = slot.commit(&[unnamed]) {
+    if let Err(error) = slot.commit(&group::cut(unnamed)) {
         debug!("what nothing names stays in the journal: {}", chain(&error));
     }
     // Damage is met again by the writer.

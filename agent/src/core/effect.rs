@@ -36,7 +36,10 @@ pub struct SurveyId(pub u32);
 pub enum Effect {
     /// Sends a signed request to the hub.
     Send { id: RequestId, request: Request },
-    /// Writes to the journal, all or nothing, durably; batches are written in the order they were asked for.
+    /// Writes to the journal, durably, and all or nothing but for what stands for itself, see [`Journal::write`]; batches are
+    /// written in the order they were asked for.
+    ///
+    /// [`Journal::write`]: crate::journal::Journal::write
     Persist { id: PersistId, writes: Vec<Write> },
     /// Does one thing at the cluster.
     Execute { id: OpId, op: Op },

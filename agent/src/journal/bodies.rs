@@ -80,28 +80,46 @@ impl<'a> Ahead<'a> {
         Self { slot, changed: BTreeMap::new() }
     }
 
-    pub(super) fn put(&mut self, input: Digest, text: &str, out: &mut Vec<Change>) -> Result<(), Error> {
+    /// Calls `each` with what puts a body in its place, of which nothing need be written together: what says that it is there
+    /// comes last.
+    pub(super) fn put(
+        &mut self,
+        input: Digest,
+        text: &str,
+        each: &mut impl FnMut(Change) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let former = self.place(input)?;
-        let body = record::deflate(text);
+        let body = record::deflate(text.as_bytes());
         let at = match former {
             Some(Place::At { at, .. }) => at,
             Some(Place::ByDigest(_)) | None => self.slot.numbers().take(),
         };
         let place = Place::At { len: body.len(), at };
-        if let Some(Place::ByDigest(_)) = former {
-            out.push(record::take(Table::Bodies, input.as_bytes().to_vec()));
-        }
         self.changed.insert(input, Some(place));
-        out.push(record::put(Table::Inputs, input.as_bytes().to_vec(), &place));
-        out.push(record::put_bytes(Table::Bodies, place.key(input), &[input.as_bytes().as_slice(), &body].concat()));
+        each(record::put_bytes(Table::Bodies, place.key(input), &[input.as_bytes().as_slice(), &body].concat()))?;
+        each(record::put(Table::Inputs, input.as_bytes().to_vec(), &place))?;
+        if let Some(Place::ByDigest(_)) = former {
+            each(record::take(Table::Bodies, input.as_bytes().to_vec()))?;
+        }
         Ok(())
     }
 
-    pub(super) fn drop(&mut self, input: Digest, out: &mut Vec<Change>) -> Result<(), Error> {
-        if let Some(place) = self.place(input)? {
+    /// Likewise for bodies that go: a crash on the way leaves what says that one is there, by which it is dropped again. They go
+    /// in the order in which they lie, for each brings those beside it into memory and the log.
+    pub(super) fn drop_all(
+        &mut self,
+        inputs: impl IntoIterator<Item = Digest>,
+        each: &mut impl FnMut(Change) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut going = Vec::new();
+        for input in inputs {
+            going.extend(self.place(input)?.map(|place| (place, input)));
+        }
+        going.sort_unstable_by_key(|(place, _)| place.next());
+        for (place, input) in going {
             self.changed.insert(input, None);
-            out.push(record::take(Table::Inputs, input.as_bytes().to_vec()));
-            out.push(record::take(Table::Bodies, place.key(input)));
+            each(record::take(Table::Bodies, place.key(input)))?;
+            each(record::take(Table::Inputs, input.as_bytes().to_vec()))?;
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use sled::transaction::{ConflictableTransactionError, TransactionError, Transactional};
 
+use super::group::Group;
 use super::{Error, is_of_the_medium};
 
 /// Bytes of pages that sled may keep in memory by its own account, which is by serialized size and late.
@@ -47,7 +48,7 @@ macro_rules! tables {
         impl Table {
             pub(super) const ALL: &[Self] = &[$(Self::$variant),+];
 
-            const fn name(self) -> &'static str {
+            pub(super) const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
         }
@@ -158,12 +159,12 @@ impl Engine {
 
     /// Writes groups of changes, each whole or not at all, and none before those that precede it; all are on disk when this
     /// returns, and by how many bytes there is more then. Blocks, on a full disk perhaps for ever.
-    pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<i64, Error> {
+    pub(super) fn commit(&self, groups: &[Group]) -> Result<i64, Error> {
         let mut grown = 0;
-        if groups.iter().all(Vec::is_empty) {
+        if groups.iter().all(Group::is_empty) {
             return Ok(grown);
         }
-        for group in groups {
+        for group in groups.iter().map(Group::changes) {
             grown += self.growth(group)?;
             self.put(group)?;
             self.let_go(group.len());

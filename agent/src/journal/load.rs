@@ -138,11 +138,11 @@ fn check_capabilities(engine: &Engine) -> Result<(), Error> {
     if found.as_ref() == Some(&own) {
         return Ok(());
     }
-    engine.commit(&[vec![record::put(Table::Meta, CAPABILITIES_KEY.to_vec(), &own)]]).map(drop)
+    engine.commit(&[record::put(Table::Meta, CAPABILITIES_KEY.to_vec(), &own).into()]).map(drop)
 }
 
 fn write_schema(engine: &Engine) -> Result<(), Error> {
-    engine.commit(&[vec![record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)]]).map(drop)
+    engine.commit(&[record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA).into()]).map(drop)
 }
 
 /// Reads the policies that entries name, or that objects stand under, and returns the others.

@@ -1,6 +1,6 @@
 //! How writes become keys and values. Values are JSON behind a checksum over key and value; bodies are compressed.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
@@ -10,9 +10,7 @@ use serde::de::DeserializeOwned;
 use tideline_common::{Digest, GroupKind, ObjectKey, Tombstone};
 
 use super::Error;
-use super::bodies::Ahead;
 use super::engine::{Change, Table};
-use super::stage;
 use crate::core::Write;
 
 /// The layout of everything below. Raised when an older build could not read it any more.
@@ -33,61 +31,56 @@ pub(super) const HOLDING_KEY: &[u8] = b"holding";
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// Appends what a write changes.
-pub(super) fn changes(write: &Write, bodies: &mut Ahead<'_>, out: &mut Vec<Change>) -> Result<(), Error> {
-    match write {
+/// Calls `each` with what a write changes, one after the other, for a set may be large. What it changes of bodies is
+/// [`Ahead`](super::bodies::Ahead)'s.
+pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(), Error>) -> Result<(), Error> {
+    let number_key = |number: &u64| number.to_be_bytes().to_vec();
+    let last = match write {
         Write::Enrolled(enrolled) => {
-            out.push(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled));
+            each(put(Table::Meta, ENROLLED_KEY.to_vec(), enrolled))?;
             // A set is of one target.
-            out.push(take(Table::Meta, ACCEPTED_KEY.to_vec()));
+            take(Table::Meta, ACCEPTED_KEY.to_vec())
         }
-        Write::Body { input, text } => bodies.put(*input, text, out)?,
         Write::Accept { accepted, put: entries, remove, policies } => {
-            out.push(put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
-            out.extend(policies.iter().map(|policy| stage::policy_change(policy)));
-            out.extend(remove.iter().map(|key| take(Table::Entries, object_key(key))));
-            out.extend(entries.iter().map(|entry| put(Table::Entries, object_key(&entry.key), entry.as_ref())));
-        }
-        Write::Applied { key, record } => out.push(put(Table::Applied, object_key(key), &(key, record))),
-        Write::Forgotten { key } => out.push(take(Table::Applied, object_key(key))),
-        Write::Removing { tombstone, policy } => {
-            out.push(put(Table::Removing, tombstone_key(tombstone), &(tombstone, policy)));
-        }
-        Write::Removed(tombstone) => out.push(take(Table::Removing, tombstone_key(tombstone))),
-        Write::Passed { number, tombstone } => out.push(put(Table::Passed, number.to_be_bytes().to_vec(), tombstone)),
-        Write::Lapsed { number } => out.push(take(Table::Passed, number.to_be_bytes().to_vec())),
-        Write::Held(tombstone) => out.push(put(Table::Held, tombstone_key(tombstone), tombstone)),
-        Write::Holding(true) => out.push(put(Table::Meta, HOLDING_KEY.to_vec(), &true)),
-        Write::Holding(false) => out.push(take(Table::Meta, HOLDING_KEY.to_vec())),
-        Write::Unheld(tombstone) => out.push(take(Table::Held, tombstone_key(tombstone))),
-        Write::History(history) => out.push(put(Table::Meta, HISTORY_KEY.to_vec(), history)),
-        Write::Mode(mode) => out.push(put(Table::Meta, MODE_KEY.to_vec(), mode)),
-        Write::Decommission(how) => out.push(put(Table::Meta, DECOMMISSION_KEY.to_vec(), how)),
-        Write::Unsent(report) => out.push(put(Table::Unsent, object_key(&report.key), report)),
-        Write::Sent { key } => out.push(take(Table::Unsent, object_key(key))),
-        Write::Ran { number, tombstone } => out.push(put(Table::Ran, number.to_be_bytes().to_vec(), tombstone)),
-        Write::RanForgotten { number } => out.push(take(Table::Ran, number.to_be_bytes().to_vec())),
-        Write::Kind { kind, version } => out.push(put(Table::Kinds, kind_key(kind), &(kind, version))),
-        Write::CameBack(it) => out.push(put(Table::CameBack, object_key(&it.key), it)),
-        Write::CameBackNoMore { key } => out.push(take(Table::CameBack, object_key(key))),
-        Write::DropBodies(inputs) => {
-            for input in inputs {
-                bodies.drop(*input, out)?;
+            for policy in policies {
+                each(put(Table::Policies, policy.digest().as_bytes().to_vec(), policy.as_ref()))?;
             }
+            for key in remove {
+                each(take(Table::Entries, object_key(key)))?;
+            }
+            for entry in entries {
+                each(put(Table::Entries, object_key(&entry.key), entry.as_ref()))?;
+            }
+            put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted)
         }
-    }
-    Ok(())
+        Write::Applied { key, record } => put(Table::Applied, object_key(key), &(key, record)),
+        Write::Forgotten { key } => take(Table::Applied, object_key(key)),
+        Write::Removing { tombstone, policy } => put(Table::Removing, tombstone_key(tombstone), &(tombstone, policy)),
+        Write::Removed(tombstone) => take(Table::Removing, tombstone_key(tombstone)),
+        Write::Passed { number, tombstone } => put(Table::Passed, number_key(number), tombstone),
+        Write::Lapsed { number } => take(Table::Passed, number_key(number)),
+        Write::Held(tombstone) => put(Table::Held, tombstone_key(tombstone), tombstone),
+        Write::Holding(true) => put(Table::Meta, HOLDING_KEY.to_vec(), &true),
+        Write::Holding(false) => take(Table::Meta, HOLDING_KEY.to_vec()),
+        Write::Unheld(tombstone) => take(Table::Held, tombstone_key(tombstone)),
+        Write::History(history) => put(Table::Meta, HISTORY_KEY.to_vec(), history),
+        Write::Mode(mode) => put(Table::Meta, MODE_KEY.to_vec(), mode),
+        Write::Decommission(how) => put(Table::Meta, DECOMMISSION_KEY.to_vec(), how),
+        Write::Unsent(report) => put(Table::Unsent, object_key(&report.key), report),
+        Write::Sent { key } => take(Table::Unsent, object_key(key)),
+        Write::Ran { number, tombstone } => put(Table::Ran, number_key(number), tombstone),
+        Write::RanForgotten { number } => take(Table::Ran, number_key(number)),
+        Write::Kind { kind, version } => put(Table::Kinds, kind_key(kind), &(kind, version)),
+        Write::CameBack(it) => put(Table::CameBack, object_key(&it.key), it),
+        Write::CameBackNoMore { key } => take(Table::CameBack, object_key(key)),
+        Write::Body { .. } | Write::DropBodies(_) => return Ok(()),
+    };
+    each(last)
 }
 
 pub(super) fn put<T: Serialize + ?Sized>(table: Table, key: Vec<u8>, value: &T) -> Change {
     let json = serde_json::to_vec(value).expect("the journal's records have string keys and finite numbers only");
     put_bytes(table, key, &json)
-}
-
-/// As [`put`], compressed.
-pub(super) fn put_compressed<T: Serialize>(table: Table, key: Vec<u8>, value: &T) -> Change {
-    let json = serde_json::to_string(value).expect("the journal's records have string keys and finite numbers only");
-    put_bytes(table, key, &deflate(&json))
 }
 
 pub(super) fn take(table: Table, key: Vec<u8>) -> Change {
@@ -97,12 +90,6 @@ pub(super) fn take(table: Table, key: Vec<u8>) -> Change {
 /// Reads a value back.
 pub(super) fn read<T: DeserializeOwned>(table: Table, key: &[u8], value: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(checked(table, key, value)?)
-        .map_err(|error| Error::Damaged(format!("a record of {table:?} cannot be read: {error}")))
-}
-
-/// Reads back what [`put_compressed`] wrote.
-pub(super) fn read_compressed<T: DeserializeOwned>(table: Table, key: &[u8], value: &[u8]) -> Result<T, Error> {
-    serde_json::from_reader(DeflateDecoder::new(checked(table, key, value)?))
         .map_err(|error| Error::Damaged(format!("a record of {table:?} cannot be read: {error}")))
 }
 
@@ -155,8 +142,17 @@ fn checksum(key: &[u8], bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     crc.sum().to_be_bytes()
 }
 
-pub(super) fn deflate(text: &str) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::with_capacity(text.len() / 3), Compression::fast());
-    encoder.write_all(text.as_bytes()).expect("writing to a Vec does not fail");
+pub(super) fn deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 3), Compression::fast());
+    encoder.write_all(bytes).expect("writing to a Vec does not fail");
     encoder.finish().expect("writing to a Vec does not fail")
+}
+
+/// Reads back what [`deflate`] made of a value.
+pub(super) fn inflate(table: Table, compressed: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    match DeflateDecoder::new(compressed).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(Error::Damaged(format!("a record of {table:?} cannot be read: {error}"))),
+    }
 }

@@ -19,7 +19,8 @@ use tracing::{debug, info, warn};
 
 use super::bodies::{self, Numbers};
 use super::engine::{Change, Engine, Table};
-use super::{Error, record, space};
+use super::group::{Group, cut};
+use super::{Error, record, space, stage};
 
 /// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
 const READ_WAIT: Duration = Duration::from_secs(2);
@@ -53,6 +54,8 @@ pub(super) struct Slot {
     changed: Condvar,
     /// The engine refused a write, or is gone.
     refused: AtomicBool,
+    /// The last batch was not written to its end.
+    unfinished: AtomicBool,
     /// Bytes that the engine may hold in memory, at most.
     touched: AtomicU64,
     /// Bytes that what it holds takes on disk.
@@ -94,6 +97,7 @@ impl Slot {
             place: Mutex::new(Place::Engine(Arc::new(engine))),
             changed: Condvar::new(),
             refused: AtomicBool::new(false),
+            unfinished: AtomicBool::new(false),
             touched: AtomicU64::new(read),
             live: AtomicU64::new(live),
             numbers,
@@ -113,30 +117,41 @@ impl Slot {
     }
 
     /// Writes groups of changes as [`Engine::commit`] does, after [`Slot::mend`].
-    pub(super) fn commit(&self, groups: &[Vec<Change>]) -> Result<(), Error> {
-        let bytes = groups.iter().flatten().map(Change::bytes).sum();
+    pub(super) fn commit(&self, groups: &[Group]) -> Result<(), Error> {
+        let bytes = groups.iter().map(Group::bytes).sum();
         if bytes == 0 {
             return Ok(());
         }
         space::require_for_write(&self.path, bytes)?;
         self.mend()?;
         let outcome = self.engine()?.commit(groups);
-        match &outcome {
-            Ok(grown) => {
-                let live = self.live.load(Ordering::Relaxed).saturating_add_signed(*grown);
-                // The one thread that writes is the only one that counts.
-                self.live.store(live, Ordering::Relaxed);
-            }
-            Err(_) => self.refused.store(true, Ordering::Release),
-        }
-        for change in groups.iter().flatten() {
+        for change in groups.iter().flat_map(Group::changes) {
             self.touch(change.table, change.bytes());
         }
-        outcome.map(drop)
+        self.written(outcome)
+    }
+
+    /// Takes note of what came of a write, and by how much there is more then.
+    fn written(&self, outcome: Result<i64, Error>) -> Result<(), Error> {
+        match outcome {
+            Ok(grown) => {
+                let live = self.live.load(Ordering::Relaxed).saturating_add_signed(grown);
+                // The one thread that writes is the only one that counts.
+                self.live.store(live, Ordering::Relaxed);
+                // What was taken out was read first.
+                self.touched.fetch_add(grown.min(0).unsigned_abs(), Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                self.refused.store(true, Ordering::Release);
+                Err(error)
+            }
+        }
     }
 
     /// Opens an engine again that refused the last write, if the disk takes something by now. Until then the former engine
-    /// stays, for it can still be read from.
+    /// stays, for it can still be read from. What a batch left that was not written to its end is finished first, as at a start:
+    /// else it would be finished at the next one, after what was written since.
     pub(super) fn mend(&self) -> Result<(), Error> {
         if self.refused.load(Ordering::Acquire) {
             // What is not the journal's is not its damage.
@@ -145,7 +160,16 @@ impl Slot {
             self.renew()?;
             info!("the journal {:?} was opened again", self.path);
         }
+        if self.unfinished.load(Ordering::Acquire) {
+            self.written(stage::finish(&*self.engine()?))?;
+            self.unfinished.store(false, Ordering::Release);
+        }
         Ok(())
+    }
+
+    /// A batch was not written to its end.
+    pub(super) fn leave_unfinished(&self) {
+        self.unfinished.store(true, Ordering::Release);
     }
 
     /// Wakes a commit that hangs; see [`Engine::poke`].
@@ -309,7 +333,7 @@ impl Slot {
     }
 
     fn copy_part(&self, copy: &Self, part: Vec<Change>) -> Result<(), Error> {
-        copy.commit(&[part])?;
+        copy.commit(&cut(part))?;
         for slot in [self, copy] {
             if slot.touched.load(Ordering::Relaxed) > HELD_AT_WORK_MAX {
                 slot.renew()?;

@@ -1,152 +1,76 @@
-//! How writes are cut into groups that the engine writes whole or not at all.
+//! How a batch of writes becomes groups, none of which is large, so that a crash between any two of them leaves nothing in part.
 //!
-//! sled takes several kilobytes of memory for each change of a transaction, so a group has few. A set that changes in more
-//! places is written in parts beside the one that is accepted, each compressed; then one small group says that they are
-//! all there, which is the switch; then they are moved into place. What a crash leaves of that is moved at the next start.
+//! ```text
+//!  bodies that come │ what belongs together                             │ bodies that go
+//!   group by group  │ in one group, if it fits                          │  group by group
+//!                   │ else: its parts, staged ─▶ switch ─▶ put in place │
+//! ```
+//!
+//! A body is there before anything names it, and goes after nothing does, so that bodies need not be written together. All else
+//! in a batch belongs together: a set with its removals, above all. What of it is too much for one group is written in parts
+//! beside what is in force, each compressed; then one small group says that they are all there, which is the switch; then they
+//! are put in place. What a crash leaves of that is put in place at the next start, or dropped, if it came before the switch.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tideline_common::wire::v1::Attested;
-use tideline_common::{ApplyPolicy, Entry, ObjectKey};
+use tideline_common::Digest;
 
 use super::Error;
 use super::bodies::Ahead;
 use super::engine::{Change, Engine, Table};
-use super::record::{self, ACCEPTED_KEY};
+use super::group::{Cutter, Gathered, Group};
+use super::record;
 use crate::core::Write;
-
-/// Changes of one group. Of the five kilobytes that each takes, as measured with sled 0.34.7, one or two megabytes.
-const GROUP_CHANGES_MAX: usize = 256;
-/// Bytes of one group, for bodies are large.
-const GROUP_BYTES_MAX: u64 = 1 << 20;
 
 const SWITCH_KEY: &[u8] = b"switch";
 
-/// The parts are all there; this set is accepted once they are in place.
+/// The parts are all there: they are what is in force.
 #[derive(Serialize, Deserialize)]
 struct Switch {
-    accepted: Attested,
+    parts: u32,
 }
 
-/// Some of what changes.
-#[derive(Default, Serialize, Deserialize)]
-struct Part {
-    remove: Vec<ObjectKey>,
-    put: Vec<Entry>,
-}
-
-/// Borrowed, to be written.
-#[derive(Serialize)]
-struct PartRef<'a> {
-    remove: &'a [ObjectKey],
-    put: Vec<&'a Entry>,
-}
-
-/// Hands the groups that `writes` come to to `commit`, one after the other, so that only one of them is in memory.
+/// Hands the groups that `writes` come to to `write`, one after the other, so that only one of them is in memory.
 pub(super) fn groups(
     writes: &[Write],
     bodies: &mut Ahead<'_>,
-    commit: &mut impl FnMut(Vec<Change>) -> Result<(), Error>,
+    write: &mut impl FnMut(Group) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut group = Vec::new();
-    let mut staged = Vec::new();
-    for (index, write) in writes.iter().enumerate() {
-        match write {
-            Write::Accept { accepted, put, remove, policies } if put.len() + remove.len() > GROUP_CHANGES_MAX => {
-                commit(std::mem::take(&mut group))?;
-                for (key, part) in parts(put, remove) {
-                    commit(vec![record::put_compressed(Table::Staged, key, &part)])?;
-                }
-                group.extend(policies.iter().map(|policy| policy_change(policy)));
-                group.push(record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { accepted: *accepted }));
-                staged.push((accepted, put, remove));
-            }
-            write => record::changes(write, bodies, &mut group)?,
-        }
-        let full = group.len() >= GROUP_CHANGES_MAX || group.iter().map(Change::bytes).sum::<u64>() >= GROUP_BYTES_MAX;
-        // Nothing belongs to a set's parts but what follows in its group.
-        if full && staged.is_empty() && stands_alone(write, writes.get(index + 1)) {
-            commit(std::mem::take(&mut group))?;
+    let mut coming = Cutter::new(&mut *write);
+    for write in writes {
+        if let Write::Body { input, text } = write {
+            bodies.put(*input, text, &mut |change| coming.push(change))?;
         }
     }
-    commit(group)?;
-    for (accepted, put, remove) in staged {
-        let mut moves = parts(put, remove).peekable();
-        while let Some((key, PartRef { remove, put })) = moves.next() {
-            let mut group = vec![record::take(Table::Staged, key)];
-            place(&put, remove, &mut group);
-            if moves.peek().is_none() {
-                group.push(record::put(Table::Meta, ACCEPTED_KEY.to_vec(), accepted));
-                group.push(record::take(Table::Meta, SWITCH_KEY.to_vec()));
-            }
-            commit(group)?;
-        }
+    coming.finish()?;
+    let others = || writes.iter().filter(|write| !matches!(write, Write::Body { .. } | Write::DropBodies(_)));
+    if others().all(stands_alone) {
+        let mut cutter = Cutter::new(&mut *write);
+        changes(writes, |change| cutter.push(change))?;
+        cutter.finish()?;
+    } else {
+        whole(writes, write)?;
     }
-    Ok(())
+    let mut going = Cutter::new(write);
+    bodies.drop_all(dropped(writes), &mut |change| going.push(change))?;
+    going.finish()
 }
 
-/// Moves the parts of a set into place that a crash left; drops those of one that was not switched to.
-pub(super) fn finish(engine: &Engine) -> Result<(), Error> {
-    let switch = engine.get(Table::Meta, SWITCH_KEY)?;
-    let switch: Option<Switch> = switch.map(|value| record::read(Table::Meta, SWITCH_KEY, &value)).transpose()?;
-    let mut keys = Vec::new();
-    engine.scan(Table::Staged, |key, _| {
-        keys.push(key.to_vec());
-        Ok(())
-    })?;
-    let mut groups = Vec::new();
-    for key in keys {
-        let mut group = vec![record::take(Table::Staged, key.clone())];
-        if switch.is_some() {
-            let value = engine.get(Table::Staged, &key)?.unwrap_or_default();
-            let Part { remove, put } = record::read_compressed(Table::Staged, &key, &value)?;
-            place(&put.iter().collect::<Vec<_>>(), &remove, &mut group);
-        }
-        groups.push(group);
-    }
-    if let Some(Switch { accepted }) = switch {
-        groups.push(vec![
-            record::put(Table::Meta, ACCEPTED_KEY.to_vec(), &accepted),
-            record::take(Table::Meta, SWITCH_KEY.to_vec()),
-        ]);
-    }
-    engine.commit(&groups).map(drop)
-}
-
-/// The parts of a change with their keys.
-fn parts<'a>(put: &'a [Arc<Entry>], remove: &'a [ObjectKey]) -> impl Iterator<Item = (Vec<u8>, PartRef<'a>)> {
-    let removed = remove.chunks(GROUP_CHANGES_MAX).map(|remove| PartRef { remove, put: Vec::new() });
-    let written =
-        put.chunks(GROUP_CHANGES_MAX).map(|put| PartRef { remove: &[], put: put.iter().map(AsRef::as_ref).collect() });
-    let keys = (0_u32..).map(|number| number.to_be_bytes().to_vec());
-    keys.zip(removed.chain(written))
-}
-
-fn place(put: &[&Entry], remove: &[ObjectKey], group: &mut Vec<Change>) {
-    group.extend(remove.iter().map(|key| record::take(Table::Entries, record::object_key(key))));
-    group.extend(put.iter().map(|entry| record::put(Table::Entries, record::object_key(&entry.key), *entry)));
-}
-
-pub(super) fn policy_change(policy: &ApplyPolicy) -> Change {
-    record::put(Table::Policies, policy.digest().as_bytes().to_vec(), policy)
-}
-
-/// Whether nothing is lost if a crash comes between the two.
-fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
+/// Whether it says something of one object by itself, so that nothing is lost if a crash comes between it and another such.
+fn stands_alone(write: &Write) -> bool {
     match write {
-        Write::Body { .. } => true,
-        Write::Applied { .. } => matches!(next, Some(Write::Applied { .. })),
-        Write::Passed { .. } => matches!(next, Some(Write::Passed { .. })),
-        Write::Held(_) | Write::Holding(true) => matches!(next, Some(Write::Held(_) | Write::Holding(false))),
-        Write::Enrolled(_)
+        Write::Applied { .. } | Write::Passed { .. } | Write::Kind { .. } => true,
+        Write::Body { .. }
+        | Write::Enrolled(_)
         | Write::Accept { .. }
         | Write::Forgotten { .. }
         | Write::Removing { .. }
         | Write::Removed(_)
         | Write::Lapsed { .. }
+        | Write::Held(_)
         | Write::Unheld(_)
-        | Write::Holding(false)
+        | Write::Holding(_)
         | Write::History(_)
         | Write::Mode(_)
         | Write::Decommission(_)
@@ -154,9 +78,129 @@ fn stands_alone(write: &Write, next: Option<&Write>) -> bool {
         | Write::Sent { .. }
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
-        | Write::Kind { .. }
         | Write::CameBack(_)
         | Write::CameBackNoMore { .. }
         | Write::DropBodies(_) => false,
     }
+}
+
+/// The bodies that are not there when all is written: one may be dropped, and come again.
+fn dropped(writes: &[Write]) -> BTreeSet<Digest> {
+    let mut dropped = BTreeSet::new();
+    for write in writes {
+        if let Write::Body { input, .. } = write {
+            dropped.remove(input);
+        } else if let Write::DropBodies(inputs) = write {
+            dropped.extend(inputs);
+        }
+    }
+    dropped
+}
+
+fn changes(writes: &[Write], mut each: impl FnMut(Change) -> Result<(), Error>) -> Result<(), Error> {
+    writes.iter().try_for_each(|write| record::changes(write, &mut each))
+}
+
+/// Writes in one group, or has parts staged that come into force at once.
+fn whole(writes: &[Write], write: &mut impl FnMut(Group) -> Result<(), Error>) -> Result<(), Error> {
+    let (mut part, mut parts) = (Group::default(), 0);
+    changes(writes, |change| {
+        if let Err(change) = part.add(change) {
+            write(staged(parts, &std::mem::replace(&mut part, Group::from(change))))?;
+            parts += 1;
+        }
+        Ok(())
+    })?;
+    if parts == 0 {
+        return write(part);
+    }
+    write(staged(parts, &part))?;
+    parts += 1;
+    write(record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { parts }).into())?;
+    let mut cutter = Cutter::new(write);
+    changes(writes, |change| cutter.push(change))?;
+    cutter.push(record::take(Table::Meta, SWITCH_KEY.to_vec()))?;
+    for number in 0..parts {
+        cutter.push(record::take(Table::Staged, part_key(number)))?;
+    }
+    cutter.finish()
+}
+
+/// Puts the parts in place that a crash left, or a disk that refused the rest; drops those that were not switched to. Returns by
+/// how many bytes there is more then.
+pub(super) fn finish(engine: &Engine) -> Result<i64, Error> {
+    let mut grown = 0;
+    let mut gathered = Gathered::new(|groups: &[Group]| {
+        grown += engine.commit(groups)?;
+        Ok(())
+    });
+    let switch = engine.get(Table::Meta, SWITCH_KEY)?;
+    let switch: Option<Switch> = switch.map(|value| record::read(Table::Meta, SWITCH_KEY, &value)).transpose()?;
+    if let Some(Switch { parts }) = switch {
+        let mut cutter = Cutter::new(|group| gathered.push(group).map(drop));
+        for key in (0..parts).map(part_key) {
+            // Those that are gone are in place.
+            let Some(value) = engine.get(Table::Staged, &key)? else { continue };
+            for change in part(&key, &value)? {
+                cutter.push(change)?;
+            }
+            cutter.push(record::take(Table::Staged, key))?;
+        }
+        cutter.push(record::take(Table::Meta, SWITCH_KEY.to_vec()))?;
+        cutter.finish()?;
+        gathered.commit()?;
+    }
+    let mut cutter = Cutter::new(|group| gathered.push(group).map(drop));
+    let mut left = Vec::new();
+    engine.scan(Table::Staged, |key, _| {
+        left.push(key.to_vec());
+        Ok(())
+    })?;
+    for key in left {
+        cutter.push(record::take(Table::Staged, key))?;
+    }
+    cutter.finish()?;
+    gathered.commit()?;
+    Ok(grown)
+}
+
+fn part_key(number: u32) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Keeps a group for later: each change as the name of its table, its key and its value, with the length before each, and
+/// [`NO_VALUE`] for one that is removed.
+fn staged(number: u32, group: &Group) -> Group {
+    let mut bytes = Vec::new();
+    for Change { table, key, value } in group.changes() {
+        for some in [Some(table.name().as_bytes()), Some(key), value.as_deref()] {
+            let length = some.map_or(NO_VALUE, |some| u32::try_from(some.len()).expect("nothing is that large"));
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(some.unwrap_or_default());
+        }
+    }
+    record::put_bytes(Table::Staged, part_key(number), &record::deflate(&bytes)).into()
+}
+
+const NO_VALUE: u32 = u32::MAX;
+
+/// Reads back what [`staged`] kept.
+fn part(key: &[u8], value: &[u8]) -> Result<Vec<Change>, Error> {
+    let bytes = record::inflate(Table::Staged, record::checked(Table::Staged, key, value)?)?;
+    let damaged = || Error::Damaged("a part of what is being switched to cannot be read".to_owned());
+    let (mut rest, mut changes) = (bytes.as_slice(), Vec::new());
+    while !rest.is_empty() {
+        let mut next = || {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            let length = u32::from_be_bytes(*length);
+            let present = length != NO_VALUE;
+            let (some, behind) = behind.split_at_checked(if present { usize::try_from(length).ok()? } else { 0 })?;
+            rest = behind;
+            Some(present.then_some(some))
+        };
+        let (Some(Some(name)), Some(Some(key)), Some(value)) = (next(), next(), next()) else { return Err(damaged()) };
+        let table = Table::ALL.iter().find(|table| table.name().as_bytes() == name).ok_or_else(damaged)?;
+        changes.push(Change { table: *table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) });
+    }
+    Ok(changes)
 }

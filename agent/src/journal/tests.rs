@@ -9,10 +9,12 @@ use tideline_common::{
 };
 use uuid::Uuid;
 
+use super::group::cut;
 use super::{Error, Journal, record, writer};
 use crate::core::{AgentMode, AppliedRecord, Enrolled, FreezeReason, Loaded, RemovalPolicy, Telltale, Write};
 
 mod crash;
+mod cuts;
 mod faults;
 mod golden;
 mod growth;
@@ -326,7 +328,7 @@ async fn a_newer_journal_is_set_aside_and_a_new_one_begun() -> Result<(), anyhow
     let path = directory.path().join("journal");
     filled(&path, 1).await?;
     let engine = super::engine::Engine::open(&path)?;
-    engine.commit(&[vec![record::put(super::engine::Table::Meta, record::SCHEMA_KEY.to_vec(), "99")]])?;
+    engine.commit(&[record::put(super::engine::Table::Meta, record::SCHEMA_KEY.to_vec(), "99").into()])?;
     drop(engine);
     assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
     let aside = directory.path().join("journal.newer");
@@ -349,7 +351,7 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
     let write = |names: &[&str]| -> Result<(), Error> {
         let engine = super::engine::Engine::open(&path)?;
         let key = record::CAPABILITIES_KEY.to_vec();
-        engine.commit(&[vec![record::put(super::engine::Table::Meta, key, names)]]).map(drop)
+        engine.commit(&[record::put(super::engine::Table::Meta, key, names).into()]).map(drop)
     };
     // One that understood less wrote nothing that this one does not.
     write(&["gates"])?;
@@ -373,10 +375,10 @@ async fn a_journal_of_the_former_schema_is_read_and_becomes_one_of_this() -> Res
     for n in 0..3 {
         let (key, text) = (entry(n).input.as_bytes().to_vec(), format!("body {n}"));
         former.push(record::take(Table::Bodies, u64::from(n).to_be_bytes().to_vec()));
-        former.push(record::put(Table::Inputs, key.clone(), &record::deflate(&text).len()));
-        former.push(record::put_bytes(Table::Bodies, key, &record::deflate(&text)));
+        former.push(record::put(Table::Inputs, key.clone(), &record::deflate(text.as_bytes()).len()));
+        former.push(record::put_bytes(Table::Bodies, key, &record::deflate(text.as_bytes())));
     }
-    engine.commit(&[former])?;
+    engine.commit(&cut(former))?;
     drop(engine);
     let (journal, loaded) = Journal::open(&path)?;
     assert_eq!(loaded.bodies.len(), 3);

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::bodies::Ahead;
-use super::engine::Change;
+use super::group::{Gathered, Group, Reached};
 use super::slot::{Pace, Slot, Tidying};
 use super::{Error, QUEUE_MAX, quarantine, stage};
 use crate::core::Write;
@@ -23,9 +23,6 @@ const REST_AFTER: Duration = Duration::from_secs(15);
 /// Records of what was applied that come together are of a sync, and more are on their way: each commit costs the disk
 /// much the same whatever it holds, so these wait for the last one to be so long ago, and what follows gathers behind them.
 const GATHER: Duration = Duration::from_millis(20);
-
-/// Bytes of changes that reach the disk together, at least where there are more: what is in memory of a large set at once.
-const COMMIT_BYTES_MAX: u64 = 4 << 20;
 
 /// Writes that belong together, and who waits for them.
 pub(super) struct Batch {
@@ -142,12 +139,23 @@ fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>
     // First, for where bodies are is read before they are written.
     let (mut outcome, mut answers) = (slot.mend(), Vec::new());
     let mut bodies = Ahead::of(slot);
-    let mut gathered = Gathered { slot, patience, groups: Vec::new(), bytes: 0 };
+    let mut gathered = Gathered::new(|groups: &[Group]| {
+        slot.commit(groups)?;
+        patience.moved();
+        Ok(())
+    });
+    let mut push = |group| {
+        if gathered.push(group)? == Reached::Disk {
+            // Damage is met again, when nothing waits.
+            let _ = slot.tidy(Pace::AtWork);
+        }
+        Ok(())
+    };
     for Batch { writes, answer } in batches {
-        outcome = outcome.and_then(|()| stage::groups(&writes, &mut bodies, &mut |group| gathered.push(group)));
+        outcome = outcome.and_then(|()| stage::groups(&writes, &mut bodies, &mut push));
         answers.push(answer);
     }
-    let outcome = outcome.and_then(|()| gathered.commit());
+    let outcome = outcome.and_then(|()| gathered.commit()).inspect_err(|_| slot.leave_unfinished());
     let refused = outcome.as_ref().err().map(|error| match error {
         Error::Write(why) => why.clone(),
         error => tideline_runtime::exit::chain(error),
@@ -157,33 +165,4 @@ fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>
         let _ = answer.send(refused.clone().map_or(Ok(()), |why| Err(Error::Write(why))));
     }
     outcome
-}
-
-/// Groups that reach the disk together.
-struct Gathered<'a> {
-    slot: &'a Slot,
-    patience: &'a Patience,
-    groups: Vec<Vec<Change>>,
-    bytes: u64,
-}
-
-impl Gathered<'_> {
-    fn push(&mut self, group: Vec<Change>) -> Result<(), Error> {
-        self.bytes += group.iter().map(Change::bytes).sum::<u64>();
-        self.groups.push(group);
-        if self.bytes < COMMIT_BYTES_MAX {
-            return Ok(());
-        }
-        self.commit()?;
-        // Damage is met again, when nothing waits.
-        let _ = self.slot.tidy(Pace::AtWork);
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<(), Error> {
-        self.bytes = 0;
-        self.slot.commit(&std::mem::take(&mut self.groups))?;
-        self.patience.moved();
-        Ok(())
-    }
 }

@@ -203,7 +203,7 @@ async fn a_rotten_page_of_bodies_has_another_journal_begun_when_it_is_to_be_writ
     // Once more, so that there is a snapshot, and the log is not read from its beginning.
     drop(Journal::open(&path)?);
     let mut log = fs::read(path.join("db"))?;
-    let rotten = [entries[200].input.as_bytes().as_slice(), &record::deflate(&body(200))].concat();
+    let rotten = [entries[200].input.as_bytes().as_slice(), &record::deflate(body(200).as_bytes())].concat();
     let found = |(at, bytes): (usize, &[u8])| (bytes == rotten).then_some(at);
     let places: Vec<_> = log.windows(rotten.len()).enumerate().filter_map(found).collect();
     assert!(!places.is_empty());
@@ -307,7 +307,7 @@ async fn an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again() ->
     let noise = |n: u32| (0..200_u32).map(|k| Digest::of(&(n + k).to_be_bytes()).to_string()).collect::<String>();
     let changes =
         (0..200).map(|n| record::put(super::super::engine::Table::Bodies, n.to_string().into_bytes(), &noise(n)));
-    let groups: Vec<_> = changes.map(|change| vec![change]).collect();
+    let groups: Vec<_> = changes.map(super::super::group::Group::from).collect();
     let (done, outcome) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn({
         let engine = Arc::clone(&engine);

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::super::bodies::{Ahead, Numbers, read};
+use super::super::bodies::{Numbers, read};
 use super::super::engine::{Change, Engine, Table};
 use super::super::slot::{Pace, Slot};
-use super::super::stage;
 use super::*;
 
 fn size(path: &Path) -> std::io::Result<u64> {
@@ -53,12 +52,12 @@ async fn what_is_put_in_for_the_first_time_counts_as_held() -> Result<(), anyhow
     let slot = Slot::new(&path, Engine::open(&path)?, Numbers::default(), 0, 0);
     let before = slot.bytes_max();
     let body = |n: u32, len| record::put_bytes(Table::Bodies, n.to_be_bytes().to_vec(), &vec![b'x'; len]);
-    slot.commit(&[(0..200).map(|n| body(n, 10_000)).collect()])?;
+    slot.commit(&cut((0..200).map(|n| body(n, 10_000))))?;
     let first = slot.bytes_max();
     assert!(first > before + 3 * 2_000_000, "{before} became {first}");
-    slot.commit(&[(0..200).map(|n| body(n, 10_000)).collect()])?;
+    slot.commit(&cut((0..200).map(|n| body(n, 10_000))))?;
     assert_eq!(slot.bytes_max(), first, "what is written again is no more");
-    slot.commit(&[(0..200_u32).map(|n| record::take(Table::Bodies, n.to_be_bytes().to_vec())).collect()])?;
+    slot.commit(&cut((0..200_u32).map(|n| record::take(Table::Bodies, n.to_be_bytes().to_vec()))))?;
     assert_eq!(slot.bytes_max(), before, "what was taken out is not held");
     Ok(())
 }
@@ -87,7 +86,7 @@ async fn grown(path: &Path, count: u32) -> Result<(Vec<Arc<Entry>>, Engine), Err
     let engine = Engine::open(path)?;
     let unnamed = |n: u64| record::put_bytes(Table::Bodies, (1_000 + n).to_be_bytes().to_vec(), &[b'x'; 10_000]);
     for part in 0..20 {
-        engine.commit(&[(part * 100..(part + 1) * 100).map(unnamed).collect()])?;
+        engine.commit(&cut((part * 100..(part + 1) * 100).map(unnamed)))?;
     }
     Ok((entries, engine))
 }
@@ -99,7 +98,7 @@ async fn bodies_that_cannot_be_read_are_left_out_of_what_is_written_anew_and_cou
     let path = directory.path().join("journal");
     let (entries, engine) = grown(&path, 50).await?;
     let rotten = Change { table: Table::Bodies, key: 7_u64.to_be_bytes().to_vec(), value: Some(b"rotten".to_vec()) };
-    engine.commit(&[vec![rotten, record::take(Table::Bodies, 8_u64.to_be_bytes().to_vec())]])?;
+    engine.commit(&cut([rotten, record::take(Table::Bodies, 8_u64.to_be_bytes().to_vec())]))?;
     let slot = Slot::new(&path, engine, Numbers::new(50), 0, 0);
     let before = slot.bytes();
     assert!(before > slot.bytes_max(), "{before} bytes");
@@ -143,7 +142,7 @@ async fn half_a_copy_does_not_stay() -> Result<(), anyhow::Error> {
     let entries = filled(&path, 20).await?;
     let engine = Engine::open(&path)?;
     let key = record::object_key(&entries[3].key);
-    engine.commit(&[vec![Change { table: Table::Entries, key, value: Some(b"rotten".to_vec()) }]])?;
+    engine.commit(&cut([Change { table: Table::Entries, key, value: Some(b"rotten".to_vec()) }]))?;
     let slot = Slot::new(&path, engine, Numbers::default(), 0, 0);
     assert!(matches!(slot.rebuild(slot.bytes()), Err(Error::Damaged(_))));
     assert!(!path.with_extension("next").exists());
@@ -197,50 +196,6 @@ async fn opening_what_did_not_change_lets_nothing_grow() -> Result<(), anyhow::E
     }
     let after = size(&path)?;
     assert!(after <= before + (1 << 10), "{before} bytes became {after}");
-    Ok(())
-}
-
-/// A crash after each of the groups that a switch is cut into.
-#[tokio::test]
-async fn a_set_is_switched_whole_wherever_a_crash_comes() -> Result<(), anyhow::Error> {
-    let first: Vec<_> = (0..600).map(entry).collect();
-    let second: Vec<_> = (300..1_200).map(entry).collect();
-    let gone = first[..300].iter().map(|entry| entry.key.clone()).collect();
-    let switch = [accept(8, &second, &second[300..], gone), removing(1)];
-    let mut groups = Vec::new();
-    {
-        let directory = tempfile::tempdir()?;
-        let path = directory.path().join("journal");
-        let slot = Slot::new(&path, Engine::open(&path)?, Numbers::default(), 0, 0);
-        let mut gather = |group| {
-            groups.push(group);
-            Ok(())
-        };
-        stage::groups(&switch, &mut Ahead::of(&slot), &mut gather)?;
-    }
-    assert!(groups.len() > 6, "{} groups", groups.len());
-    let mut switched = 0;
-    for crash in 0..=groups.len() {
-        let directory = tempfile::tempdir()?;
-        let path = directory.path().join("journal");
-        filled(&path, 600).await?;
-        Engine::open(&path)?.commit(&groups[..crash])?;
-        let loaded = reopened(&path)?;
-        if loaded.accepted.is_some_and(|accepted| accepted.set.version.revision == Revision(8)) {
-            assert!(loaded.entries == second && loaded.removing == [(tombstone(1), POLICY)], "after {crash} groups");
-            switched += 1;
-        } else {
-            assert!(loaded.entries == first && loaded.removing.is_empty(), "after {crash} groups");
-            assert_eq!(switched, 0, "after {crash} groups: it was switched, and is not");
-        }
-        let mut staged = 0;
-        Engine::open(&path)?.scan(Table::Staged, |_, _| {
-            staged += 1;
-            Ok(())
-        })?;
-        assert_eq!(staged, 0, "after {crash} groups");
-    }
-    assert!(switched > 1, "the groups after the switch count");
     Ok(())
 }
 

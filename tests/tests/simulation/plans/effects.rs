@@ -231,7 +231,7 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
     let written = as_written(writes);
     let is_body = |write: &Write| matches!(write, Write::Body { .. } | Write::DropBodies(_));
     let stands_alone = |write: &Write| match write {
-        Write::Applied { .. } | Write::Passed { .. } => true,
+        Write::Applied { .. } | Write::Passed { .. } | Write::Kind { .. } => true,
         Write::Body { .. }
         | Write::Enrolled(_)
         | Write::Accept { .. }
@@ -248,7 +248,6 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Unsent(_)
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
-        | Write::Kind { .. }
         | Write::CameBack(_)
         | Write::CameBackNoMore { .. }
         | Write::Sent { .. }

@@ -1,0 +1,299 @@
+//! What a batch is cut into: how large a transaction gets, and what a crash between any two of them leaves.
+
+use proptest::prelude::*;
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Continuity, Decommission, ObjectReport, Progress, Terminal};
+use tideline_common::{FieldMode, FieldPolicy, GroupKind};
+
+use super::super::bodies::{Ahead, Numbers};
+use super::super::engine::{Change, Engine, Table};
+use super::super::group::Group;
+use super::super::slot::Slot;
+use super::super::{record, stage};
+use super::*;
+use crate::core::CameBack;
+
+/// Objects that a set may have.
+const OBJECTS: u32 = 1_000;
+
+/// A journal as it is open, with numbers for bodies that follow those of `count` objects.
+fn open(path: &Path, count: u64) -> Result<Slot, Error> {
+    Ok(Slot::new(path, Engine::open(path)?, Numbers::new(count), 0, 0))
+}
+
+/// Writes a batch as the journal does, and returns the groups that it came to.
+fn write(slot: &Slot, writes: &[Write]) -> Result<Vec<Group>, Error> {
+    let mut groups = Vec::new();
+    stage::groups(writes, &mut Ahead::of(slot), &mut |group| {
+        slot.commit(std::slice::from_ref(&group))?;
+        groups.push(group);
+        Ok(())
+    })?;
+    Ok(groups)
+}
+
+fn staged(path: &Path) -> Result<usize, Error> {
+    let mut staged = 0;
+    Engine::open(path)?.scan(Table::Staged, |_, _| {
+        staged += 1;
+        Ok(())
+    })?;
+    Ok(staged)
+}
+
+/// Whether a group is within the bounds: 256 changes, and a mebibyte but for one that is larger by itself.
+fn is_bounded(group: &Group) -> bool {
+    let changes = group.changes();
+    let bytes: u64 = changes.iter().map(Change::bytes).sum();
+    changes.len() <= 256 && (bytes <= 1 << 20 || changes.len() == 1)
+}
+
+/// Hardly compressible.
+fn noise(seed: u32, length: usize) -> String {
+    (0_u32..)
+        .flat_map(|n| Digest::of(format!("{seed} {n}").as_bytes()).to_string().into_bytes())
+        .map(char::from)
+        .take(length)
+        .collect()
+}
+
+fn report(n: u32, message: String) -> Write {
+    Write::Unsent(Box::new(ObjectReport {
+        key: entry(n).key.clone(),
+        source_uid: entry(n).source.uid.clone(),
+        progress: Progress::Applied,
+        reason: None,
+        message,
+        input: None,
+        health: Health::Ready,
+        observed_generation: None,
+        terminal: Some(Terminal::Finished),
+        status: None,
+    }))
+}
+
+/// Switches to the objects with these numbers, each under a policy of its own where there are few of them.
+fn switch(objects: std::ops::Range<u32>) -> Write {
+    let entries: Vec<_> = objects.clone().map(entry).collect();
+    let remove = (0..OBJECTS).filter(|n| !objects.contains(n)).map(|n| entry(n).key.clone()).collect();
+    let Write::Accept { accepted, put, remove, mut policies } = accept(8, &entries, &entries, remove) else {
+        unreachable!("it is one")
+    };
+    policies.extend(objects.map(|n| {
+        let field = FieldPolicy { path: format!(".data.key-{n}"), mode: FieldMode::Initial };
+        Arc::new(ApplyPolicy { fields: vec![field], ..ApplyPolicy::default() })
+    }));
+    Write::Accept { accepted, put, remove, policies }
+}
+
+/// So many writes of one kind. Bodies that go are none that an entry names.
+fn some(kind: u8, first: u32, count: u32) -> Vec<Write> {
+    let numbers = first..first + count;
+    let body_of = |n: u32| Digest::of(format!("another {n}").as_bytes());
+    let each = |write: &dyn Fn(u32) -> Write| numbers.clone().map(write).collect();
+    match kind {
+        0 => each(&|n| Write::Body { input: body_of(n), text: body(n) }),
+        1 => vec![Write::Body { input: body_of(first), text: noise(first, 3_000_000).into() }],
+        2 => vec![Write::DropBodies(numbers.map(body_of).collect())],
+        3 => vec![switch(first..(first + count).min(OBJECTS))],
+        4 => each(&applied),
+        5 => each(&|n| Write::Forgotten { key: entry(n).key.clone() }),
+        6 => each(&removing),
+        7 => each(&|n| Write::Removed(tombstone(n))),
+        8 => each(&|n| Write::Passed { number: u64::from(n), tombstone: tombstone(n) }),
+        9 => each(&|n| Write::Lapsed { number: u64::from(n) }),
+        10 => each(&|n| Write::Held(tombstone(n))),
+        11 => each(&|n| Write::Unheld(tombstone(n))),
+        12 => each(&|n| report(n, noise(n, 20_000))),
+        13 => each(&|n| Write::Sent { key: entry(n).key.clone() }),
+        14 => each(&|n| Write::Ran { number: u64::from(n), tombstone: tombstone(n) }),
+        15 => each(&|n| Write::RanForgotten { number: u64::from(n) }),
+        16 => each(&|n| Write::CameBack(came_back(n))),
+        17 => each(&|n| Write::CameBackNoMore { key: entry(n).key.clone() }),
+        18 => each(&|n| Write::Kind { kind: GroupKind::new("", format!("Kind{n}")), version: "v1".into() }),
+        19 => vec![Write::Mode(AgentMode::Frozen(FreezeReason::Revoked(noise(first, 1_500_000))))],
+        20 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep), Write::Holding(true)],
+        _ => vec![
+            Write::Enrolled(Enrolled {
+                target: TargetId::from_uuid(Uuid::from_u128(first.into())),
+                name: "store".into(),
+            }),
+            Write::Holding(false),
+        ],
+    }
+}
+
+fn came_back(n: u32) -> CameBack {
+    let Tombstone { key, source } = tombstone(n);
+    CameBack { key, uid: source.clone(), source }
+}
+
+fn writes(count_max: u32) -> impl Strategy<Value = Vec<Write>> {
+    let count = prop_oneof![2 => 1_u32..4, 1 => 250..count_max];
+    let one = (0_u8..22, 0..OBJECTS - 1, count).prop_map(|(kind, first, count)| some(kind, first, count));
+    prop::collection::vec(one, 1..6).prop_map(|writes| writes.concat())
+}
+
+/// What the core starts with, but for bodies, which come and go by themselves.
+fn loaded_but_bodies(loaded: Loaded) -> String {
+    format!("{:?}", Loaded { bodies: std::collections::BTreeSet::new(), ..loaded })
+}
+
+fn in_test<T>(outcome: Result<T, impl std::fmt::Display>) -> Result<T, TestCaseError> {
+    outcome.map_err(|error| TestCaseError::fail(error.to_string()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_transaction_is_large_whatever_is_written(batches in prop::collection::vec(writes(900), 1..3)) {
+        let directory = in_test(tempfile::tempdir())?;
+        let slot = in_test(open(&directory.path().join("journal"), 0))?;
+        for batch in batches {
+            for group in in_test(write(&slot, &batch))? {
+                prop_assert!(is_bounded(&group), "{} changes, {} bytes", group.changes().len(), group.bytes());
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2))]
+
+    /// Other than what only says something of one object by itself, and bodies.
+    #[test]
+    fn wherever_a_crash_comes_a_batch_is_there_or_is_not(
+        former in writes(300),
+        with in writes(300),
+        first in 0..OBJECTS / 2,
+        removed in 300_u32..600,
+    ) {
+        let directory = in_test(tempfile::tempdir())?;
+        let [written, walked, crashed] = ["written", "walked", "crashed"].map(|name| directory.path().join(name).join("journal"));
+        for path in [&written, &walked] {
+            in_test(std::fs::create_dir(path.parent().expect("it has one")))?;
+            drop(in_test(Journal::open(path))?);
+        }
+        let former = [former, vec![switch(0..OBJECTS / 2)]].concat();
+        in_test(write(&in_test(open(&walked, 0))?, &former))?;
+        in_test(write(&in_test(open(&written, 0))?, &former))?;
+        let before = loaded_but_bodies(in_test(reopened(&walked))?);
+        let removals = (0..removed).map(removing).collect();
+        let batch = [some(1, 9_999, 1), with, vec![switch(first..first + OBJECTS / 2)], removals].concat();
+        let groups = in_test(write(&in_test(open(&written, 3_000))?, &batch))?;
+        let after = loaded_but_bodies(in_test(reopened(&written))?);
+        prop_assert_ne!(&before, &after);
+
+        let mut switched = false;
+        for crash in 0..=groups.len() {
+            if let Some(last) = crash.checked_sub(1) {
+                in_test(in_test(Engine::open(&walked))?.commit(&groups[last..crash]))?;
+            }
+            in_test(copy_directory(&walked, &crashed))?;
+            let (journal, loaded) = in_test(Journal::open(&crashed))?;
+            for input in &loaded.bodies {
+                let goes = batch.iter().any(|write| matches!(write, Write::DropBodies(going) if going.contains(input)));
+                prop_assert!(goes || journal.body(*input).is_ok(), "after {crash} groups a body is missing");
+            }
+            drop(journal);
+            let loaded = loaded_but_bodies(loaded);
+            prop_assert!(loaded == after || (loaded == before && !switched), "after {crash} groups of {}", groups.len());
+            switched = loaded == after;
+            prop_assert_eq!(in_test(staged(&crashed))?, 0);
+            in_test(std::fs::remove_dir_all(crashed.parent().expect("it has one")))?;
+        }
+        prop_assert!(switched);
+    }
+}
+
+/// The groups of a batch that a journal of 600 objects gets: another set, and removals, all of them too many for one.
+fn switched() -> Result<(Vec<Arc<Entry>>, Vec<Group>), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let second: Vec<_> = (300..1_200).map(entry).collect();
+    let mut batch = vec![accept(8, &second, &second[300..], (0..300).map(|n| entry(n).key.clone()).collect())];
+    batch.extend((0..300).map(removing));
+    let groups = write(&open(&directory.path().join("journal"), 0)?, &batch)?;
+    Ok((second, groups))
+}
+
+#[tokio::test]
+async fn a_set_comes_with_its_removals_wherever_a_crash_comes() -> Result<(), anyhow::Error> {
+    let (second, groups) = switched()?;
+    let directory = tempfile::tempdir()?;
+    let first = filled(&directory.path().join("journal"), 600).await?;
+    let removals: Vec<_> = (0..300).map(|n| (tombstone(n), POLICY)).collect();
+    let mut after = 0;
+    for crash in 0..=groups.len() {
+        let path = directory.path().join(format!("crash-{crash}")).join("journal");
+        copy_directory(&directory.path().join("journal"), &path)?;
+        Engine::open(&path)?.commit(&groups[..crash])?;
+        let loaded = reopened(&path)?;
+        if loaded.accepted.is_some_and(|accepted| accepted.set.version.revision == Revision(8)) {
+            assert!(loaded.entries == second && loaded.removing == removals, "after {crash} groups");
+            after += 1;
+        } else {
+            assert!(loaded.entries == first && loaded.removing.is_empty(), "after {crash} groups");
+            assert_eq!(after, 0, "after {crash} groups: it was switched, and is not");
+        }
+        assert_eq!(staged(&path)?, 0, "after {crash} groups");
+    }
+    assert!(after > 5 && groups.len() >= after + 5, "{after} of {} groups are after the switch", groups.len());
+    Ok(())
+}
+
+/// The next start would finish it too, and undo what was written since.
+#[tokio::test]
+async fn what_a_disk_refused_the_rest_of_is_finished_before_anything_else_is_written() -> Result<(), anyhow::Error> {
+    let (second, groups) = switched()?;
+    let is_switch =
+        |group: &Group| group.changes().iter().any(|change| change.table == Table::Meta && change.key == b"switch");
+    let switch = groups.iter().position(is_switch).expect("it is switched");
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 600).await?;
+    let slot = open(&path, 600)?;
+    slot.commit(&groups[..=switch])?;
+    slot.leave_unfinished();
+    write(&slot, &[Write::Removed(tombstone(1))])?;
+    drop(slot);
+    assert_eq!(staged(&path)?, 0);
+    let loaded = reopened(&path)?;
+    assert!(loaded.entries == second);
+    assert_eq!(loaded.removing.len(), 299, "one was done since");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_is_dropped_and_comes_again_stays() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 3).await?;
+    let input = |n: usize| entries[n].input;
+    let (journal, _) = Journal::open(&path)?;
+    let again = |n| Write::Body { input: input(n), text: "again".into() };
+    let writes =
+        vec![Write::DropBodies(vec![input(0), input(1)]), again(0), again(2), Write::DropBodies(vec![input(2)])];
+    journal.write(writes).await?;
+    assert_eq!(&*journal.body(input(0))?, "again");
+    for gone in [1, 2] {
+        assert!(matches!(journal.body(input(gone)), Err(Error::NoBody(_))), "{gone}");
+    }
+    drop(journal);
+    assert_eq!(reopened(&path)?.bodies.into_iter().collect::<Vec<_>>(), [input(0)]);
+    Ok(())
+}
+
+/// Its parts were entries alone, and removals came after them.
+#[tokio::test]
+async fn a_journal_that_was_being_switched_by_an_earlier_layout_is_set_aside() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let entries = filled(&path, 3).await?;
+    let Write::Accept { accepted, .. } = accept(8, &entries, &[], Vec::new()) else { unreachable!("it is one") };
+    let switch = record::put(Table::Meta, b"switch".to_vec(), &serde_json::json!({ "accepted": accepted }));
+    Engine::open(&path)?.commit(&[switch.into()])?;
+    assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
+    assert!(directory.path().join("journal.damaged-1").exists());
+    Ok(())
+}
