@@ -12,6 +12,8 @@ const DIRECTORY: &str = "TIDELINE_TEST_JOURNAL";
 const KILLS: u32 = 12;
 /// Objects of a set: enough that some switches are in parts.
 const OBJECTS: u32 = 400;
+/// Removals that come with each set: too many to be written with it in one.
+const REMOVALS: u32 = 300;
 
 /// The set of one revision: its last objects change from one to the next, and every seventh changes in all.
 fn set(revision: u64) -> Vec<Arc<Entry>> {
@@ -37,9 +39,12 @@ async fn a_writer_for_another_process() -> Result<(), anyhow::Error> {
         let changed: Vec<_> = new.iter().filter(|entry| revision == 1 || !former.contains(entry)).cloned().collect();
         let text = |entry: &Arc<Entry>| Write::Body { input: entry.input, text: entry.input.to_string().into() };
         journal.write(changed.iter().map(text).collect()).await?;
-        journal.write(vec![accept(revision, &new, &changed, Vec::new()), removing(0)]).await?;
+        let removals = (0..REMOVALS).map(removing);
+        journal.write(std::iter::once(accept(revision, &new, &changed, Vec::new())).chain(removals).collect()).await?;
         let unnamed = former.iter().filter(|entry| revision > 1 && !new.contains(entry)).map(|entry| entry.input);
-        journal.write(vec![Write::DropBodies(unnamed.collect()), Write::Removed(tombstone(0)), applied(1)]).await?;
+        let mut done = vec![Write::DropBodies(unnamed.collect()), applied(1)];
+        done.extend((0..REMOVALS).map(|n| Write::Removed(tombstone(n))));
+        journal.write(done).await?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "acknowledged {revision}")?;
         out.flush()?;
@@ -86,6 +91,8 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<(), anyhow::Error> {
         let revision = accepted.set.version.revision.0;
         assert!(revision >= acknowledged, "kill {kill}: {revision} is there, {acknowledged} was acknowledged");
         assert!(loaded.entries == set(revision), "kill {kill}: the entries are not the set {revision}");
+        let removals = loaded.removing.len();
+        assert!(removals == 0 || removals == REMOVALS as usize, "kill {kill}: {removals} removals");
         for entry in &loaded.entries {
             assert_eq!(*journal.body(entry.input)?, *entry.input.to_string(), "kill {kill}");
         }
