@@ -8,6 +8,8 @@
 //! to the driver, and the batches to the journal; both bounded.
 
 pub mod addresses;
+mod certificates;
+mod clock;
 pub mod cluster;
 pub mod core;
 mod data_dir;

@@ -5,7 +5,7 @@
 //! matter.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tideline_common::replay::{RUNS_MAX, RunNumbers};
@@ -13,6 +13,7 @@ use tideline_common::signature::{self, NONCE_BYTES, SigningKey, VerifyingKey};
 use tideline_common::{Digest, EnrolmentToken, TargetId};
 
 use crate::addresses::{Addresses, Locator};
+use crate::certificates::{Clock, read_clock};
 use crate::core::{Answer, LinkFailure, Request};
 use crate::identity::HubPin;
 
@@ -67,13 +68,14 @@ impl Link {
         key: SigningKey,
         token: Option<&EnrolmentToken>,
         target: Option<TargetId>,
+        clock: Arc<Clock>,
     ) -> Self {
         let token = token.and_then(|token| {
             let seed = <[u8; 32]>::try_from(token.seed.as_slice()).ok()?;
             Some(Token { id: token.id(), name: token.name.clone(), key: Arc::new(SigningKey::from_seed(seed)) })
         });
         Self {
-            route: HubRoute::new(locator, given),
+            route: HubRoute::new(locator, given, clock),
             hub_key: pin.verifying_key(),
             speaker: Mutex::new(Speaker { key: Arc::new(key), target }),
             token,
@@ -156,7 +158,7 @@ impl Link {
             failed("this agent is not enrolled, and was given no token to enrol with: give --token-file".to_owned())
         })?;
         // Written for people; nobody judges it.
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let created = read_clock().0;
         let parameters = signature::Parameters { key_id: &key_id, created, nonce: &signature::nonce(random) };
         let numbers = self.numbers().take();
         Ok(outgoing.sign(&key, numbers, parameters))

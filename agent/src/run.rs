@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::addresses::Locator;
+use crate::certificates::Clock;
 use crate::cluster::{self, Answers, AuthorityFile, Kinds, KubeconfigFile};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
@@ -172,9 +173,11 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     for variable in Proxies::of_environment().ignored {
         warn!("{variable} names no proxy and is ignored: write it as http://HOST:PORT");
     }
+    let clock = Arc::new(Clock::default());
+    clock.check();
     let mut pauses = Pauses::default();
     loop {
-        let prepared = prepare(options.clone()).await?;
+        let prepared = prepare(options.clone(), &clock).await?;
         let begun = Instant::now();
         // What starts an agent is large, and small beside what it then needs.
         match Box::pin(prepared.run(&shutdown)).await? {
@@ -241,7 +244,7 @@ impl Pauses {
 }
 
 /// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
-async fn prepare(options: Options) -> Result<Prepared, Error> {
+async fn prepare(options: Options, clock: &Arc<Clock>) -> Result<Prepared, Error> {
     let Options { data_dir, kubeconfig, token_file, hub, listen, patrol, events, own_namespace, only_namespaces } =
         options;
     let namespaces = Namespaces::only(only_namespaces);
@@ -253,16 +256,17 @@ async fn prepare(options: Options) -> Result<Prepared, Error> {
     };
     let input = StartInput::read(token_file.as_deref(), hub);
     let access = match &kubeconfig {
-        Some(path) => Access::Kubeconfig(KubeconfigFile::new(path)),
+        Some(path) => Access::Kubeconfig(KubeconfigFile::new(path, Arc::clone(clock))),
         None => Access::ServiceAccount(AuthorityFile::of_service_account()),
     };
-    let client = cluster::connect(kubeconfig.as_deref()).await?;
+    let client = cluster::connect(kubeconfig.as_deref(), clock).await?;
     let secret = own_namespace.secret(&client, kubeconfig.is_none());
     let lease = own_namespace.lease(&client, kubeconfig.is_none())?;
     let mut registry = Registry::default();
     health::register_process(&mut registry, "agent", env!("CARGO_PKG_VERSION"));
     let (metrics, health) = (Metrics::register(&mut registry), Health::new());
-    let agent = Agent { client, input, secret, patrol, events, namespaces, metrics, health };
+    let clock = Arc::clone(clock);
+    let agent = Agent { client, input, secret, patrol, events, namespaces, clock, metrics, health };
     Ok(Prepared { agent, access, lease, listener, registry, data_dir })
 }
 
@@ -373,6 +377,7 @@ struct Agent {
     patrol: Duration,
     events: Events,
     namespaces: Namespaces,
+    clock: Arc<Clock>,
     metrics: Metrics,
     health: Health,
 }
@@ -387,7 +392,7 @@ impl Agent {
         term: Option<&Term>,
         anew: &Arc<OnceLock<BeginAnew>>,
     ) -> Result<(), Error> {
-        let Self { client, mut input, secret, patrol, events, namespaces, metrics, health } = self;
+        let Self { client, mut input, secret, patrol, events, namespaces, clock, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
         let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
         let (token_file, authorities_file) = (input.file.take(), input.authorities_file.take());
@@ -438,7 +443,7 @@ impl Agent {
             facts: facts.clone(),
         });
         let locator = Locator::new(identity.addresses(), url).ok_or(Error::NoAddress)?;
-        let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target);
+        let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target, clock);
         if target.is_none() {
             // Who is enrolled keeps its cluster meanwhile.
             link.prepare()?;

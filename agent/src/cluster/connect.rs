@@ -1,14 +1,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use http::{Request, Uri};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::client::{ClientBuilder, ConfigExt};
+use kube::client::{ClientBuilder, ConfigExt, RustlsTlsError};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
 use tideline_common::Uid;
@@ -19,6 +21,7 @@ use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tracing::warn;
 
 use super::deadlines::Deadlines;
+use crate::certificates::{self, Clock, System, Unusable};
 
 /// Longest wait for a connection to the API server, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -53,6 +56,8 @@ pub enum Error {
     InCluster(#[source] kube::config::InClusterError),
     #[error("cannot set up the client of the API server {server}")]
     Client { server: String, source: Box<kube::Error> },
+    #[error("cannot set up TLS with the API server {server}; see the certificate-authority of its kubeconfig")]
+    Tls { server: String, source: Unusable },
 }
 
 /// Named as every cluster's proxy before the kubeconfig is taken apart: otherwise that fails where HTTPS_PROXY, which is
@@ -62,7 +67,7 @@ const UNUSED_PROXY: &str = "http://unused.invalid";
 /// Makes a client of the API server that `kubeconfig` names, or of the one around this process. Dials nothing yet.
 ///
 /// No proxy is ever used, and nothing is retried: when to try again is the core's to say.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
+pub async fn connect(kubeconfig: Option<&Path>, clock: &Arc<Clock>) -> Result<Client, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
             let unreadable = |error| match error {
@@ -81,17 +86,29 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
     };
     config.proxy_url = None;
     let server = config.cluster_url.to_string();
-    client(config, IDLE_MAX, DEADLINES).map_err(|error| Error::Client { server, source: Box::new(error) })
+    client(config, IDLE_MAX, DEADLINES, clock).map_err(|error| match error {
+        SetupError::Kube(source) => Error::Client { server, source: Box::new(source) },
+        SetupError::Tls(source) => Error::Tls { server, source },
+    })
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+enum SetupError {
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    #[error(transparent)]
+    Tls(#[from] Unusable),
 }
 
 /// As kube makes one, less what the agent does itself (retries, traces); kube's own never closes a connection.
-fn client(config: Config, idle: Duration, deadlines: Deadlines) -> Result<Client, kube::Error> {
+fn client(config: Config, idle: Duration, deadlines: Deadlines, clock: &Arc<Clock>) -> Result<Client, SetupError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEPALIVE.0));
     tcp.set_keepalive_interval(Some(KEEPALIVE.1));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let tls = config.rustls_https_connector_with_connector(tcp)?;
+    let tls = https(&config, tcp, clock)?;
     let connector = service_fn(move |uri: Uri| {
         let connection = tls.clone().oneshot(uri);
         async {
@@ -114,6 +131,26 @@ fn client(config: Config, idle: Duration, deadlines: Deadlines) -> Result<Client
             deadlines.bound(uri, pool.request(request))
         }));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
+}
+
+/// As kube makes one, but for whose certificates are accepted. An authority that the cluster replaces is told by
+/// [`AuthorityFile`](super::AuthorityFile).
+fn https(config: &Config, tcp: HttpConnector, clock: &Arc<Clock>) -> Result<HttpsConnector<HttpConnector>, SetupError> {
+    let mut tls = config.rustls_client_config()?;
+    if !config.accept_invalid_certs {
+        let (pinned, system) = match &config.root_cert {
+            Some(pinned) => (&pinned[..], System::Untrusted),
+            None => (&[][..], System::Trusted),
+        };
+        certificates::verify_by(&mut tls, pinned, system, clock)?;
+    }
+    let mut connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name =
+            name.clone().try_into().map_err(RustlsTlsError::InvalidServerName).map_err(kube::Error::RustlsTls)?;
+        connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(connector.enable_http1().wrap_connector(tcp))
 }
 
 /// Asks the cluster who it is, and says whether all was answered. What it does not say now stays empty: an agent that knows

@@ -3,6 +3,7 @@
 //! place: who replaces it has the cluster write another one into the same file.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
@@ -12,6 +13,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::connect;
+use crate::certificates::Clock;
 
 /// How often the file is looked at, and those that it names: a few kilobytes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -21,18 +23,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 pub struct KubeconfigFile {
     path: PathBuf,
     in_use: Option<Digest>,
+    clock: Arc<Clock>,
 }
 
 impl KubeconfigFile {
     /// To be called before the client is made, so that no change between the two is missed.
-    pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), in_use: digest(path) }
+    pub fn new(path: &Path, clock: Arc<Clock>) -> Self {
+        Self { path: path.to_owned(), in_use: digest(path), clock }
     }
 
     /// Waits until it says something else that a client can be made of. A token in a file of its own is none of this: the
     /// client reads that again by itself.
     pub async fn changed(self) {
-        let Self { path, in_use } = self;
+        let Self { path, in_use, clock } = self;
         let mut useless = None;
         loop {
             sleep(LOOK_EVERY).await;
@@ -40,7 +43,7 @@ impl KubeconfigFile {
             let Some(now) = look(&path).await.filter(|now| in_use != Some(*now) && useless != Some(*now)) else {
                 continue;
             };
-            let client = connect::connect(Some(&path)).await;
+            let client = connect::connect(Some(&path), &clock).await;
             if look(&path).await != Some(now) {
                 // It is being written.
                 continue;

@@ -98,6 +98,8 @@ pub struct Returned {
 #[derive(Clone, Debug)]
 pub struct Said {
     pub run: RunNumber,
+    /// When it was signed, by the hub's clock, in seconds since 1970.
+    pub signed_at: u64,
     pub answer: Result<Answer, LinkFailure>,
     /// Where it is reached, if it said so.
     pub addresses: Option<HubAddresses>,
@@ -135,10 +137,10 @@ pub fn read_answer(
     returned: &Returned,
 ) -> Result<Said, LinkFailure> {
     match verify(hub, outgoing.signed(sending), returned) {
-        Ok(run) => {
+        Ok((run, signed_at)) => {
             let answer = read_content(outgoing.kind, returned);
             let addresses = addresses(&answer, returned);
-            Ok(Said { run, answer, addresses })
+            Ok(Said { run, signed_at, answer, addresses })
         }
         Err(error) => Err(LinkFailure::NotTheHub {
             message: describe(returned, &error),
@@ -147,7 +149,8 @@ pub fn read_answer(
     }
 }
 
-fn verify(hub: &VerifyingKey, to: Signed<'_>, returned: &Returned) -> Result<RunNumber, signature::Error> {
+/// Returns the run, and when it was signed.
+fn verify(hub: &VerifyingKey, to: Signed<'_>, returned: &Returned) -> Result<(RunNumber, u64), signature::Error> {
     fn present<'a>(value: Option<&'a str>, name: &'static str) -> Result<&'a str, signature::Error> {
         value.ok_or(signature::Error::Missing(name))
     }
@@ -158,11 +161,12 @@ fn verify(hub: &VerifyingKey, to: Signed<'_>, returned: &Returned) -> Result<Run
         signature: present(returned.signature.as_deref(), signature::SIGNATURE)?.to_owned(),
     };
     let response = signature::Response { status: returned.status, content_digest, run };
-    signature::verify_response(hub, response, to, &headers)?;
+    let claims = signature::verify_response(hub, response, to, &headers)?;
     if signature::content_digest(&returned.content) != content_digest {
         return Err(signature::Error::Content);
     }
-    run.parse().map_err(|_| signature::Error::Malformed(signature::RUN))
+    let run = run.parse().map_err(|_| signature::Error::Malformed(signature::RUN))?;
+    Ok((run, claims.created))
 }
 
 fn read_content(kind: Kind, returned: &Returned) -> Result<Answer, LinkFailure> {

@@ -1,11 +1,12 @@
 //! The one file that knows reqwest.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER, USER_AGENT};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Method};
+use reqwest::{Client, Method};
 use tideline_common::limits::LINK_MESSAGE_BYTES_MAX;
 use tideline_common::signature::{CONTENT_DIGEST, RUN, SIGNATURE, SIGNATURE_INPUT};
 use tideline_common::{Authority, Digest, HubUrl};
@@ -14,6 +15,7 @@ use tideline_runtime::tls::{self, DamagedPem, UnusableAuthority};
 
 use super::exchange::{Outgoing, Returned, Sending};
 use crate::addresses::Missed;
+use crate::certificates::{self, Clock, Unusable};
 use crate::core::LinkFailure;
 use crate::proxy::Proxies;
 
@@ -32,6 +34,8 @@ pub enum Error {
     Pem(#[source] DamagedPem),
     #[error("it holds no certificate that can be used")]
     NoneUsable(#[source] UnusableAuthority),
+    #[error("cannot set up TLS with the hub")]
+    Tls(#[source] Unusable),
     #[error("cannot set up the client of the hub")]
     Setup(#[source] reqwest::Error),
 }
@@ -57,7 +61,8 @@ impl GivenAuthorities {
 /// Whom a client trusts beside the authorities of the system.
 #[derive(Debug, Default)]
 pub(super) struct Trusted {
-    certificates: Vec<Certificate>,
+    /// DER.
+    certificates: Vec<Vec<u8>>,
     /// The certificates that cannot be used, with the reasons. TLS fails over each of them, so none of them is among the above.
     unusable: Vec<String>,
 }
@@ -75,13 +80,14 @@ impl Trusted {
     }
 
     fn take(&mut self, whose: &str, der: &[u8]) {
-        let why = match (tls::check_authority(der), Certificate::from_der(der)) {
-            (Ok(()), Ok(certificate)) => return self.certificates.push(certificate),
-            (Err(why), _) => chain(&why),
-            (Ok(()), Err(why)) => chain(&why),
-        };
-        let (bytes, digest) = (der.len(), Digest::of(der));
-        self.unusable.push(format!("the one {whose} with {bytes} bytes and the SHA-256 digest {digest}: {why}"));
+        match tls::check_authority(der) {
+            Ok(()) => self.certificates.push(der.to_vec()),
+            Err(why) => {
+                let (bytes, digest, why) = (der.len(), Digest::of(der), chain(&why));
+                self.unusable
+                    .push(format!("the one {whose} with {bytes} bytes and the SHA-256 digest {digest}: {why}"));
+            }
+        }
     }
 
     /// Which certificates were left out, and why.
@@ -97,17 +103,17 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) fn new(trusted: Trusted) -> Result<Self, Error> {
-        let mut builder = Client::builder()
+    pub(super) fn new(trusted: &Trusted, clock: &Arc<Clock>) -> Result<Self, Error> {
+        let tls = certificates::client(&trusted.certificates, clock).map_err(Error::Tls)?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
             .http1_only()
             .redirect(Policy::none())
             .connect_timeout(CONNECT_MAX)
             .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
-        if !trusted.certificates.is_empty() {
-            builder = builder.tls_certs_merge(trusted.certificates);
-        }
-        builder.build().map(|client| Self { client }).map_err(Error::Setup)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .build();
+        client.map(|client| Self { client }).map_err(Error::Setup)
     }
 
     /// Sends a signed request and returns whatever came back, whole.

@@ -1,6 +1,6 @@
 //! The way to the hub: which address is asked, over a client that trusts those who may certify it, and what came of it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tideline_common::Monotonic;
@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::exchange::Said;
 use super::http::{Error, GivenAuthorities, Http, Trusted, Unanswered};
 use crate::addresses::{Addresses, Destination, Locator, Missed, TrustRevision};
+use crate::certificates::Clock;
 use crate::core::LinkFailure;
 
 /// How old a client is at least that is given up for another where the hub answers at none of its addresses. What the system
@@ -22,6 +23,7 @@ const RENEW_AFTER: Duration = Duration::from_mins(10);
 pub(super) struct HubRoute {
     locator: Mutex<Locator>,
     client: Mutex<InUse>,
+    clock: Arc<Clock>,
     start: Instant,
 }
 
@@ -45,9 +47,9 @@ struct Made {
 
 impl HubRoute {
     /// Makes no client yet.
-    pub(super) fn new(locator: Locator, given: GivenAuthorities) -> Self {
+    pub(super) fn new(locator: Locator, given: GivenAuthorities, clock: Arc<Clock>) -> Self {
         let client = Mutex::new(InUse { given, ..InUse::default() });
-        Self { locator: Mutex::new(locator), client, start: Instant::now() }
+        Self { locator: Mutex::new(locator), client, clock, start: Instant::now() }
     }
 
     /// Trusts these from now on, instead of those that were given before.
@@ -60,16 +62,16 @@ impl HubRoute {
 
     /// Makes the client for the next request, unless it is there.
     pub(super) fn prepare(&self) -> Result<(), Error> {
-        self.client(&lock(&self.locator), Http::new).map(drop)
+        self.client(&lock(&self.locator), |trusted| Http::new(trusted, &self.clock)).map(drop)
     }
 
     /// Where the next request goes, and what sends it.
     pub(super) fn next(&self) -> Result<(Destination, Http), LinkFailure> {
-        self.next_by(Http::new)
+        self.next_by(|trusted| Http::new(trusted, &self.clock))
     }
 
     /// A client that cannot be made reaches nobody: what is on trial is taken back, or the next address has its turn.
-    fn next_by(&self, make: impl FnOnce(Trusted) -> Result<Http, Error>) -> Result<(Destination, Http), LinkFailure> {
+    fn next_by(&self, make: impl FnOnce(&Trusted) -> Result<Http, Error>) -> Result<(Destination, Http), LinkFailure> {
         let mut locator = lock(&self.locator);
         let destination = locator.destination();
         match self.client(&locator, make) {
@@ -82,7 +84,7 @@ impl HubRoute {
     }
 
     /// The client that trusts who is to be trusted now.
-    fn client(&self, locator: &Locator, make: impl FnOnce(Trusted) -> Result<Http, Error>) -> Result<Http, Error> {
+    fn client(&self, locator: &Locator, make: impl FnOnce(&Trusted) -> Result<Http, Error>) -> Result<Http, Error> {
         let (trust, authorities) = locator.trusted();
         let mut client = lock(&self.client);
         if let Some(made) = &client.made
@@ -96,7 +98,7 @@ impl HubRoute {
                 warn!("the certificate of an authority cannot be used and is left out: {unusable}");
             }
         }
-        let http = make(trusted)?;
+        let http = make(&trusted)?;
         client.made = Some(Made { trust, at: self.now(), http: http.clone() });
         Ok(http)
     }
@@ -126,6 +128,7 @@ impl HubRoute {
     pub(super) fn heard(&self, from: &Destination, said: Option<&Said>) {
         let mut locator = lock(&self.locator);
         let Some(said) = said else { return locator.missed(from, Missed::NotThere) };
+        self.clock.hub_says(said.signed_at);
         if locator.answered(self.now(), from) {
             info!(url = %from.url, "the hub answers at another of its addresses");
         }

@@ -41,7 +41,7 @@ struct Bench {
 impl Bench {
     async fn start(assets: &tideline_tests::kubernetes::Assets) -> Result<Self> {
         let cluster = Cluster::start(assets, ClusterOptions::default()).await?;
-        let client = connect(Some(cluster.kubeconfig_path())).await?;
+        let client = connect(Some(cluster.kubeconfig_path()), &Arc::default()).await?;
         let kinds = Arc::new(Kinds::new(client.clone()));
         let texts = Arc::new(Texts::default());
         let executor = Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&texts) as _);

@@ -72,7 +72,7 @@ impl Watchless {
     /// With a namespace and ConfigMaps accepted that are not there yet.
     async fn start(assets: &tideline_tests::kubernetes::Assets) -> Result<Self> {
         let cluster = Cluster::start(assets, ClusterOptions::default()).await?;
-        let client = connect(Some(cluster.kubeconfig_path())).await?;
+        let client = connect(Some(cluster.kubeconfig_path()), &Arc::default()).await?;
         apply(&client, namespace()).await?;
         let policy = Arc::new(ApplyPolicy::default());
         let texts = Arc::new(Texts::default());

@@ -29,6 +29,7 @@ const MUST_NOT_DEPEND_ON: &[(&str, &[&str])] =
 const PURE: &[&str] = &[
     "common/src",
     "agent/src/addresses",
+    "agent/src/clock",
     "agent/src/core",
     "agent/src/identity/merge",
     "agent/src/lease/election",
@@ -85,7 +86,13 @@ const VENDORS: &[Vendor] = &[
     Vendor { name: "backoff", within: &["common/runtime/src/retry"], files_max: 1 },
     Vendor { name: "rusqlite", within: &["hub/store/src/sqlite"], files_max: usize::MAX },
     Vendor { name: "reqwest", within: &["agent/src"], files_max: 1 },
-    Vendor { name: "rcgen", within: &["hub/src", "tests/src", "common/runtime/src/tls/tests"], files_max: 1 },
+    Vendor { name: "hyper_rustls", within: &["agent/src/cluster/connect"], files_max: 1 },
+    Vendor { name: "rustls_native_certs", within: &["agent/src/certificates"], files_max: 1 },
+    Vendor {
+        name: "rcgen",
+        within: &["hub/src", "tests/src", "common/runtime/src/tls/tests", "agent/src/certificates/tests"],
+        files_max: 1,
+    },
     Vendor { name: "prometheus_client", within: &["common/runtime/src", "agent/src", "hub"], files_max: usize::MAX },
 ];
 

@@ -18,7 +18,8 @@ async fn connections_without_use_are_closed() {
     tideline_runtime::tls::install_provider();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let client = client(Config::new(url.parse().unwrap()), Duration::from_millis(100), DEADLINES).unwrap();
+    let client =
+        client(Config::new(url.parse().unwrap()), Duration::from_millis(100), DEADLINES, &Arc::default()).unwrap();
 
     // Answers when all are there, so that each request has a connection of its own, and waits for its end.
     let all = Arc::new(Barrier::new(CONNECTIONS));
@@ -66,7 +67,7 @@ async fn an_answer_that_does_not_come_is_given_up_and_asked_for_on_another_conne
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let deadlines = Deadlines { head: DEADLINE, part: DEADLINE };
-        let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, deadlines).unwrap();
+        let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, deadlines, &Arc::default()).unwrap();
         let served = tokio::spawn(async move {
             for serves in [first, Serves::All] {
                 let (mut connection, _) = listener.accept().await.unwrap();
@@ -103,7 +104,7 @@ async fn a_watch_that_has_begun_may_be_silent() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let deadlines = Deadlines { head: WAIT_MAX, part: Duration::from_millis(1) };
-    let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, deadlines).unwrap();
+    let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, deadlines, &Arc::default()).unwrap();
     let (began, wait) = tokio::sync::oneshot::channel::<()>();
     let served = tokio::spawn(async move {
         let (mut connection, _) = listener.accept().await.unwrap();

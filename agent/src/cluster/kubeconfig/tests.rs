@@ -26,7 +26,7 @@ async fn a_kubeconfig_is_noticed_when_it_or_a_file_that_it_names_has_changed_and
     fs::write(&authority, USABLE).unwrap();
     fs::write(&path, kubeconfig("https://127.0.0.1:6443")).unwrap();
     let in_use = fs::read(&path).unwrap();
-    let begin = || KubeconfigFile::new(&path);
+    let begin = || KubeconfigFile::new(&path, Arc::default());
 
     let mut changed = Box::pin(begin().changed());
     assert!(timeout(WAIT, &mut changed).await.is_err(), "it is as it was");

@@ -31,7 +31,7 @@ fn an_authority_that_tls_cannot_use_is_left_out_and_named_and_the_others_are_tru
     let [announced, of_file] = trusted.unusable() else { panic!("{:?}", trusted.unusable()) };
     assert!(announced.contains("the hub or a token named") && announced.contains(&named), "{announced}");
     assert!(of_file.contains("--hub-ca") && of_file.contains(&named), "{of_file}");
-    Http::new(trusted).unwrap();
+    Http::new(&trusted, &Arc::default()).unwrap();
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn announce(locator: &mut Locator, number: u8) {
 #[test]
 fn an_announced_authority_that_tls_cannot_use_cuts_nobody_off() {
     tideline_runtime::tls::install_provider();
-    let route = HubRoute::new(locator(), GivenAuthorities::default());
+    let route = HubRoute::new(locator(), GivenAuthorities::default(), Arc::default());
     let (before, _) = route.next().unwrap();
     announce(&mut lock(&route.locator), 2);
     let (after, _) = route.next().unwrap();
@@ -44,7 +44,7 @@ fn a_client_that_cannot_be_made_takes_back_what_is_on_trial_and_is_made_again() 
         locator.answered(Monotonic::from_millis(minute * 60_000), &from);
     }
     assert_eq!(locator.trusted().1.count(), 1, "what is announced no more is left out on trial");
-    let route = HubRoute::new(locator, GivenAuthorities::default());
+    let route = HubRoute::new(locator, GivenAuthorities::default(), Arc::default());
     let failure = route.next_by(|_| Err(Error::NoCertificate)).unwrap_err();
     assert!(matches!(failure, LinkFailure::Unreachable { retry_after: None, .. }));
     assert_eq!(lock(&route.locator).trusted().1.count(), 2);
@@ -55,7 +55,7 @@ fn a_client_that_cannot_be_made_takes_back_what_is_on_trial_and_is_made_again() 
 #[test]
 fn authorities_that_are_given_later_are_trusted_by_another_client() {
     tideline_runtime::tls::install_provider();
-    let route = HubRoute::new(locator(), GivenAuthorities::default());
+    let route = HubRoute::new(locator(), GivenAuthorities::default(), Arc::default());
     let (before, _) = route.next().unwrap();
     let given = GivenAuthorities::from_pem(crate::link::USABLE.as_bytes()).unwrap();
     route.trust(given.clone());
@@ -72,7 +72,7 @@ fn a_client_that_finds_the_hub_nowhere_is_made_anew_every_ten_minutes() {
     tideline_runtime::tls::install_provider();
     let mut two = locator();
     two.announced(&HubAddresses { urls: vec!["https://other.example".to_owned()], authorities: Vec::new() });
-    let route = HubRoute::new(two, GivenAuthorities::default());
+    let route = HubRoute::new(two, GivenAuthorities::default(), Arc::default());
     let is_made = || lock(&route.client).made.is_some();
     let late = || Monotonic::from_millis(route.now().as_millis() + 600_000);
     let miss = |now: Monotonic| {
