@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -35,6 +35,9 @@ impl Authority {
         params.distinguished_name = name(&format!("Tideline hub {hub}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        // Every clock that can be written with two digits of the year (RFC 5280, section 4.1.2.5.1) is after it: clients that
+        // judge roots too, as Go and OpenSSL do, reach the hub from a machine that starts in 1970.
+        params.not_before = date_time_ymd(1950, 1, 1);
         let certificate = params.self_signed(&key)?;
         Ok(Self {
             certificate_pem: certificate.pem(),
@@ -74,6 +77,8 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
+        // webpki takes no certificate of a server that begins before that.
+        params.not_before = date_time_ymd(1970, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer)?;
         let chain = vec![certificate.der().clone(), self.certificate_der.clone()];
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|why| rustls::Error::General(why.to_owned()))?;
