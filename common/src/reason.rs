@@ -116,6 +116,8 @@ reasons!(
     TargetGone,
     /// Its agent says more than it may.
     TooMuchReported,
+    /// The clock of its agent's machine is far from the hub's.
+    ClockImplausible,
     /// Its status cannot be written into the source as it is.
     StatusPinned,
     /// Its status is larger than may be returned.

@@ -327,7 +327,7 @@ impl Engine {
 
     pub fn tick(&mut self, now: Monotonic) {
         self.approvals_due(now);
-        self.breaches_due(now);
+        self.problems_due(now);
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.step(now, link::Event::Timer);

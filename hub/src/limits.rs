@@ -69,6 +69,10 @@ pub(crate) const REPORTED_BYTES_PER_OBJECT: usize = 8 << 10;
 const _: () = assert!(REPORTED_BYTES_BASE > 16 * STATUS_BYTES_MAX + DESIRED_OBJECTS_MAX * 600);
 /// How long it is shown that an agent said more than it may.
 pub(crate) const BREACH_SHOWN: Duration = Duration::from_hours(1);
+/// How far the clock of an agent's machine may be from this one, by what each signs: as far as an agent takes it.
+pub(crate) const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_hours(24);
+/// How long it is shown that it was farther. An agent that is heard says something every 45 seconds.
+pub(crate) const CLOCK_SHOWN: Duration = Duration::from_mins(10);
 /// Bytes of what an agent says of its cluster and itself, each: versions have about 20.
 pub(crate) const FACT_BYTES_MAX: usize = 128;
 

@@ -78,6 +78,10 @@ impl Service for LinkService {
         self.shared.step(|engine, now| engine.breached(now, target, breach));
     }
 
+    fn clock_differs(&self, target: TargetId) {
+        self.shared.step(|engine, now| engine.clock_differs(now, target));
+    }
+
     async fn handle(&self, target: TargetId, request: Request) -> Result<Reply, Refusal> {
         let (id, answer) = self.shared.step(|engine, now| engine.request(now, target, request));
         // When the connection breaks, this future is dropped, and nobody is to be answered any more.

@@ -535,6 +535,10 @@ fn what_to_do(problem: Reason) -> &'static str {
             "its agent says more than is assigned to it, or more at once than an agent does; what is too much is dropped, and \
              others are not affected. If that agent is as it should be, somebody else may have its key"
         }
+        Reason::ClockImplausible => {
+            "the clock of its agent's machine is more than a day from this hub's; set the one that is wrong, as by NTP. Where \
+             only the system's authorities certify the hub or the API server, the agent does not reach it by such a clock"
+        }
         Reason::HistoryLost => {
             "its cluster holds what this hub does not know of; that stays until its deletion is approved: tideline-hub \
              approve-deletions NAME --reason HistoryLost; or until it is let go of: tideline-hub release NAME --reason HistoryLost"

@@ -105,6 +105,7 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::Quarantined
         | Reason::TargetGone
         | Reason::TooMuchReported
+        | Reason::ClockImplausible
         | Reason::StatusPinned
         | Reason::StatusTooLarge
         | Reason::Ready

@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::Engine;
 use crate::ledger::TargetContinuity;
-use crate::limits::BREACH_SHOWN;
+use crate::limits::{BREACH_SHOWN, CLOCK_SHOWN};
 use crate::link::core as link;
 use crate::summary::Breach;
 
@@ -14,8 +14,41 @@ use crate::summary::Breach;
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     targets: BTreeMap<TargetId, Watched>,
-    /// When a breach is to be shown no more.
-    ends: BTreeSet<(Monotonic, TargetId)>,
+    shown: Shown,
+}
+
+/// What is shown of a target for a while after it was seen last.
+#[derive(Debug, Default)]
+struct Shown {
+    until: BTreeMap<(TargetId, Reason), Monotonic>,
+    ends: BTreeSet<(Monotonic, TargetId, Reason)>,
+}
+
+impl Shown {
+    /// Shows it from now on, and says whether it is shown already.
+    fn show(&mut self, target: TargetId, problem: Reason, until: Monotonic) -> bool {
+        let former = self.until.insert((target, problem), until);
+        if let Some(former) = former {
+            self.ends.remove(&(former, target, problem));
+        }
+        self.ends.insert((until, target, problem));
+        former.is_some()
+    }
+
+    /// One that is to be shown no more.
+    fn ended(&mut self, now: Monotonic) -> Option<(TargetId, Reason)> {
+        let (_, target, problem) = self.ends.first().copied().filter(|(end, ..)| *end <= now)?;
+        self.ends.pop_first();
+        self.until.remove(&(target, problem));
+        Some((target, problem))
+    }
+
+    fn forget(&mut self, target: TargetId) {
+        let shown = self.until.extract_if(.., |(of, _), _| *of == target);
+        for ((_, problem), until) in shown {
+            self.ends.remove(&(until, target, problem));
+        }
+    }
 }
 
 /// One that said what it may not, or what did not concern it.
@@ -24,56 +57,56 @@ struct Watched {
     /// Words that were dropped since then. Honest agents have some when their set changes, at most a set of them.
     dropped: usize,
     since: Monotonic,
-    /// Until when the breach is shown, if there was one.
-    until: Option<Monotonic>,
     /// What was dropped may concern it by now: it is to be said again with the next change of the set.
     is_incomplete: bool,
 }
 
 impl Bounds {
     pub(super) fn next_end(&self) -> Option<Monotonic> {
-        self.ends.first().map(|(end, _)| *end)
+        self.shown.ends.first().map(|(end, ..)| *end)
     }
 
     pub(super) fn forget(&mut self, target: TargetId) {
-        if let Some(until) = self.targets.remove(&target).and_then(|watched| watched.until) {
-            self.ends.remove(&(until, target));
-        }
+        self.targets.remove(&target);
+        self.shown.forget(target);
     }
 
-    /// Shows a breach from now on, and says whether it is shown already.
-    fn show(&mut self, now: Monotonic, target: TargetId) -> bool {
-        let until = now + BREACH_SHOWN;
-        let former = self.targets.entry(target).or_default().until.replace(until);
-        if let Some(former) = former {
-            self.ends.remove(&(former, target));
+    /// What is to be shown of a target no more.
+    fn ended(&mut self, now: Monotonic) -> Option<(TargetId, Reason)> {
+        let (target, problem) = self.shown.ended(now)?;
+        if let Some(watched) = self.targets.get_mut(&target).filter(|_| problem == Reason::TooMuchReported) {
+            watched.dropped = 0;
         }
-        self.ends.insert((until, target));
-        former.is_some()
-    }
-
-    /// One whose breach is to be shown no more.
-    fn ended(&mut self, now: Monotonic) -> Option<TargetId> {
-        let (_, target) = self.ends.first().copied().filter(|(end, _)| *end <= now)?;
-        self.ends.pop_first();
-        if let Some(watched) = self.targets.get_mut(&target) {
-            (watched.until, watched.dropped) = (None, 0);
-        }
-        Some(target)
+        Some((target, problem))
     }
 }
 
 impl Engine {
     /// The agent of a target said more than it may. What is too much of it was not taken in.
     pub fn breached(&mut self, now: Monotonic, target: TargetId, breach: Breach) {
-        if self.targets.get(target).is_none() {
-            return;
-        }
-        if !self.bounds.show(now, target) {
+        if self.shows(target, Reason::TooMuchReported, now + BREACH_SHOWN) {
             warn!(sync_target = %target, ?breach, "an agent says more than it may; what is too much of it is dropped");
-            self.targets.problem(target, Reason::TooMuchReported);
-            self.dirty.targets.insert(target);
         }
+    }
+
+    /// What the agent of a target signed just now it signed by a clock that is far from this hub's.
+    pub fn clock_differs(&mut self, now: Monotonic, target: TargetId) {
+        if self.shows(target, Reason::ClockImplausible, now + CLOCK_SHOWN) {
+            warn!(
+                sync_target = %target,
+                "the clock of an agent's machine is more than a day from this hub's; set the one that is wrong"
+            );
+        }
+    }
+
+    /// Shows a problem of a target, and says whether it was not shown before.
+    fn shows(&mut self, target: TargetId, problem: Reason, until: Monotonic) -> bool {
+        if self.targets.get(target).is_none() || self.bounds.shown.show(target, problem, until) {
+            return false;
+        }
+        self.targets.problem(target, problem);
+        self.dirty.targets.insert(target);
+        true
     }
 
     /// Counts words of an agent that did not concern its target, and removals that meant nothing.
@@ -108,9 +141,9 @@ impl Engine {
     }
 
     /// Shows no more what was long ago.
-    pub(super) fn breaches_due(&mut self, now: Monotonic) {
-        while let Some(target) = self.bounds.ended(now) {
-            self.targets.solved(target, Reason::TooMuchReported);
+    pub(super) fn problems_due(&mut self, now: Monotonic) {
+        while let Some((target, problem)) = self.bounds.ended(now) {
+            self.targets.solved(target, problem);
             self.dirty.targets.insert(target);
         }
     }

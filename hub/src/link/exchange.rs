@@ -16,7 +16,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{HubId, RunId, TargetId};
 
 use super::core;
-use crate::limits::OPENING_BYTES_MAX;
+use crate::limits::{CLOCK_DIFFERENCE_MAX, OPENING_BYTES_MAX};
 
 /// Where a link's path begins, whatever prefix a proxy put before it.
 const LOGICAL_ROOT: &str = "/link/v1/";
@@ -126,6 +126,13 @@ pub fn verify(
         }
         (Err(error), Sender::Replaced(_) | Sender::Token(_)) => Err(error.into()),
     }
+}
+
+/// Whether a request, which was verified, was signed by a clock that is far from this one, which says `now`, in seconds since
+/// 1970. Nothing follows for the request.
+pub fn clock_differs(signed: Signed<'_>, now: u64) -> bool {
+    let created = signature::claims(signed.signature_input).map(|claims| claims.created);
+    created.is_ok_and(|created| created.abs_diff(now) > CLOCK_DIFFERENCE_MAX.as_secs())
 }
 
 /// How often a sender fell silent in this run: was not heard for so long that what it said before is not to be believed.
@@ -293,3 +300,6 @@ pub(super) fn busy(message: impl Into<String>) -> Refusal {
 pub fn logical_path(path: &str) -> &str {
     path.find(LOGICAL_ROOT).map_or(path, |at| &path[at..])
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,9 @@ pub trait Service: Send + Sync + 'static {
     /// The agent of a target, by its key, said more than it may.
     fn breached(&self, target: TargetId, breach: Breach);
 
+    /// The agent of a target signs by a clock that is far from this one.
+    fn clock_differs(&self, target: TargetId);
+
     /// A request signed by that target's key. Dropping the future abandons it.
     fn handle(&self, target: TargetId, request: core::Request) -> impl Future<Output = Result<Reply, Refusal>> + Send;
 }
@@ -160,6 +163,11 @@ async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Re
         // Whatever it wants.
         head.untaken();
         return link.refuse(signed, Some(next), &replaced().into());
+    }
+    if let Sender::Target(target) = sender
+        && exchange::clock_differs(signed, now())
+    {
+        link.service.clock_differs(target);
     }
     let read =
         head.read(body, Caller::of(&sender, &key), signed.into()).await.map_err(|unread| link.judge(&sender, unread));
@@ -303,8 +311,7 @@ impl<S: Service> Link<S> {
     fn sign<T: Serialize>(&self, to: Signed<'_>, next: Option<u64>, status: StatusCode, message: &T) -> Response {
         let mut random = [0; NONCE_BYTES];
         let drawn = self.random.fill(&mut random);
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let signed = self.signer.sign(to, next, status.as_u16(), message, Stamp { created, random });
+        let signed = self.signer.sign(to, next, status.as_u16(), message, Stamp { created: now(), random });
         let (Ok(Answered { status: _, media_type, content, content_digest, run, headers }), Ok(())) = (signed, drawn)
         else {
             return bare(StatusCode::INTERNAL_SERVER_ERROR);
@@ -325,6 +332,11 @@ impl<S: Service> Link<S> {
         }
         response
     }
+}
+
+/// In seconds since 1970, as messages are signed.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Head {

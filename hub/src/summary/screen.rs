@@ -322,6 +322,7 @@ fn is_of_agents(reason: Reason) -> bool {
         | Reason::Quarantined
         | Reason::TargetGone
         | Reason::TooMuchReported
+        | Reason::ClockImplausible
         | Reason::StatusPinned
         | Reason::StatusTooLarge
         | Reason::Ready

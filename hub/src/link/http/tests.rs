@@ -71,6 +71,8 @@ impl Service for Known {
         self.breaches.lock().unwrap().push(breach);
     }
 
+    fn clock_differs(&self, _: TargetId) {}
+
     async fn handle(&self, _: TargetId, request: core::Request) -> Result<Reply, Refusal> {
         self.handled.fetch_add(1, Ordering::Relaxed);
         match request {
