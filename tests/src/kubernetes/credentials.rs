@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -15,6 +16,10 @@ use crate::Scratch;
 
 /// The user of the kubeconfig, a member of system:masters.
 const ADMIN: &str = "admin";
+
+/// As kubeadm and k3s issue certificates of an API server, from an hour before.
+const VALID_FOR: Duration = Duration::from_hours(365 * 24);
+const VALID_BEFORE: Duration = Duration::from_hours(1);
 
 /// The files of one cluster's trust, in its directory.
 #[derive(Debug)]
@@ -100,5 +105,7 @@ fn serving_parameters() -> Result<CertificateParams> {
     parameters.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.use_authority_key_identifier_extension = true;
+    let now = date_time_ymd(1970, 1, 1) + UNIX_EPOCH.elapsed()?;
+    (parameters.not_before, parameters.not_after) = (now - VALID_BEFORE, now + VALID_FOR);
     Ok(parameters)
 }

@@ -354,12 +354,23 @@ impl Agent {
         token_file: &Path,
         arguments: &[&str],
     ) -> Result<Self> {
+        Self::start_in(binaries, kubeconfig, token_file, arguments, Vec::new())
+    }
+
+    /// As [`Agent::start_with`], in this environment.
+    pub(crate) fn start_in(
+        binaries: &Binaries,
+        kubeconfig: &Path,
+        token_file: &Path,
+        arguments: &[&str],
+        environment: Vec<(&'static str, OsString)>,
+    ) -> Result<Self> {
         let start = Start {
             binaries: binaries.clone(),
             kubeconfig: kubeconfig.to_owned(),
             token_file: token_file.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
-            environment: Vec::new(),
+            environment,
         };
         let (dir, health) = (Scratch::new("agent")?, free_port()?);
         let process = start.spawn(&dir, health)?;

@@ -2,6 +2,7 @@
 //! nothing else stops with them, and what survives kill −9.
 
 mod bad_input;
+mod clocks;
 mod crowds;
 mod disk;
 mod duplicates;
