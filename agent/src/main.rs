@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tideline_agent::Options;
-use tideline_runtime::{Shutdown, exit, telemetry};
+use tideline_runtime::{Shutdown, environment, exit, telemetry};
 
 mod heap;
 
@@ -75,6 +75,7 @@ fn main() -> ExitCode {
 
 fn run(options: Options, log: &str, format: telemetry::Format) -> anyhow::Result<()> {
     telemetry::init(log, format)?;
+    environment::say_ignored(&Cli::command());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
     let outcome = runtime.block_on(async {
         let shutdown = Shutdown::new();

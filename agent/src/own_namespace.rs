@@ -63,7 +63,39 @@ impl OwnNamespace {
         Ok(Some(lease::Place { client: client.clone(), namespace, name: self.lease.clone() }))
     }
 
+    /// Which of the flags mean nothing beside the others, and why.
+    pub(crate) fn ignored(&self, in_cluster: bool) -> Vec<&'static str> {
+        let Self { namespace, identity_secret, leader_elect, lease } = self;
+        let mut ignored = Vec::new();
+        if namespace.is_none() && !in_cluster && identity_secret != IDENTITY_SECRET {
+            ignored.push("--identity-secret is ignored: there is no namespace for the Secret; give --namespace");
+        }
+        if !leader_elect && lease != LEASE {
+            ignored.push("--lease is ignored: no Lease is held without --leader-elect");
+        }
+        ignored
+    }
+
     fn namespace(&self, client: &Client, in_cluster: bool) -> Option<String> {
         self.namespace.clone().or_else(|| in_cluster.then(|| client.default_namespace().to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_that_means_nothing_without_another_is_ignored() {
+        let given =
+            || OwnNamespace { identity_secret: "mine".to_owned(), lease: "ours".to_owned(), ..OwnNamespace::default() };
+        let ignored = |own: OwnNamespace, in_cluster| {
+            own.ignored(in_cluster).iter().map(|said| said.split(' ').next().unwrap_or_default()).collect::<Vec<_>>()
+        };
+        assert_eq!(ignored(given(), false), ["--identity-secret", "--lease"]);
+        assert_eq!(ignored(given(), true), ["--lease"]);
+        assert!(ignored(OwnNamespace::default(), false).is_empty());
+        let namespace = Some("site".to_owned());
+        assert!(ignored(OwnNamespace { namespace, leader_elect: true, ..given() }, false).is_empty());
     }
 }

@@ -1,18 +1,44 @@
 //! The proxy that the environment names for the way to the hub, as the client of the hub understands it (hyper-util's
 //! `Matcher::from_env`): what is no URL there it ignores without a word.
 
+use std::fmt;
+
 use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use tideline_common::HubUrl;
 
 /// In the order in which they are looked at.
 const VARIABLES: [[&str; 2]; 2] = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
+/// Where none is used.
+const EXCEPT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// What the environment says of proxies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Proxies {
     /// The variable, and the host and port that it names. No user and no password.
     pub(crate) in_use: Option<(&'static str, String)>,
-    /// Variables that name no proxy that can be used.
-    pub(crate) ignored: Vec<&'static str>,
+    /// The variable that says where none is used, and what it says.
+    except: Option<(&'static str, String)>,
+    /// Variables that are set for nothing.
+    pub(crate) ignored: Vec<Ignored>,
+}
+
+/// A variable that is set for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ignored {
+    /// It names no proxy that can be used.
+    NoProxy(&'static str),
+    /// Another has precedence.
+    Other { name: &'static str, first: &'static str },
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProxy(name) => write!(f, "{name} names no proxy and is ignored: write it as http://HOST:PORT"),
+            Self::Other { name, first } => write!(f, "{name} is ignored: {first} is set, and says something else"),
+        }
+    }
 }
 
 impl Proxies {
@@ -27,11 +53,27 @@ impl Proxies {
                 names.into_iter().find_map(|name| Some((name, value(name)?))).filter(|(_, value)| !value.is_empty());
             match set.map(|(name, value)| (name, host_of(&value))) {
                 Some((name, Some(host))) if proxies.in_use.is_none() => proxies.in_use = Some((name, host)),
-                Some((name, None)) => proxies.ignored.push(name),
+                Some((name, None)) => proxies.ignored.push(Ignored::NoProxy(name)),
                 Some((_, Some(_))) | None => {}
             }
         }
+        proxies.except = EXCEPT.into_iter().find_map(|name| Some((name, value(name)?)));
+        for [first, name] in VARIABLES.into_iter().chain([EXCEPT]) {
+            if let (Some(in_use), Some(other)) = (value(first), value(name))
+                && in_use != other
+            {
+                proxies.ignored.push(Ignored::Other { name, first });
+            }
+        }
         proxies
+    }
+
+    /// That the proxy is not used for this address, and why, if it is not.
+    pub(crate) fn bypass(&self, url: &HubUrl) -> Option<String> {
+        let ((variable, host), (except, addresses)) = (self.in_use.as_ref()?, self.except.as_ref()?);
+        let matcher = Matcher::builder().all(format!("http://{host}")).no(addresses.as_str()).build();
+        let is_used = matcher.intercept(&url.to_string().parse().ok()?).is_some();
+        (!is_used).then(|| format!("{variable} is ignored for {url}: {except} names that address"))
     }
 
     /// What to do about a proxy that did not let a request through, by what the client says of it; none if it says nothing
@@ -78,15 +120,41 @@ mod tests {
         assert_eq!(of(&[("HTTPS_PROXY", "")]), Proxies::default());
         assert_eq!(of(&[("HTTPS_PROXY", "http://me:secret@proxy:3128")]).in_use, used("HTTPS_PROXY", "proxy:3128"));
         assert_eq!(of(&[("https_proxy", "proxy:3128")]).in_use, used("https_proxy", "proxy:3128"));
-        assert_eq!(of(&[("HTTPS_PROXY", ""), ("https_proxy", "http://proxy:1")]), Proxies::default());
+        assert_eq!(of(&[("HTTPS_PROXY", ""), ("https_proxy", "http://proxy:1")]).in_use, None);
         for wrong in ["http//proxy:3128", "http://", "proxy port 3128", "ftp://proxy", "socks5://proxy:1080"] {
             let proxies = of(&[("HTTPS_PROXY", wrong), ("ALL_PROXY", "http://other:1")]);
             assert_eq!(
                 (proxies.in_use, proxies.ignored),
-                (used("ALL_PROXY", "other:1"), vec!["HTTPS_PROXY"]),
+                (used("ALL_PROXY", "other:1"), vec![Ignored::NoProxy("HTTPS_PROXY")]),
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn of_two_variables_that_differ_the_second_is_ignored() {
+        let ignored =
+            |variables: &[(&str, &str)]| of(variables).ignored.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let both = [("HTTPS_PROXY", "http://one:1"), ("https_proxy", "http://two:2")];
+        assert_eq!(ignored(&both), ["https_proxy is ignored: HTTPS_PROXY is set, and says something else"]);
+        assert_eq!(ignored(&[("NO_PROXY", ""), ("no_proxy", "hub.example")]).len(), 1);
+        assert_eq!(ignored(&[("HTTPS_PROXY", ""), ("https_proxy", "http://two:2")]).len(), 1);
+        assert!(ignored(&[("HTTPS_PROXY", "http://one:1"), ("https_proxy", "http://one:1")]).is_empty());
+        assert!(ignored(&[("HTTPS_PROXY", "http://one:1"), ("ALL_PROXY", "http://two:2")]).is_empty(), "that is usual");
+    }
+
+    #[test]
+    fn a_proxy_is_said_to_be_ignored_where_another_variable_excepts_the_hub() {
+        let bypass = |no_proxy: &str, url: &str| {
+            of(&[("HTTPS_PROXY", "http://me:secret@proxy:3128"), ("NO_PROXY", no_proxy)]).bypass(&url.parse().unwrap())
+        };
+        assert_eq!(
+            bypass("example.com", "https://hub.example.com:8443").as_deref(),
+            Some("HTTPS_PROXY is ignored for https://hub.example.com:8443: NO_PROXY names that address")
+        );
+        assert!(bypass("10.0.0.0/8", "https://10.1.2.3").is_some());
+        assert_eq!(bypass("other.example", "https://hub.example.com"), None);
+        assert_eq!(of(&[("NO_PROXY", "example.com")]).bypass(&"https://hub.example.com".parse().unwrap()), None);
     }
 
     #[test]

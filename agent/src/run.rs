@@ -170,8 +170,14 @@ pub enum Error {
 /// Runs an agent until `shutdown`, and begins anew when it has to. Several may run in one process, each with its own data
 /// directory.
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
-    for variable in Proxies::of_environment().ignored {
-        warn!("{variable} names no proxy and is ignored: write it as http://HOST:PORT");
+    for ignored in Proxies::of_environment().ignored {
+        warn!("{ignored}");
+    }
+    for ignored in options.own_namespace.ignored(options.kubeconfig.is_none()) {
+        warn!("{ignored}");
+    }
+    if options.kubeconfig.is_none() && std::env::var_os("KUBECONFIG").is_some() {
+        warn!("KUBECONFIG is ignored: the agent keeps the cluster that it runs in, unless --kubeconfig names another");
     }
     let clock = Arc::new(Clock::default());
     clock.check();
@@ -443,6 +449,9 @@ impl Agent {
             facts: facts.clone(),
         });
         let locator = Locator::new(identity.addresses(), url).ok_or(Error::NoAddress)?;
+        if let Some(bypass) = Proxies::of_environment().bypass(&locator.destination().url) {
+            info!("{bypass}");
+        }
         let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target, clock);
         if target.is_none() {
             // Who is enrolled keeps its cluster meanwhile.

@@ -110,6 +110,14 @@ impl StartInput {
             TokenUse::Taken if found.is_enrolled() => {
                 info!("the token is new: the hub is asked where that says, first");
             }
+            TokenUse::Spent if found.is_enrolled() => info!(
+                "the token in --token-file is ignored: this agent enrolled with it, and keeps what it was told since. If it \
+                 needs one, make another by `tideline-hub token create`"
+            ),
+            TokenUse::SeenBefore if found.is_enrolled() => info!(
+                "what the token in --token-file says of the hub's addresses is ignored: this agent has seen it before, and \
+                 keeps what it was told since"
+            ),
             TokenUse::None | TokenUse::Taken | TokenUse::SeenBefore | TokenUse::Spent => {}
         }
         Ok(())
@@ -148,7 +156,7 @@ impl TokenFile {
                 TokenUse::OtherHub(hub) => say_other_hub(hub),
                 TokenUse::SeenBefore | TokenUse::Spent if !std::mem::replace(&mut said, true) => {
                     info!(
-                        "the token file holds a token that this agent has made use of, and which is passed over; if it needs \
+                        "the token file holds a token that this agent has made use of, and which is ignored; if it needs \
                          one, make another by `tideline-hub token create`"
                     );
                 }
@@ -198,7 +206,7 @@ impl AuthoritiesFile {
 fn say_other_hub(hub: HubId) {
     warn!(
         %hub,
-        "the token is of another hub than the one that this agent is enrolled with, and is passed over. To join that hub, give \
+        "the token is of another hub than the one that this agent is enrolled with, and is ignored. To join that hub, give \
          it another data directory and no identity Secret"
     );
 }

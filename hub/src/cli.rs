@@ -15,14 +15,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use tideline_common::SpaceName;
 use tideline_hub::backup::{Keys, Outcome};
 use tideline_hub::kubeconfig::{self, Access};
 use tideline_hub::token::{self, TokenRequest};
 use tideline_hub::{Options, backup, duration};
-use tideline_runtime::{Shutdown, telemetry};
+use tideline_runtime::{Shutdown, environment, telemetry};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -249,6 +249,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(Serve { options, log, log_format }) => {
             telemetry::init(&log, log_format)?;
+            environment::say_ignored(&Cli::command());
             serve(options)
         }
         Command::Token(Token::Create { name, labels: Labels(labels), expires, hub: Hub { kubeconfig }, output }) => {

@@ -9,6 +9,7 @@ mod duplicates;
 mod faulty_disk;
 mod golden;
 mod harness;
+mod ignored;
 mod image;
 mod life;
 mod moving;
