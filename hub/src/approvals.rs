@@ -210,14 +210,15 @@ impl Approvals {
 
     /// What a target is to be told that holds this much; none if that is all, or if it is not known yet.
     ///
-    /// What is assigned again by now is left out, so that an agent that has not heard of that yet does not remove it. It
-    /// counts as told: whoever judges that must know of every set that the agent knows of.
+    /// What an approval does not approve any more is left out: what is assigned again by now, so that an agent that has not
+    /// heard of that yet does not remove it, and what was done. It counts as told: whoever judges that must know of every set
+    /// that the agent knows of.
     pub fn page(
         &self,
         now: Monotonic,
         target: TargetId,
         held: &ApprovedHeld,
-        is_assigned: impl Fn(&Tombstone) -> bool,
+        is_void: impl Fn(&Uid, &Tombstone) -> bool,
     ) -> Option<ApprovedPage> {
         if self.listing.is_some() {
             return None;
@@ -236,11 +237,11 @@ impl Approvals {
         };
         let offset = if held.list == Some(list.name) { held.count } else { 0 };
         let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
-        for (_, approval) in self.listed(target) {
+        for (object, approval) in self.listed(target) {
             // A page is of one approval, so that all of it ends at once.
             if let Some(rest) = approval.removals.get(skip..).filter(|rest| !rest.is_empty()) {
                 let page = &rest[..rest.len().min(APPROVED_PAGE_REMOVALS_MAX)];
-                let open = page.iter().filter(|removal| !is_assigned(removal)).cloned().collect();
+                let open = page.iter().filter(|removal| !is_void(object, removal)).cloned().collect();
                 let (removals, releases) = if approval.releases { (Vec::new(), open) } else { (open, Vec::new()) };
                 return Some(ApprovedPage {
                     list: Some(list.name),

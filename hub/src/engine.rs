@@ -479,6 +479,7 @@ impl Engine {
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
+        let spent = self.spent(target, &report.removed);
         let facts: Vec<_> = view.news(&report).collect();
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {
@@ -489,6 +490,7 @@ impl Engine {
         }
         self.confirming.0 |= taken.confirms();
         self.changes.extend(taken.changes(target, facts));
+        self.changes.extend(spent.into_iter().map(Change::History));
         self.dropped(now, target, dropped, unfounded);
         for breach in breaches {
             self.breached(now, target, breach);

@@ -42,7 +42,7 @@ fn approval(id: &str, until: u64, removals: Vec<Tombstone>) -> Approval {
 /// What an agent is told, page by page, until there is nothing more; and how long each may be used.
 fn told(approvals: &Approvals, now: Monotonic, id: &str) -> Vec<(Tombstone, u64)> {
     let (mut held, mut all) = (ApprovedHeld::default(), Vec::new());
-    while let Some(page) = approvals.page(now, target(id), &held, |_| false) {
+    while let Some(page) = approvals.page(now, target(id), &held, |_, _| false) {
         assert_eq!(page.offset, held.count);
         assert!(!page.removals.is_empty());
         held = ApprovedHeld { list: page.list, count: page.offset + page.count };
@@ -74,11 +74,11 @@ fn what_is_assigned_again_is_left_out() {
     let mut approvals = read();
     let all = removals(0, 3);
     let _changed = approvals.put(at(0), object("a"), approval(EAST, 60, all.clone()));
-    let page = approvals.page(at(0), target(EAST), &ApprovedHeld::default(), |removal| *removal == all[1]);
+    let page = approvals.page(at(0), target(EAST), &ApprovedHeld::default(), |_, removal| *removal == all[1]);
     let page = page.expect("there is news");
     assert_eq!((page.count, page.removals), (3, vec![all[0].clone(), all[2].clone()]));
     let held = ApprovedHeld { list: page.list, count: 3 };
-    assert_eq!(approvals.page(at(0), target(EAST), &held, |_| false), None);
+    assert_eq!(approvals.page(at(0), target(EAST), &held, |_, _| false), None);
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn what_ended_or_was_withdrawn_is_taken_back() {
     assert_eq!(approvals.expire(at(60)), [target(EAST)]);
     assert_eq!(told(&approvals, at(60), EAST).len(), 2);
     let held = ApprovedHeld { list: approvals.lists.get(&target(EAST)).map(|list| list.name), count: 2 };
-    assert_eq!(approvals.page(at(60), target(EAST), &held, |_| false), None);
+    assert_eq!(approvals.page(at(60), target(EAST), &held, |_, _| false), None);
     assert_eq!(approvals.remove(&object("b")), [target(EAST)]);
-    let nothing = approvals.page(at(60), target(EAST), &held, |_| false).expect("it is to be taken back");
+    let nothing = approvals.page(at(60), target(EAST), &held, |_, _| false).expect("it is to be taken back");
     assert_eq!((nothing.list, nothing.removals.len()), (None, 0));
-    assert_eq!(approvals.page(at(60), target(EAST), &ApprovedHeld::default(), |_| false), None);
+    assert_eq!(approvals.page(at(60), target(EAST), &ApprovedHeld::default(), |_, _| false), None);
 }
 
 #[test]
@@ -114,21 +114,21 @@ fn nothing_is_taken_back_before_all_of_them_are_known() {
     let held = ApprovedHeld { list: approvals.lists.get(&target(EAST)).map(|list| list.name), count: 2 };
 
     let mut restarted = Approvals::default();
-    assert_eq!(restarted.page(at(0), target(EAST), &held, |_| false), None);
+    assert_eq!(restarted.page(at(0), target(EAST), &held, |_, _| false), None);
     let _changed = restarted.put(at(0), object("a"), approval(EAST, 61, removals(0, 2)));
     assert_eq!(restarted.end_listing(), [target(EAST)]);
-    assert_ne!(restarted.page(at(0), target(EAST), &held, |_| false), None, "another end is another list");
+    assert_ne!(restarted.page(at(0), target(EAST), &held, |_, _| false), None, "another end is another list");
 
     let mut restarted = Approvals::default();
     let measured_later = Approval { until: at(30), ..approval(EAST, 60, removals(0, 2)) };
     let _changed = restarted.put(at(0), object("a"), measured_later);
     let _changed = restarted.end_listing();
-    assert_eq!(restarted.page(at(0), target(EAST), &held, |_| false), None, "the same list has the same name");
+    assert_eq!(restarted.page(at(0), target(EAST), &held, |_, _| false), None, "the same list has the same name");
 
     restarted.begin_listing();
-    assert_eq!(restarted.page(at(0), target(EAST), &ApprovedHeld::default(), |_| false), None);
+    assert_eq!(restarted.page(at(0), target(EAST), &ApprovedHeld::default(), |_, _| false), None);
     assert_eq!(restarted.end_listing(), [target(EAST)], "it was not seen again");
-    assert_ne!(restarted.page(at(0), target(EAST), &held, |_| false), None);
+    assert_ne!(restarted.page(at(0), target(EAST), &held, |_, _| false), None);
 }
 
 #[test]

@@ -137,6 +137,19 @@ impl Engine {
         }
     }
 
+    /// Of approvals, what these removals have done.
+    pub(super) fn spent(&self, target: TargetId, removed: &[Tombstone]) -> Vec<HistoryChange> {
+        if removed.is_empty() {
+            return Vec::new();
+        }
+        let removed: BTreeSet<_> = removed.iter().collect();
+        let spent = self.approvals.of(target).map(|(approval, removals)| {
+            let done = removals.iter().filter(|removal| removed.contains(removal));
+            HistoryChange::Spent { approval: approval.clone(), at: done.map(|removal| removal.key.clone()).collect() }
+        });
+        spent.filter(|change| matches!(change, HistoryChange::Spent { at, .. } if !at.is_empty())).collect()
+    }
+
     /// Where a target has something of what is approved to be removed.
     fn assigned_at(&self, target: TargetId, removals: &[Tombstone]) -> BTreeSet<ObjectKey> {
         let Some(view) = self.ledger.target(target) else { return BTreeSet::new() };

@@ -88,6 +88,8 @@ pub enum HistoryChange {
     Unclaimed(TargetId),
     /// Something was assigned at these places since the approval was given.
     Assigned { approval: Uid, at: BTreeSet<ObjectKey> },
+    /// What was approved at these places was done: their agents know that, and what comes back there was not approved.
+    Spent { approval: Uid, at: BTreeSet<ObjectKey> },
     /// The approval has ended or could not be read, and approves nothing any more.
     Over(Uid),
     /// The approval is gone, and need not be remembered.
@@ -110,7 +112,7 @@ pub struct Accepted {
 pub enum Void {
     /// It was given before a person accepted that history was lost, or is over.
     All,
-    /// Something was assigned there since.
+    /// Something was assigned there since, or it was done.
     At(BTreeSet<ObjectKey>),
 }
 
@@ -181,6 +183,8 @@ pub(super) struct Draft {
     pub(super) broken: Option<Broken>,
     /// None where an approval is gone.
     pub(super) voids: BTreeMap<Uid, Option<Void>>,
+    /// Those of them of which agents are to be told.
+    pub(super) voided: BTreeSet<Uid>,
     pub(super) heeded: BTreeMap<Uid, Heeded>,
 }
 
@@ -260,6 +264,12 @@ impl Draft {
         broken.leaving.iter().filter_map(|target| ledger.index_of(*target)).collect()
     }
 
+    fn void(&mut self, ledger: &Ledger, approval: Uid, at: BTreeSet<ObjectKey>) {
+        let known = self.voids.get(&approval).cloned().unwrap_or_else(|| ledger.voids.get(&approval).cloned());
+        let void = Void::At(at);
+        self.voids.insert(approval, Some(known.map_or(void.clone(), |known| known.or(void))));
+    }
+
     /// Returns whether tombstones become void.
     pub(super) fn take(&mut self, ledger: &Ledger, change: HistoryChange) -> bool {
         match change {
@@ -275,6 +285,7 @@ impl Draft {
                 let mut done = false;
                 self.change(ledger, |broken| done = broken.accept(&accepted, epoch, ledger.revision));
                 if done {
+                    self.voided.extend(accepted.approvals.iter().cloned());
                     self.voids.extend(accepted.approvals.into_iter().map(|approval| (approval, Some(Void::All))));
                 }
                 return done;
@@ -291,11 +302,12 @@ impl Draft {
                 }
             }),
             HistoryChange::Assigned { approval, at } => {
-                let known = self.voids.get(&approval).cloned().unwrap_or_else(|| ledger.voids.get(&approval).cloned());
-                let void = Void::At(at);
-                self.voids.insert(approval, Some(known.map_or(void.clone(), |known| known.or(void))));
+                self.voided.insert(approval.clone());
+                self.void(ledger, approval, at);
             }
+            HistoryChange::Spent { approval, at } => self.void(ledger, approval, at),
             HistoryChange::Over(approval) => {
+                self.voided.insert(approval.clone());
                 self.voids.insert(approval, Some(Void::All));
             }
             HistoryChange::ApprovalGone(approval) => {

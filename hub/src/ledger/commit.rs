@@ -70,7 +70,7 @@ impl Ledger {
             bodies,
             news,
             history: advance,
-            broken: broken::Draft { broken, voids, heeded },
+            broken: broken::Draft { broken, voids, voided, heeded },
             chunks,
             unassigned: _,
             kept: _,
@@ -84,7 +84,6 @@ impl Ledger {
             self.garbage.clear();
         }
         let mut affected = RoaringBitmap::new();
-        let voided = voids.keys().cloned().collect();
         let history = broken.and_then(|broken| {
             let concerned = broken.concerned(&self.broken);
             self.broken = broken;

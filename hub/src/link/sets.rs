@@ -59,9 +59,9 @@ impl Sets for Desk<'_> {
 
     fn approved(&self, now: Monotonic, target: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
         let view = self.ledger.target(target);
-        self.approvals.page(now, target, held, |removal| {
+        self.approvals.page(now, target, held, |approval, removal| {
             let entry = view.and_then(|view| view.entry(&removal.key));
-            entry.is_some()
+            entry.is_some() || self.ledger.void(approval).is_some_and(|void| void.covers(&removal.key))
         })
     }
 }

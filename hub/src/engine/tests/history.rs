@@ -1,12 +1,13 @@
 //! What the hub does about history that it lost.
 
-use tideline_common::wire::v1::{ApprovedHeld, Attested, Continuity, DesiredAnswer, DesiredRequest};
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Attested, Continuity, DesiredAnswer, DesiredRequest};
 use tideline_common::{Epoch, RevisionPoint, Shown, Tombstone, Version};
 
 use super::*;
 use crate::approvals::Approval;
 use crate::ledger::{Proof, Void};
 use crate::statuses::target_status;
+use crate::summary::tests::all_is_well;
 
 /// A set that this hub does not know of.
 fn unknown(revision: u64) -> Shown {
@@ -304,13 +305,23 @@ impl Hub {
         self.engine.approval_seen(self.now, name(approval), shown);
     }
 
+    /// Its agent says that this is removed.
+    fn removes(&mut self, nth: usize) {
+        let report = ReportedRequest { removed: vec![removal(nth)], ..all_is_well() };
+        self.engine.report(self.now, target(), report);
+    }
+
+    fn page(&self, held: ApprovedHeld) -> Option<ApprovedPage> {
+        let desk = Desk { ledger: &self.engine.ledger, approvals: &self.engine.approvals };
+        desk.approved(self.now, target(), &held)
+    }
+
     /// What the agent is told of approvals, if it holds nothing of them.
     fn approved(&self) -> Vec<Tombstone> {
         assert!(self.engine.approvals.is_known(), "it is told of nothing yet");
-        let desk = Desk { ledger: &self.engine.ledger, approvals: &self.engine.approvals };
         let mut held = ApprovedHeld::default();
         let mut told = Vec::new();
-        while let Some(page) = desk.approved(self.now, target(), &held) {
+        while let Some(page) = self.page(held) {
             held = ApprovedHeld { list: page.list, count: held.count + page.count };
             told.extend(page.removals);
         }
@@ -338,6 +349,30 @@ fn an_accept_voids_the_approvals_that_were_given_before_it_and_no_later_one() {
     next.engine.approvals_listed(next.now);
     next.persist();
     assert_eq!(next.approved(), removals([1]), "after a restart");
+}
+
+/// What comes back there later was not approved, and nobody holds the list again for it.
+#[test]
+fn what_was_done_is_not_approved_any_more_and_a_later_approval_of_the_place_is_good() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.unassign(0);
+    hub.unassign(1);
+    hub.shows_approval("given", &[0, 1]);
+    let list = |hub: &Hub| hub.page(ApprovedHeld::default()).and_then(|page| page.list);
+    let told = list(&hub);
+    hub.removes(0);
+    hub.persist();
+    assert_eq!(hub.approved(), removals([1]));
+    assert_eq!(list(&hub), told, "whoever holds the list need not take it again");
+    let mut next = hub.started_again();
+    next.shows_approval("given", &[0, 1]);
+    next.engine.approvals_listed(next.now);
+    next.persist();
+    assert_eq!(next.approved(), removals([1]), "after a restart");
+    next.shows_approval("later", &[0]);
+    let mut approved = next.approved();
+    approved.sort();
+    assert_eq!(approved, removals([0, 1]));
 }
 
 /// Those that it does not know yet were given before the accept all the same, and so was what it does not know of targets.

@@ -36,7 +36,7 @@ struct Undivided {
 
 /// What differs from what is known, in the order in which a crash does no harm.
 pub(in crate::ledger) fn writes(draft: &Draft, known: &Broken) -> Vec<Write> {
-    let Draft { broken, voids, heeded } = draft;
+    let Draft { broken, voids, voided: _, heeded } = draft;
     let mut writes: Vec<_> =
         voids.iter().map(|(approval, void)| write(&format!("void/{approval}"), void.as_ref())).collect();
     if let Some(broken) = broken {

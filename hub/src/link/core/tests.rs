@@ -67,7 +67,7 @@ impl Sets for OneSet {
     }
 
     fn approved(&self, now: Monotonic, id: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
-        self.approvals.page(now, id, held, |removal| self.set.get(&removal.key).is_some())
+        self.approvals.page(now, id, held, |_, removal| self.set.get(&removal.key).is_some())
     }
 }
 
@@ -611,7 +611,7 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
         Approval { target: target(), expires: 60, until: at(60), removals: [removal].into(), releases: false };
     let changed = script.sets.approvals.put(at(0), "o".parse().expect("a UID"), approval);
     let told = script.event(Event::Approved(changed));
-    let page = script.sets.approvals.page(at(0), target(), &none, |_| false).expect("it is in force");
+    let page = script.sets.approvals.page(at(0), target(), &none, |_, _| false).expect("it is in force");
     assert_eq!(told, format!("2: {:?}", DesiredAnswer::Approved(page.clone())));
 
     // The set moves on all the time, and the approval comes first all the same.
