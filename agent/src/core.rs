@@ -30,6 +30,7 @@ mod copies;
 mod decommission;
 mod denied;
 mod disk;
+mod doing;
 mod drift;
 mod effect;
 mod event;
@@ -48,6 +49,7 @@ mod name;
 mod notice;
 mod objects;
 mod observe;
+mod op_result;
 mod pace;
 mod patrol;
 mod place;
@@ -73,10 +75,11 @@ pub use effect::{
 };
 pub use event::{
     Answer, Associate, Condition, Details, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField,
-    Observed, OpResult, Owner, Served, Sighting, SurveyFailure, Values,
+    Observed, Owner, Served, Sighting, SurveyFailure, Values,
 };
 pub use fuse::{FuseLimits, Held};
 pub use notice::Notice;
+pub use op_result::{Applied, Compared, Created, Deleted, Failure, Inspected, NotDone, OpResult, Orphaned, ReMarked};
 pub use pace::PaceReading;
 pub use patrol::PatrolTally;
 pub(crate) use place::is_another;

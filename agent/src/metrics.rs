@@ -10,7 +10,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::cluster::Told;
-use crate::core::{Answer, Keeping, LinkFailure, Op, OpResult, PaceReading, PatrolTally, Request};
+use crate::core::{
+    Answer, Created, Deleted, Inspected, Keeping, LinkFailure, NotDone, Op, OpResult, Orphaned, PaceReading,
+    PatrolTally, ReMarked, Request,
+};
 
 /// A label value that is one of a fixed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,15 +208,37 @@ impl Metrics {
             Op::Compare { .. } => "compare",
         };
         let outcome = match result {
-            OpResult::Written { .. } => "Done",
-            OpResult::WouldBeCreated => "WouldBeCreated",
-            OpResult::Exists(_) => "Exists",
-            OpResult::Gone => "Gone",
-            OpResult::Finalizing => "Finalizing",
-            OpResult::PreconditionFailed => "PreconditionFailed",
-            OpResult::Emptiness { .. } => "Inspected",
-            OpResult::Compared { .. } => "Compared",
-            OpResult::Failed { reason, .. } => reason.as_str(),
+            OpResult::Create(Ok(Created::Made(_)))
+            | OpResult::Apply(Ok(_))
+            | OpResult::ReMark(Ok(ReMarked::Marked(_)))
+            | OpResult::ReTarget(Ok(_))
+            | OpResult::Orphan(Ok(Orphaned::LetGo))
+            | OpResult::Get(Ok(Some(_))) => "Done",
+            OpResult::DryRunCreate(Ok(())) => "WouldBeCreated",
+            OpResult::Create(Ok(Created::Exists(_))) => "Exists",
+            OpResult::Delete(Ok(Deleted::Gone))
+            | OpResult::Orphan(Ok(Orphaned::Gone))
+            | OpResult::Inspect(Ok(Inspected::Gone))
+            | OpResult::Get(Ok(None)) => "Gone",
+            OpResult::ReMark(Ok(ReMarked::Finalizing)) | OpResult::Delete(Ok(Deleted::Finalizing)) => "Finalizing",
+            OpResult::Inspect(Ok(Inspected::Holds { .. })) => "Inspected",
+            OpResult::Compare(Ok(_)) => "Compared",
+            OpResult::Apply(Err(NotDone::Stale))
+            | OpResult::ReMark(Err(NotDone::Stale))
+            | OpResult::ReTarget(Err(NotDone::Stale))
+            | OpResult::Delete(Err(NotDone::Stale))
+            | OpResult::Orphan(Err(NotDone::Stale))
+            | OpResult::Compare(Err(NotDone::Stale)) => "PreconditionFailed",
+            OpResult::Create(Err(failure))
+            | OpResult::DryRunCreate(Err(failure))
+            | OpResult::Inspect(Err(failure))
+            | OpResult::Get(Err(failure))
+            | OpResult::Apply(Err(NotDone::Failed(failure)))
+            | OpResult::ReMark(Err(NotDone::Failed(failure)))
+            | OpResult::ReTarget(Err(NotDone::Failed(failure)))
+            | OpResult::Delete(Err(NotDone::Failed(failure)))
+            | OpResult::Orphan(Err(NotDone::Failed(failure)))
+            | OpResult::Compare(Err(NotDone::Failed(failure))) => failure.reason.as_str(),
         };
         self.operations
             .get_or_create(&OperationLabels { operation: LabelValue(operation), outcome: LabelValue(outcome) })

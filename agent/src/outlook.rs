@@ -7,7 +7,7 @@ use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{AssociatedKind, GroupKind, Reason};
 use tracing::{debug, info, warn};
 
-use crate::core::{Answer, Event, FollowNews, LinkFailure, OpResult, PatrolTally, SurveyFailure};
+use crate::core::{Answer, Event, Failure, FollowNews, LinkFailure, PatrolTally, SurveyFailure};
 
 /// Whether hub and cluster were well when last heard of.
 #[derive(Debug, Default)]
@@ -105,8 +105,10 @@ impl Outlook {
                 FollowNews::Listing | FollowNews::Seen(_) | FollowNews::Gone(_) => {}
             },
             // One object's failure is in the report.
-            Event::Executed { result: OpResult::Failed { reason, message, .. }, .. } => {
-                debug!(%reason, "an operation failed: {message}");
+            Event::Executed { result, .. } => {
+                if let Some(Failure { reason, message, .. }) = result.failure() {
+                    debug!(%reason, "an operation failed: {message}");
+                }
             }
             Event::Surveyed { result: Err(SurveyFailure { reason, message }), .. } => {
                 debug!(%reason, "a kind could not be listed: {message}");
@@ -119,7 +121,6 @@ impl Outlook {
             | Event::SessionKept { .. }
             | Event::HomeRead { .. }
             | Event::Persisted { .. }
-            | Event::Executed { .. }
             | Event::Timer(_)
             | Event::Kind { .. }
             | Event::Observed(_)

@@ -37,7 +37,10 @@ use super::failure::{Failure, Refused};
 use super::object::Object;
 use super::request::{Call, Want, call};
 use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
-use crate::core::{ApplyTakeover, FieldConflict, LocalField, Marked, Observed, Op, OpResult};
+use crate::core::{
+    Applied, ApplyTakeover, Compared, Created, Deleted, FieldConflict, Inspected, LocalField, Marked, NotDone,
+    Observed, Op, OpResult, Orphaned, ReMarked,
+};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -61,35 +64,33 @@ pub struct Executor {
     autoscaled: Arc<Autoscaled>,
 }
 
-/// An operation that did not come to its end.
+/// Why an operation on a certain object did not come to its end.
 #[derive(Debug)]
 enum Stopped {
-    Failure(Failure),
     Refused(Refused),
     /// Something else is there, or nothing.
-    Precondition,
+    Stale,
     /// It was changed since it was read: right again at the next try.
     Outdated,
 }
 
 impl From<Failure> for Stopped {
     fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
+        Self::Refused(failure.into())
     }
 }
 
 impl From<Refused> for Stopped {
     fn from(refused: Refused) -> Self {
-        if refused.is_stale() { Self::Precondition } else { Self::Refused(refused) }
+        Self::Refused(refused)
     }
 }
 
-impl From<Stopped> for OpResult {
+impl From<Stopped> for NotDone {
     fn from(stopped: Stopped) -> Self {
         match stopped {
-            Stopped::Failure(failure) => failure.into(),
-            Stopped::Refused(refused) => refused.into(),
-            Stopped::Precondition => Self::PreconditionFailed,
+            Stopped::Refused(refused) => refused.failure().into(),
+            Stopped::Stale => Self::Stale,
             Stopped::Outdated => Failure::unavailable("it was changed by another meanwhile").into(),
         }
     }
@@ -113,28 +114,40 @@ impl Executor {
 
     /// Executes one operation to its end.
     pub async fn execute(&self, scope: Scope, op: &Op) -> OpResult {
-        let outcome = match op {
-            Op::Create { entry, policy, mark, ran } => self.create(&scope, entry, policy, mark, *ran).await,
-            Op::DryRunCreate { entry, policy, mark } => self.dry_run_create(entry, policy, mark).await,
-            Op::Apply { entry, policy, mark, uid, takeover, local } => {
-                self.apply(&scope, entry, policy, mark, uid, *takeover, local).await
+        match op {
+            Op::Create { entry, policy, mark, ran } => {
+                OpResult::Create(self.create(&scope, entry, policy, mark, *ran).await.map_err(Failure::from))
             }
-            Op::ReMark { entry, mark, uid } => self.re_mark(&scope, entry, mark, uid).await,
+            Op::DryRunCreate { entry, policy, mark } => {
+                OpResult::DryRunCreate(self.dry_run_create(entry, policy, mark).await.map_err(Failure::from))
+            }
+            Op::Apply { entry, policy, mark, uid, takeover, local } => {
+                let applied = self.apply(&scope, entry, policy, mark, uid, *takeover, local).await;
+                OpResult::Apply(applied.map_err(NotDone::from))
+            }
+            Op::ReMark { entry, mark, uid } => {
+                OpResult::ReMark(self.re_mark(&scope, entry, mark, uid).await.map_err(NotDone::from))
+            }
             Op::ReTarget { key, version, seen, mark, impersonate } => {
-                let target = self.target_at_any(key, version, impersonate.as_deref()).await;
-                self.re_target(&scope, target, seen, mark).await
+                let re_targeted = self.re_target(&scope, (key, version, impersonate.as_deref()), seen, mark).await;
+                OpResult::ReTarget(re_targeted.map_err(NotDone::from))
             }
             Op::Delete { key, version, uid, impersonate } => {
-                self.delete(key, version, uid, impersonate.as_deref()).await
+                let deleted = self.delete(key, version, uid, impersonate.as_deref()).await;
+                OpResult::Delete(deleted.map_err(NotDone::from))
             }
             Op::Orphan { key, version, uid, impersonate } => {
-                self.orphan(&scope, key, version, uid, impersonate.as_deref()).await
+                let orphaned = self.orphan(key, version, uid, impersonate.as_deref()).await;
+                OpResult::Orphan(orphaned.map_err(NotDone::from))
             }
-            Op::Inspect { key, version } => self.inspect(&scope, key, version).await,
-            Op::Get { key, version } => self.get(&scope, key, version).await,
-            Op::Compare { entry, policy, mark, uid } => self.compare(&scope, entry, policy, mark, uid).await,
-        };
-        outcome.unwrap_or_else(OpResult::from)
+            Op::Inspect { key, version } => {
+                OpResult::Inspect(self.inspect(&scope, key, version).await.map_err(Failure::from))
+            }
+            Op::Get { key, version } => OpResult::Get(self.get(&scope, key, version).await.map_err(Failure::from)),
+            Op::Compare { entry, policy, mark, uid } => {
+                OpResult::Compare(self.compare(&scope, entry, policy, mark, uid).await.map_err(NotDone::from))
+            }
+        }
     }
 
     async fn target<'a>(
@@ -142,7 +155,7 @@ impl Executor {
         key: &'a ObjectKey,
         version: &Arc<str>,
         impersonate: Option<&'a Impersonation>,
-    ) -> Result<Target<'a>, Stopped> {
+    ) -> Result<Target<'a>, Failure> {
         let resource = self.kinds.resolve(&key.kind, version).await.map_err(Unresolved::into_failure)?;
         self.target_of(key, resource, impersonate)
     }
@@ -153,7 +166,7 @@ impl Executor {
         key: &'a ObjectKey,
         version: &Arc<str>,
         impersonate: Option<&'a Impersonation>,
-    ) -> Result<Target<'a>, Stopped> {
+    ) -> Result<Target<'a>, Failure> {
         let resource = self.kinds.find(&key.kind, version).await.map_err(Unresolved::into_failure)?;
         self.target_of(key, resource, impersonate)
     }
@@ -163,7 +176,7 @@ impl Executor {
         key: &'a ObjectKey,
         resource: Arc<Resource>,
         impersonate: Option<&'a Impersonation>,
-    ) -> Result<Target<'a>, Stopped> {
+    ) -> Result<Target<'a>, Failure> {
         let path = resource.object(key)?;
         Ok(Target { executor: self, resource, key, path, impersonate })
     }
@@ -184,7 +197,7 @@ impl Executor {
         policy: &ApplyPolicy,
         mark: &Mark,
         ran: Option<Digest>,
-    ) -> Result<OpResult, Stopped> {
+    ) -> Result<Created, Refused> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let object = self.rendered(entry, policy, mark)?;
         // As in an apply, whatever is left out of either.
@@ -197,10 +210,10 @@ impl Executor {
         match target.send(Method::POST, uri, JSON, &object).await {
             Ok(object) => {
                 self.after_write(&entry.key);
-                target.placed(scope, object, Vec::new(), template)
+                Ok(Created::Made(target.placed(scope, object, template)?))
             }
             Err(refused) if refused.is_already_there() => match target.read().await? {
-                Some(object) => Ok(OpResult::Exists(Box::new(target.fold(scope, object)?))),
+                Some(object) => Ok(Created::Exists(target.fold(scope, object)?)),
                 // Deleted in between: creating is right again.
                 None => Err(Failure::unavailable("it was there and is gone again").into()),
             },
@@ -208,7 +221,7 @@ impl Executor {
             Err(refused) if entry.implied && refused.failure().is_refused() => {
                 let own = Target { impersonate: None, ..target };
                 match own.read().await? {
-                    Some(object) => Ok(OpResult::Exists(Box::new(own.fold(scope, object)?))),
+                    Some(object) => Ok(Created::Exists(own.fold(scope, object)?)),
                     None => Err(own.judge(refused)),
                 }
             }
@@ -217,7 +230,7 @@ impl Executor {
     }
 
     /// What stands there holds its ports, addresses and quota, and they are refused to a second one: then it is not deleted.
-    async fn dry_run_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<OpResult, Stopped> {
+    async fn dry_run_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<(), Refused> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = to_create(self.rendered(entry, policy, mark)?, entry, policy, mark)?;
         // The server adds five characters; the shortest names of a kind, those of CronJobs, have 52.
@@ -229,7 +242,7 @@ impl Executor {
         }
         let uri = format!("{}?fieldManager={FIELD_MANAGER}&dryRun=All", target.resource.parent(&entry.key)?);
         match target.send(Method::POST, uri, JSON, &object).await {
-            Ok(_) => Ok(OpResult::WouldBeCreated),
+            Ok(_) => Ok(()),
             Err(refused) => Err(target.judge(refused)),
         }
     }
@@ -244,7 +257,7 @@ impl Executor {
         uid: &Uid,
         takeover: ApplyTakeover,
         local: &[LocalField],
-    ) -> Result<OpResult, Stopped> {
+    ) -> Result<Applied, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = self.rendered(entry, policy, mark)?;
         let template = pod_template(&entry.key, &object);
@@ -267,12 +280,12 @@ impl Executor {
             applied = target.claim_from_others(applied).await?;
         }
         self.after_write(&entry.key);
-        target.placed(scope, applied, conflicts, template)
+        Ok(Applied { observed: target.placed(scope, applied, template)?, conflicts })
     }
 
     /// Who decides how many replicas there are, where nothing was said about it. Where autoscalers may not be listed, the
     /// object tells whether one did.
-    async fn scaled(&self, target: &Target<'_>, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Stopped> {
+    async fn scaled(&self, target: &Target<'_>, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Refused> {
         let asked = target.key.is_namespaced() && exempt::is_left_to_presets(policy, object, exempt::REPLICAS);
         if !asked {
             return Ok(Scaled::BySource);
@@ -286,26 +299,26 @@ impl Executor {
         Ok(if by_autoscaler { Scaled::ByAutoscaler } else { Scaled::BySource })
     }
 
-    async fn re_mark(&self, scope: &Scope, entry: &Entry, mark: &Mark, uid: &Uid) -> Result<OpResult, Stopped> {
+    async fn re_mark(&self, scope: &Scope, entry: &Entry, mark: &Mark, uid: &Uid) -> Result<ReMarked, Stopped> {
         // No account needs a right to the namespaces that are only implied.
         let account = entry.impersonate.as_deref().filter(|_| !entry.implied);
         let target = self.target(&entry.key, &entry.version, account).await?;
         for _ in 0..REWRITE_ROUNDS_MAX {
-            let live = target.read().await?.filter(|live| live.is(uid)).ok_or(Stopped::Precondition)?;
+            let live = target.read().await?.filter(|live| live.is(uid)).ok_or(Stopped::Stale)?;
             let there = target.fold(scope, live.clone())?;
             if there.deleting {
-                return Ok(OpResult::Finalizing);
+                return Ok(ReMarked::Finalizing);
             }
             if there.labelled && there.mark.as_deref() == Some(mark) {
                 // Written before, by an agent that ended before it was told, or seen in an older list only.
-                return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
+                return Ok(ReMarked::Marked(there));
             }
             match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
-                Ok(marked) => return target.written(scope, marked, Vec::new()),
+                Ok(marked) => return Ok(ReMarked::Marked(target.fold(scope, marked)?)),
                 Err(Stopped::Outdated) => {}
                 Err(Stopped::Refused(refused)) if entry.implied && refused.failure().is_refused() => {
                     // It stays there whatever its mark says.
-                    return Ok(OpResult::Written { observed: Box::new(there), conflicts: Vec::new() });
+                    return Ok(ReMarked::Marked(there));
                 }
                 Err(stopped) => return Err(stopped),
             }
@@ -316,20 +329,20 @@ impl Executor {
     async fn re_target(
         &self,
         scope: &Scope,
-        target: Result<Target<'_>, Stopped>,
+        (key, version, impersonate): (&ObjectKey, &Arc<str>, Option<&Impersonation>),
         seen: &Marked,
         mark: &Mark,
-    ) -> Result<OpResult, Stopped> {
-        let target = target?;
+    ) -> Result<Box<Observed>, Stopped> {
+        let target = self.target_at_any(key, version, impersonate).await?;
         for _ in 0..REWRITE_ROUNDS_MAX {
-            let live = target.read().await?.filter(|live| live.is(&seen.uid)).ok_or(Stopped::Precondition)?;
+            let live = target.read().await?.filter(|live| live.is(&seen.uid)).ok_or(Stopped::Stale)?;
             let there = target.fold(scope, live.clone())?;
             let same = (there.generation, there.managed) == (seen.generation, seen.managed) && !there.deleting;
             if !same || there.mark.as_ref() != Some(&seen.mark) {
-                return Err(Stopped::Precondition);
+                return Err(Stopped::Stale);
             }
             match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
-                Ok(marked) => return target.written(scope, marked, Vec::new()),
+                Ok(marked) => return Ok(target.fold(scope, marked)?),
                 Err(Stopped::Outdated) => {}
                 Err(stopped) => return Err(stopped),
             }
@@ -343,10 +356,10 @@ impl Executor {
         version: &Arc<str>,
         uid: &Uid,
         impersonate: Option<&Impersonation>,
-    ) -> Result<OpResult, Stopped> {
+    ) -> Result<Deleted, Stopped> {
         let target = match self.target_at_any(key, version, impersonate).await {
             // Nothing is left of a kind that is not served any more.
-            Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
+            Err(failure) if failure.reason == Reason::KindMissing => return Ok(Deleted::Gone),
             target => target?,
         };
         let options = json!({
@@ -357,66 +370,64 @@ impl Executor {
         });
         match target.send(Method::DELETE, target.path.clone(), JSON, &options).await {
             // Still there: the answer is the object as it waits. Otherwise it is a Status, or the object as it was.
-            Ok(object) if object.metadata.deletion_timestamp.is_some() => Ok(OpResult::Finalizing),
-            Ok(_) => Ok(OpResult::Gone),
-            Err(refused) if refused.is_object_missing() => Ok(OpResult::Gone),
+            Ok(object) if object.metadata.deletion_timestamp.is_some() => Ok(Deleted::Finalizing),
+            Ok(_) => Ok(Deleted::Gone),
+            Err(refused) if refused.is_object_missing() => Ok(Deleted::Gone),
             Err(refused) if refused.failure().reason == Reason::NamespaceUnavailable && is_missing(&refused) => {
-                Ok(OpResult::Gone)
+                Ok(Deleted::Gone)
             }
             // Perhaps it is served at another version by now.
-            Err(refused) if refused.is_kind_missing() => Err(target.judge(refused)),
+            Err(refused) if refused.is_kind_missing() => Err(target.judge(refused).into()),
+            Err(refused) if refused.is_stale() => Err(Stopped::Stale),
             Err(refused) => Err(refused.into()),
         }
     }
 
     async fn orphan(
         &self,
-        scope: &Scope,
         key: &ObjectKey,
         version: &Arc<str>,
         uid: &Uid,
         impersonate: Option<&Impersonation>,
-    ) -> Result<OpResult, Stopped> {
+    ) -> Result<Orphaned, Stopped> {
         let target = match self.target_at_any(key, version, impersonate).await {
-            Err(Stopped::Failure(failure)) if failure.reason == Reason::KindMissing => return Ok(OpResult::Gone),
+            Err(failure) if failure.reason == Reason::KindMissing => return Ok(Orphaned::Gone),
             target => target?,
         };
-        let Some(object) = target.read_metadata().await? else { return Ok(OpResult::Gone) };
+        let Some(object) = target.read_metadata().await? else { return Ok(Orphaned::Gone) };
         if !object.is(uid) {
-            return Err(Stopped::Precondition);
+            return Err(Stopped::Stale);
         }
         let metadata = json!({
             "labels": {MARK_LABEL: null},
             "annotations": {MARK_ANNOTATION: null},
         });
-        let orphaned = target.rewrite(&object.metadata, fields::without_ours(object.managed()), metadata).await?;
-        target.written(scope, orphaned, Vec::new())
+        target.rewrite(&object.metadata, fields::without_ours(object.managed()), metadata).await?;
+        Ok(Orphaned::LetGo)
     }
 
-    async fn inspect(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<OpResult, Stopped> {
+    async fn inspect(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Inspected, Refused> {
         let contents = if inspect::is_namespace(&key.kind) {
             inspect::namespace(&self.client, scope, &key.name).await?
         } else if inspect::is_definition(&key.kind) {
             let target = self.target(key, version, None).await?;
             match call::<CustomResourceDefinition>(&self.client, Call::get(target.path, Want::Whole)).await {
                 Ok(definition) => inspect::definition(&self.client, scope, &definition).await?,
-                Err(refused) if refused.is_object_missing() => return Ok(OpResult::Gone),
-                Err(refused) => return Err(refused.into()),
+                Err(refused) if refused.is_object_missing() => return Ok(Inspected::Gone),
+                Err(refused) => return Err(refused),
             }
         } else {
             // Nothing else holds objects.
             inspect::Contents::default()
         };
         let inspect::Contents { foreign, example, ours } = contents;
-        Ok(OpResult::Emptiness { foreign, example, ours })
+        Ok(Inspected::Holds { foreign, example, ours })
     }
 
-    async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<OpResult, Stopped> {
+    async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Option<Box<Observed>>, Refused> {
         let target = self.target_at_any(key, version, None).await?;
-        match target.read().await? {
-            Some(object) => target.written(scope, object, Vec::new()),
-            None => Ok(OpResult::Gone),
-        }
+        let object = target.read().await?;
+        Ok(object.map(|object| target.fold(scope, object)).transpose()?)
     }
 
     /// Looks in which fields an object is not as it was applied.
@@ -427,11 +438,11 @@ impl Executor {
         policy: &ApplyPolicy,
         mark: &Mark,
         uid: &Uid,
-    ) -> Result<OpResult, Stopped> {
+    ) -> Result<Compared, Stopped> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut assigned = self.rendered(entry, policy, mark)?;
         let template = pod_template(&entry.key, &assigned);
-        let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Precondition)?;
+        let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Stale)?;
         let scaled = self.scaled(&target, policy, &assigned).await?;
         let exempt = Exempt::new(policy, &assigned, scaled)?;
         if !exempt.is_empty() {
@@ -445,8 +456,8 @@ impl Executor {
         let at = now.round(jiff::Unit::Second).unwrap_or(now).to_string().into();
         // What differs may be its Pod template.
         let template = template.filter(|_| total == 0);
-        let observed = Box::new(Observed { template, ..target.fold(scope, live)? });
-        Ok(OpResult::Compared { observed, differences: named, total, local: local.into(), at })
+        let observed = target.placed(scope, live, template)?;
+        Ok(Compared { observed, differences: named, total, local: local.into(), at })
     }
 
     fn after_write(&self, key: &ObjectKey) {
@@ -482,15 +493,15 @@ impl Target<'_> {
     }
 
     /// Reads the object as it is folded; None if it is not there.
-    async fn read(&self) -> Result<Option<Object>, Stopped> {
+    async fn read(&self) -> Result<Option<Object>, Refused> {
         self.read_as(Want::to_fold(&self.resource)).await
     }
 
-    async fn read_metadata(&self) -> Result<Option<Object>, Stopped> {
+    async fn read_metadata(&self) -> Result<Option<Object>, Refused> {
         self.read_as(Want::Metadata).await
     }
 
-    async fn read_as(&self, want: Want) -> Result<Option<Object>, Stopped> {
+    async fn read_as(&self, want: Want) -> Result<Option<Object>, Refused> {
         let get = Call::get(self.path.clone(), want).impersonating(self.impersonate);
         match call(&self.executor.client, get).await {
             Ok(object) => Ok(Some(object)),
@@ -528,7 +539,7 @@ impl Target<'_> {
     async fn prepare(&self, object: Value, exempt: &Exempt, uid: &Uid) -> Result<Value, Stopped> {
         let want = if exempt.is_empty() { Want::Metadata } else { Want::Whole };
         for _ in 0..REWRITE_ROUNDS_MAX {
-            let live = self.read_as(want).await?.filter(|live| live.is(uid)).ok_or(Stopped::Precondition)?;
+            let live = self.read_as(want).await?.filter(|live| live.is(uid)).ok_or(Stopped::Stale)?;
             let mut sent = object.clone();
             let kept = exempt.take_out(&mut sent, &live.whole(), live.managed());
             match self.divide(&live, kept.as_ref()).await {
@@ -567,44 +578,36 @@ impl Target<'_> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", self.path);
         let patch = json!({"metadata": metadata});
         self.send(Method::PATCH, uri, MERGE_PATCH, &patch).await.map_err(|refused| match refused.is_object_missing() {
-            true => Stopped::Precondition,
+            true => Stopped::Stale,
             false if refused.is_stale() => Stopped::Outdated,
-            false => self.judge(refused),
+            false => self.judge(refused).into(),
         })
     }
 
-    fn written(&self, scope: &Scope, object: Object, conflicts: Vec<FieldConflict>) -> Result<OpResult, Stopped> {
-        self.placed(scope, object, conflicts, None)
+    /// What stands there as its source has it, with the Pod template of this digest.
+    fn placed(&self, scope: &Scope, object: Object, template: Option<Digest>) -> Result<Box<Observed>, Failure> {
+        let mut observed = self.fold(scope, object)?;
+        observed.template = template;
+        Ok(observed)
     }
 
-    /// As its source has it, with the Pod template of this digest.
-    fn placed(
-        &self,
-        scope: &Scope,
-        object: Object,
-        conflicts: Vec<FieldConflict>,
-        template: Option<Digest>,
-    ) -> Result<OpResult, Stopped> {
-        let observed = Box::new(Observed { template, ..self.fold(scope, object)? });
-        Ok(OpResult::Written { observed, conflicts })
-    }
-
-    fn fold(&self, scope: &Scope, mut object: Object) -> Result<Observed, Stopped> {
+    fn fold(&self, scope: &Scope, mut object: Object) -> Result<Box<Observed>, Failure> {
         fold::fold(scope, &self.resource, &object.metadata, &mut object.rest)
-            .ok_or_else(|| Failure::unavailable("the API server answered with something that is no object").into())
+            .map(Box::new)
+            .ok_or_else(|| Failure::unavailable("the API server answered with something that is no object"))
     }
 
     /// An apply that is pinned to a UID meets another object, or none.
     fn judge_apply(&self, refused: Refused) -> Stopped {
-        if refused.is_object_missing() || refused.is_stale() { Stopped::Precondition } else { self.judge(refused) }
+        if refused.is_object_missing() || refused.is_stale() { Stopped::Stale } else { self.judge(refused).into() }
     }
 
     /// A kind that was served and is not: discovery is out of date.
-    fn judge(&self, refused: Refused) -> Stopped {
+    fn judge(&self, refused: Refused) -> Refused {
         if refused.is_kind_missing() {
             self.executor.kinds.forget(&self.key.kind.group);
         }
-        Stopped::Refused(refused)
+        refused
     }
 }
 
@@ -641,9 +644,9 @@ fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Failur
 fn advised(stopped: Stopped, policy: &ApplyPolicy) -> Stopped {
     match stopped {
         Stopped::Refused(refused) if refused.failure().reason == Reason::Immutable => {
-            Stopped::Failure(refused.failure().with_advice(policy.recreate))
+            refused.failure().with_advice(policy.recreate).into()
         }
-        Stopped::Refused(_) | Stopped::Failure(_) | Stopped::Precondition | Stopped::Outdated => stopped,
+        Stopped::Refused(_) | Stopped::Stale | Stopped::Outdated => stopped,
     }
 }
 

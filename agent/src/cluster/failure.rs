@@ -4,27 +4,13 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use kube::core::Status;
-use tideline_common::health::truncate;
-use tideline_common::limits::MESSAGE_BYTES_MAX;
 use tideline_common::{Reason, Recreate};
 
-use crate::core::{FieldConflict, OpResult};
+pub(super) use crate::core::Failure;
+use crate::core::FieldConflict;
 
-/// A failure as it is reported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) reason: Reason,
-    pub(super) message: String,
-    pub(super) retry_after: Option<Duration>,
-}
-
+/// How the failures that are reported are made of the API server's words.
 impl Failure {
-    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        let mut message: String = message.into();
-        truncate(&mut message, MESSAGE_BYTES_MAX);
-        Self { reason, message, retry_after: None }
-    }
-
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Reason::Invalid, message)
     }
@@ -73,12 +59,6 @@ impl Failure {
             cause = error.source();
         }
         Self::unavailable(message)
-    }
-}
-
-impl From<Failure> for OpResult {
-    fn from(Failure { reason, message, retry_after }: Failure) -> Self {
-        Self::Failed { reason, message, retry_after }
     }
 }
 
@@ -142,9 +122,15 @@ impl Refused {
     }
 }
 
-impl From<Refused> for OpResult {
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Local(failure)
+    }
+}
+
+impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
-        refused.failure().into()
+        refused.failure()
     }
 }
 

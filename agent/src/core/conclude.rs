@@ -9,8 +9,10 @@ use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
 use super::Core;
 use super::effect::AppliedRecord;
 use super::observe::Outcome;
+use super::op_result::Failure;
 use super::pace::HOLD_MAX;
 use super::plan::is_made_once;
+use super::result::FollowUp;
 use super::work::failed_for_a_webhook;
 
 /// Wait after a failed operation, doubled each time up to the second.
@@ -69,16 +71,10 @@ impl Core {
     }
 
     /// The API server had no time for it, which says nothing about the entry: it is tried again.
-    pub(super) fn throttled(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        message: String,
-        retry_after: Option<Duration>,
-    ) {
-        let reason = Some(Reason::Throttled);
-        self.say(now, key, Outcome { progress: Progress::Pending, reason, message });
-        self.retry(now, key, retry_after);
+    pub(super) fn throttled(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
+        let Failure { reason, message, retry_after } = failure;
+        self.say(now, key, Outcome { progress: Progress::Pending, reason: Some(reason), message });
+        FollowUp::BackOff(retry_after)
     }
 
     pub(super) fn mark_tried(&mut self, key: &ObjectKey) {

@@ -18,11 +18,11 @@ use tideline_common::{Monotonic, PrunePolicy, Reason, Tombstone};
 
 use super::Core;
 use super::effect::{AppliedRecord, Effect, Effects};
-use super::event::OpResult;
 use super::gather::Change;
 use super::observe::Seen;
+use super::op_result::{Failure, NotDone};
 use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
-use super::work::Doing;
+use super::result::Step;
 
 /// Of what is to be let go of, whatever was said of it before.
 pub(super) const LET_GO: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
@@ -67,8 +67,7 @@ impl Core {
     /// Whether a step of this removal is under way.
     fn is_removing(&self, removal: &Tombstone) -> bool {
         let flight = self.objects.get(&removal.key).and_then(|object| object.flight);
-        let doing = flight.and_then(|flight| self.work.flights.get(&flight)).map(|flight| &flight.doing);
-        matches!(doing, Some(Doing::Remove { tombstone, .. } | Doing::Look { tombstone, .. }) if tombstone == removal)
+        flight.and_then(|flight| self.work.flights.get(&flight)?.doing.removal()) == Some(removal)
     }
 
     /// The cluster stays in service: this removal ends, and leaves nothing behind. Where something of it may have been done,
@@ -129,28 +128,24 @@ impl Core {
 
     /// The cluster has answered a step of this removal. One that stood on the decommission alone stands for itself once it was
     /// accepted; refused, it is none any more where the cluster is in service again. Returns whether it goes on.
-    pub(super) fn retires(&mut self, now: Monotonic, removal: &Tombstone, result: &OpResult) -> bool {
-        let unanswered = matches!(result, OpResult::Failed { reason: Reason::Unavailable | Reason::Throttled, .. });
+    pub(super) fn retires(&mut self, now: Monotonic, removal: &Tombstone, result: &Result<Step, NotDone>) -> bool {
+        let failed = if let Err(NotDone::Failed(Failure { reason, .. })) = result { Some(*reason) } else { None };
+        let unanswered = matches!(failed, Some(Reason::Unavailable | Reason::Throttled));
         match self.removals.get(removal).map(|state| state.cause) {
             Some(Cause::Retired) => {}
             // It cannot be looked at: what the journal says stands.
-            Some(Cause::Spared) if !unanswered && matches!(result, OpResult::Failed { .. }) => {
+            Some(Cause::Spared) if failed.is_some() && !unanswered => {
                 self.let_stand(now, removal);
                 return false;
             }
             Some(Cause::Spared | Cause::Approved | Cause::Told) | None => return true,
         }
         match result {
-            OpResult::Gone | OpResult::Finalizing | OpResult::Written { .. } => {
+            Ok(Step::Gone | Step::Finalizing | Step::LetGo) => {
                 self.see_through(removal);
                 true
             }
-            OpResult::Failed { .. }
-            | OpResult::PreconditionFailed
-            | OpResult::Emptiness { .. }
-            | OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Compared { .. } => {
+            Ok(Step::Inspected { .. }) | Err(NotDone::Stale | NotDone::Failed(_)) => {
                 let goes_on = self.decommission != Decommission::No;
                 if !goes_on {
                     if let Some(state) = self.removals.get_mut(removal).filter(|_| unanswered) {

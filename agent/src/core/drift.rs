@@ -13,11 +13,13 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
 
 use super::Core;
+use super::doing::Doing;
 use super::effect::{AppliedRecord, Effects, Op, Telltale};
-use super::event::{Difference, LocalField, OpResult, Values};
+use super::event::{Difference, LocalField, Values};
 use super::observe::Seen;
+use super::op_result::{Compared, Failure, NotDone};
 use super::plan::{self, Me};
-use super::work::Doing;
+use super::result::FollowUp;
 
 /// What was found the last time.
 #[derive(Debug)]
@@ -85,40 +87,32 @@ impl Core {
     }
 
     /// The look ended.
-    pub(super) fn compared(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
+    pub(super) fn compared(&mut self, now: Monotonic, key: &ObjectKey, result: Result<Compared, NotDone>) -> FollowUp {
         match result {
-            OpResult::Compared { observed, differences, total, local, at } => {
+            Ok(Compared { observed, differences, total, local, at }) => {
                 let seen = Seen::from(&*observed);
                 self.see(key, *observed);
                 if self.desired.get(key).is_some() {
                     self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
                 }
-            }
-            OpResult::Gone | OpResult::PreconditionFailed => {
                 self.dirty(key, now);
-                return self.missed(now, key);
+                FollowUp::Look
             }
-            OpResult::Failed { reason, message, retry_after } => {
+            Err(NotDone::Stale) => {
+                self.dirty(key, now);
+                FollowUp::Stale
+            }
+            Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
                 let message = format!("it was changed locally; what was changed is not known: {message}");
                 self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
-                if reason == Reason::BodyMissing {
-                    if let Some(entry) = self.desired.get(key) {
-                        self.inputs.lost(&entry.input);
-                    }
-                    self.session.distrust();
+                if reason == Reason::BodyMissing
+                    && let Some(entry) = self.desired.get(key).cloned()
+                {
+                    self.body_is_missing(&entry);
                 }
-                return self.retry(now, key, retry_after);
-            }
-            OpResult::Written { .. }
-            | OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Finalizing
-            | OpResult::Emptiness { .. } => {
-                return self.retry(now, key, None);
+                FollowUp::BackOff(retry_after)
             }
         }
-        self.dirty(key, now);
-        self.enqueue(key);
     }
 
     fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) {

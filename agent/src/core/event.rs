@@ -12,6 +12,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{AssociatedKind, Digest, GroupKind, Mark, ObjectKey, Reason, SessionName, Uid};
 
 use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
+use super::op_result::OpResult;
 
 /// One thing that happened outside the core.
 #[derive(Clone, Debug)]
@@ -279,47 +280,6 @@ pub struct Condition {
 pub struct SurveyFailure {
     pub reason: Reason,
     pub message: String,
-}
-
-/// How an operation on the cluster ended.
-#[derive(Clone, Debug)]
-pub enum OpResult {
-    /// The object is as asked for; this is how it was returned. `conflicts` names the fields left to others, by
-    /// manager, where the policy says to report them.
-    Written {
-        observed: Box<Observed>,
-        conflicts: Vec<FieldConflict>,
-    },
-    /// A dry run was accepted.
-    WouldBeCreated,
-    /// A creation found an object there.
-    Exists(Box<Observed>),
-    /// The object is gone, or was not there.
-    Gone,
-    /// Deletion was accepted and waits for finalizers.
-    Finalizing,
-    /// A precondition (UID, resourceVersion) did not hold: something else is there now.
-    PreconditionFailed,
-    /// A live list found nothing foreign; or found this many foreign objects, one of them named.
-    Emptiness {
-        foreign: u64,
-        example: Option<String>,
-        ours: u64,
-    },
-    /// How the object differs from what was applied: the first fields of so many, all of them as far as they are kept, and
-    /// when that was seen (RFC 3339).
-    Compared {
-        observed: Box<Observed>,
-        differences: Vec<Difference>,
-        total: usize,
-        local: Arc<[LocalField]>,
-        at: Arc<str>,
-    },
-    Failed {
-        reason: Reason,
-        message: String,
-        retry_after: Option<Duration>,
-    },
 }
 
 /// A field that somebody changed.

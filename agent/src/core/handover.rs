@@ -21,12 +21,14 @@ use tideline_common::{EntryState, Mark, Monotonic, ObjectKey, Ownership};
 use super::Core;
 use super::approve::Approvals;
 use super::disk::Then;
+use super::doing::Doing;
 use super::effect::{AppliedRecord, Effects, Enrolled, Marked, Op, Telltale, Write};
-use super::event::OpResult;
+use super::event::Observed;
 use super::kinds::View;
 use super::observe::Seen;
+use super::op_result::NotDone;
+use super::result::FollowUp;
 use super::slots::Admission;
-use super::work::Doing;
 
 impl Core {
     /// Becomes this target, on disk with all that follows from it, and asks for a session as it.
@@ -137,36 +139,35 @@ impl Core {
     }
 
     /// A mark was written anew, where the object was `seen` so before.
-    pub(super) fn mark_written(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, result: OpResult) {
-        match result {
-            OpResult::Written { observed, .. } => {
-                let record = self.objects.get(key).and_then(|object| object.record.clone());
-                let as_recorded = |record: &AppliedRecord| {
-                    // What else may tell of a change tells of this one, too; then it is looked at.
-                    (&record.uid, record.managed) == (&seen.uid, seen.managed) && record.telltale == Telltale::Owner
-                };
-                if let Some(record) = record.filter(as_recorded) {
-                    // The mark is in another entry of ours by now, which is no change by anybody else.
-                    let (managed, resource_version) = (observed.managed, Arc::clone(&observed.resource_version));
-                    self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
-                }
-                self.look_at(key, *observed);
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.failures = 0;
-                }
-                self.dirty(key, now);
-                self.enqueue(key);
-            }
-            OpResult::Failed { retry_after, .. } => self.retry(now, key, retry_after),
+    pub(super) fn mark_written(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        seen: &Seen,
+        result: Result<Box<Observed>, NotDone>,
+    ) -> FollowUp {
+        let observed = match result {
+            Ok(observed) => observed,
             // The watch tells what is there instead.
-            OpResult::Gone
-            | OpResult::PreconditionFailed
-            | OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Finalizing
-            | OpResult::Emptiness { .. }
-            | OpResult::Compared { .. } => self.retry(now, key, None),
+            Err(NotDone::Stale) => return FollowUp::BackOff(None),
+            Err(NotDone::Failed(failure)) => return FollowUp::BackOff(failure.retry_after),
+        };
+        let record = self.objects.get(key).and_then(|object| object.record.clone());
+        let as_recorded = |record: &AppliedRecord| {
+            // What else may tell of a change tells of this one, too; then it is looked at.
+            (&record.uid, record.managed) == (&seen.uid, seen.managed) && record.telltale == Telltale::Owner
+        };
+        if let Some(record) = record.filter(as_recorded) {
+            // The mark is in another entry of ours by now, which is no change by anybody else.
+            let (managed, resource_version) = (observed.managed, Arc::clone(&observed.resource_version));
+            self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
         }
+        self.look_at(key, *observed);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.failures = 0;
+        }
+        self.dirty(key, now);
+        FollowUp::Look
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tideline_common::{Monotonic, Reason};
 
 use super::effect::OpId;
-use super::event::OpResult;
 use super::jitter::Jitter;
+use super::op_result::{Failure, OpResult};
 
 /// At first. Four fifths of it may be of one kind, and throughput of server-side applies peaks near 32.
 const FIRST: usize = 40;
@@ -47,16 +47,22 @@ pub(super) enum Sign {
 
 impl Sign {
     pub(super) fn of(result: &OpResult, took: Duration) -> Self {
+        match result.failure() {
+            Some(Failure { reason: Reason::Throttled, retry_after, .. }) => return Self::Strained(*retry_after),
+            Some(Failure { reason: Reason::Unavailable, .. }) if took >= UNANSWERED => return Self::Strained(None),
+            Some(_) => return Self::None,
+            None => {}
+        }
         match result {
-            OpResult::Written { .. }
-            | OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Gone
-            | OpResult::Finalizing
-            | OpResult::PreconditionFailed => Self::Well,
-            OpResult::Failed { reason: Reason::Throttled, retry_after, .. } => Self::Strained(*retry_after),
-            OpResult::Failed { reason: Reason::Unavailable, .. } if took >= UNANSWERED => Self::Strained(None),
-            OpResult::Emptiness { .. } | OpResult::Compared { .. } | OpResult::Failed { .. } => Self::None,
+            OpResult::Inspect(_) | OpResult::Compare(_) => Self::None,
+            OpResult::Create(_)
+            | OpResult::DryRunCreate(_)
+            | OpResult::Apply(_)
+            | OpResult::ReMark(_)
+            | OpResult::ReTarget(_)
+            | OpResult::Delete(_)
+            | OpResult::Orphan(_)
+            | OpResult::Get(_) => Self::Well,
         }
     }
 }

@@ -20,13 +20,13 @@ use std::time::Duration;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{Entry, EntryState, GroupKind, Monotonic, ObjectKey, Ownership, Reason};
 
+use super::doing::ReadFor;
 use super::effect::{Effect, Effects, SurveyId, Timer};
 use super::event::{Sighting, SurveyFailure};
 use super::kinds::View;
 use super::observe::{Object, Seen};
 use super::plan::{self, Decision, Me, Settled};
 use super::remove::RemovalState;
-use super::work::ReadFor;
 use super::{Core, Phase};
 
 /// Between the two looks: longer than a watch takes to tell, and than an operation takes.

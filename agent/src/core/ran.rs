@@ -11,7 +11,6 @@ use tideline_common::{Entry, ObjectKey, Ownership, Reason, Tombstone, Uid};
 
 use super::Core;
 use super::effect::{AppliedRecord, Write};
-use super::event::OpResult;
 use super::observe::Object;
 use super::plan::{Decision, Settled};
 
@@ -110,10 +109,8 @@ impl Core {
     }
 
     /// What this agent has deleted itself is made again should it be assigned again, unless it was seen to end.
-    pub(super) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid, result: &OpResult) {
-        if matches!(result, OpResult::Gone | OpResult::Finalizing) {
-            self.forget_fact(key, source, Terminal::Started);
-        }
+    pub(super) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid) {
+        self.forget_fact(key, source, Terminal::Started);
     }
 
     /// Forgets, if that is what is known of this source. Whether it was.
@@ -138,7 +135,6 @@ impl Core {
         if let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) {
             self.set_record(key, AppliedRecord { input: entry.input, ..record });
         }
-        self.enqueue(key);
     }
 
     /// What stands here as ours is no matter of doubt: should it go, it is made again as anywhere else. But for a Job, which may

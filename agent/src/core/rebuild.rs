@@ -15,21 +15,27 @@
 //!
 //! [`Op::Compare`]: super::Op::Compare
 
-use tideline_common::wire::v1::Progress;
 use tideline_common::{Entry, Monotonic, Origin, Reason};
 
 use super::Core;
 use super::effect::AppliedRecord;
-use super::event::OpResult;
 use super::observe::Seen;
+use super::op_result::{Compared, NotDone};
 use super::plan::{self, record_of};
+use super::result::FollowUp;
 
 impl Core {
     /// The look at an object that the journal does not know ended.
-    pub(super) fn verified(&mut self, now: Monotonic, entry: &Entry, origin: Origin, result: OpResult) {
+    pub(super) fn verified(
+        &mut self,
+        now: Monotonic,
+        entry: &Entry,
+        origin: Origin,
+        result: Result<Compared, NotDone>,
+    ) -> FollowUp {
         let key = &entry.key;
         match result {
-            OpResult::Compared { observed, total, differences: _, local: _, at: _ } => {
+            Ok(Compared { observed, total, differences: _, local: _, at: _ }) => {
                 let seen = Seen::from(&*observed);
                 let template = observed.template;
                 self.look_at(key, *observed);
@@ -40,23 +46,14 @@ impl Core {
                     self.set_record(key, AppliedRecord { managed, ..record });
                 }
                 self.dirty(key, now);
-                self.enqueue(key);
+                FollowUp::Look
             }
-            OpResult::Gone | OpResult::PreconditionFailed => self.missed(now, key),
-            OpResult::Failed { reason, message, retry_after } => {
-                self.conclude(now, key, Progress::Failed, Some(reason), message);
-                if reason == Reason::BodyMissing {
-                    self.inputs.lost(&entry.input);
-                    self.session.distrust();
+            Err(NotDone::Stale) => FollowUp::Stale,
+            Err(NotDone::Failed(failure)) => {
+                if failure.reason == Reason::BodyMissing {
+                    self.body_is_missing(entry);
                 }
-                self.retry(now, key, retry_after);
-            }
-            OpResult::Written { .. }
-            | OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Finalizing
-            | OpResult::Emptiness { .. } => {
-                self.retry(now, key, None);
+                self.operation_failed(now, key, failure)
             }
         }
     }

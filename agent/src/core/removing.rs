@@ -10,13 +10,13 @@ use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 use super::Core;
 use super::conclude::RETRY;
 use super::disk::Then;
+use super::doing::Doing;
 use super::effect::{AppliedRecord, Effects, Op, Write};
 use super::fuse::Passage;
 use super::observe::{Object, Seen};
 use super::plan::{Me, is_made_once};
 use super::remove::{Evidence, Ground, Inspection, Removal, RemovalPolicy, RemovalState, Verdict, may_delete};
 use super::slots::Admission;
-use super::work::Doing;
 
 /// What a live look for the sake of a removal found just now.
 #[derive(Debug)]

@@ -17,13 +17,13 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version, nesting};
 
+use super::doing::ReadFor;
 use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
 use super::event::{Answer, LinkFailure};
 use super::mode::AgentMode;
 use super::name::Name;
 use super::observe::{Object, Status, Told};
 use super::remove::{Evidence, RemovalPolicy, RemovalState, Verdict, may_delete};
-use super::work::ReadFor;
 use super::{Core, Phase};
 
 /// Changes gather this long before they are sent.

@@ -2,21 +2,82 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::Core;
+use super::doing::{Doing, ReadFor};
 use super::effect::{Effects, LeftToOthers, Op, OpId};
-use super::event::{FieldConflict, LocalField, Observed, OpResult};
+use super::event::{FieldConflict, LocalField, Observed};
 use super::observe::{Seen, Status};
+use super::op_result::{Applied, Created, Deleted, Failure, Inspected, NotDone, OpResult, Orphaned, ReMarked};
 use super::plan::{mark_of, record_of};
 use super::remove::{Authorised, Inspection, RemovalState, may_replace};
 use super::removing::Looked;
-use super::work::{Doing, Flight, ReadFor};
+use super::work::Flight;
 
 /// After so many reads of a status that failed in a row, what there is to tell of its object is told without it.
 const READS_MAX: u8 = 2;
+
+/// What the end of an operation leads to. No handler ends otherwise, so that whatever was under way concludes, backs off, or is
+/// looked at anew.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum FollowUp {
+    /// It is looked at again now: it was done, or something else is to be done by now.
+    Look,
+    /// It is tried again after a while, longer each time; and not before the API server said, if it did.
+    BackOff(Option<Duration>),
+    /// It was meant for what is not there any more: it is looked at anew, at once unless that was in vain before.
+    Stale,
+    /// Its next operation was begun, or what it waits for has been said.
+    GoesOn,
+    /// Nothing is left to be done.
+    Concluded,
+}
+
+/// How a step of a removal ended.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing is there.
+    Gone,
+    LetGo,
+    Finalizing,
+    Inspected {
+        foreign: u64,
+        example: Option<String>,
+        ours: u64,
+    },
+}
+
+impl From<Deleted> for Step {
+    fn from(deleted: Deleted) -> Self {
+        match deleted {
+            Deleted::Gone => Self::Gone,
+            Deleted::Finalizing => Self::Finalizing,
+        }
+    }
+}
+
+impl From<Orphaned> for Step {
+    fn from(orphaned: Orphaned) -> Self {
+        match orphaned {
+            Orphaned::LetGo => Self::LetGo,
+            Orphaned::Gone => Self::Gone,
+        }
+    }
+}
+
+impl From<Inspected> for Step {
+    fn from(inspected: Inspected) -> Self {
+        match inspected {
+            Inspected::Holds { foreign, example, ours } => Self::Inspected { foreign, example, ours },
+            Inspected::Gone => Self::Gone,
+        }
+    }
+}
 
 impl Core {
     pub(super) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
@@ -28,131 +89,215 @@ impl Core {
         if let Some(object) = self.objects.get_mut(&key) {
             object.flight = None;
         }
-        match doing {
-            Doing::Create { entry, policy } => {
-                let write = Write { origin: Origin::Created, posted: true, local: Arc::default() };
-                self.written(now, &entry, &policy, (write, None), result, out);
-            }
-            Doing::Apply { entry, policy, uid, origin, local } => {
-                let write = Write { origin, posted: false, local };
-                self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
-            }
-            Doing::ReMark { entry, policy, uid, origin } => {
-                // What entry of ours the mark is in by now is looked at by the next apply, if there ever is one.
-                let write = Write { origin, posted: true, local: Arc::default() };
-                self.written(now, &entry, &policy, (write, Some(&uid)), result, out);
-            }
-            Doing::ReTarget(seen) => self.mark_written(now, &key, &seen, result),
-            Doing::DryRun { entry, policy, uid } => self.dry_run_ended(now, &entry, &policy, &uid, result, out),
-            Doing::Replace => {
-                if let Some(source) = self.desired.get(&key).map(|entry| entry.source.uid.clone()) {
-                    self.forget_start_of_deleted(&key, &source, &result);
-                }
-                self.replaced(now, &key, result);
-            }
-            Doing::Remove { tombstone, .. } => {
-                self.forget_start_of_deleted(&key, &tombstone.source, &result);
-                self.removed(now, &tombstone, result, out);
-            }
-            Doing::Look { tombstone, .. } => self.looked(now, &tombstone, result, out),
-            Doing::Read(what_for) => self.read(now, &key, what_for, result),
-            Doing::Compare => self.compared(now, &key, result),
-            Doing::Verify { entry, origin } => self.verified(now, &entry, origin, result),
+        let removal = doing.removal().cloned();
+        let follow_up = self.ended(now, &key, doing, result, out);
+        match (follow_up, removal) {
+            (FollowUp::Look, _) => self.enqueue(&key),
+            (FollowUp::BackOff(not_before), None) => self.retry(now, &key, not_before),
+            (FollowUp::BackOff(not_before), Some(tombstone)) => self.retry_removal(now, &tombstone, not_before),
+            (FollowUp::Stale, None) => self.missed(now, &key),
+            (FollowUp::Stale, Some(tombstone)) => self.removal_missed(now, &tombstone, out),
+            (FollowUp::GoesOn | FollowUp::Concluded, _) => {}
         }
         self.resume_removals(&key);
         self.forget_if_empty(&key);
     }
 
-    /// A creation ended, or an application onto an object, or that of a mark alone.
-    fn written(
+    /// What was under way has ended so.
+    fn ended(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        doing: Doing,
+        result: OpResult,
+        out: &mut Effects,
+    ) -> FollowUp {
+        match (doing, result) {
+            (Doing::Create { entry, policy }, OpResult::Create(result)) => self.created(now, &entry, &policy, result),
+            (Doing::Apply { entry, policy, uid, origin, local }, OpResult::Apply(result)) => {
+                let write = Write { origin, posted: false, local };
+                self.applied(now, (&entry, &policy, &uid), write, result, out)
+            }
+            (Doing::ReMark { entry, policy, uid, origin }, OpResult::ReMark(result)) => {
+                // What entry of ours the mark is in by now is looked at by the next apply, if there ever is one.
+                let write = Write { origin, posted: true, local: Arc::default() };
+                self.re_marked(now, (&entry, &policy, &uid), write, result, out)
+            }
+            (Doing::ReTarget(seen), OpResult::ReTarget(result)) => self.mark_written(now, key, &seen, result),
+            (Doing::DryRun { entry, policy, uid }, OpResult::DryRunCreate(result)) => {
+                self.dry_run_ended(now, &entry, &policy, &uid, result, out)
+            }
+            (Doing::Replace, OpResult::Delete(result)) => self.replaced(now, key, result),
+            (Doing::Remove { tombstone, .. }, OpResult::Delete(result)) => {
+                self.step_ended(now, &tombstone, result.map(Step::from), out)
+            }
+            (Doing::Remove { tombstone, .. }, OpResult::Orphan(result)) => {
+                self.step_ended(now, &tombstone, result.map(Step::from), out)
+            }
+            (Doing::Remove { tombstone, .. }, OpResult::Inspect(result)) => {
+                self.step_ended(now, &tombstone, result.map(Step::from).map_err(NotDone::from), out)
+            }
+            (Doing::Look { tombstone, .. }, OpResult::Get(result)) => self.looked(now, &tombstone, result, out),
+            (Doing::Read(what_for), OpResult::Get(result)) => self.read(now, key, what_for, result),
+            (Doing::Compare, OpResult::Compare(result)) => self.compared(now, key, result),
+            (Doing::Verify { entry, origin }, OpResult::Compare(result)) => self.verified(now, &entry, origin, result),
+            // Those that carry out operations are wrong; what they did is found when it is tried again.
+            (Doing::Remove { tombstone, .. } | Doing::Look { tombstone, .. }, _) => {
+                self.removed(now, &tombstone, Err(ended_as_another().into()), out)
+            }
+            (
+                Doing::Create { .. }
+                | Doing::Apply { .. }
+                | Doing::ReMark { .. }
+                | Doing::ReTarget(_)
+                | Doing::DryRun { .. }
+                | Doing::Replace
+                | Doing::Read(_)
+                | Doing::Compare
+                | Doing::Verify { .. },
+                _,
+            ) => self.operation_failed(now, key, ended_as_another()),
+        }
+    }
+
+    /// An operation on an assigned object failed.
+    pub(super) fn operation_failed(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
+        let Failure { reason, message, retry_after } = failure;
+        self.conclude(now, key, Progress::Failed, Some(reason), message);
+        FollowUp::BackOff(retry_after)
+    }
+
+    fn created(
         &mut self,
         now: Monotonic,
         entry: &Arc<Entry>,
         policy: &Arc<ApplyPolicy>,
-        (write, onto): (Write, Option<&Uid>),
-        result: OpResult,
-        out: &mut Effects,
-    ) {
+        result: Result<Created, Failure>,
+    ) -> FollowUp {
         let key = &entry.key;
-        if onto.is_none()
-            && leaves_unshown(&result)
-            && let Some(object) = self.objects.get_mut(key)
-        {
-            object.unshown = true;
-        }
-        let current = self.desired.get(key) == Some(entry);
-        if !current {
-            // It changed, or went, while this was under way.
-            self.enqueue(key);
-        }
         match result {
-            OpResult::Written { observed, conflicts } => {
-                if onto.is_none() && self.assigns(key, &entry.source.uid) {
+            Ok(Created::Made(observed)) => {
+                if self.assigns(key, &entry.source.uid) {
                     // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
                     self.nothing_overtaken(now, key);
                 }
-                self.stands(now, entry, policy, (write, onto), *observed, &conflicts);
-                if current {
-                    self.succeeded(now, key);
-                }
-                if key.kind.is("", "Namespace") {
-                    self.wake_namespace(&key.name);
-                }
+                let write = Write { origin: Origin::Created, posted: true, local: Arc::default() };
+                self.stands(now, entry, policy, (write, None), *observed, &[])
             }
-            OpResult::Exists(observed) => {
+            Ok(Created::Exists(observed)) => {
+                self.is_unshown(key);
                 self.read_by_itself(key, observed.mark.as_deref());
-                let Some(object) = self.objects.get_mut(key) else { return };
+                let Some(object) = self.objects.get_mut(key) else { return FollowUp::Look };
                 object.doubted = false;
                 object.probe = Some(Seen::from(&*observed));
-                if object.failures > 0 {
-                    return self.retry(now, key, None);
-                }
-                self.enqueue(key);
+                if object.failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Look }
             }
-            OpResult::Gone | OpResult::PreconditionFailed => {
-                let Some(object) = self.objects.get_mut(key) else { return };
-                let another = |seen: &Seen| onto.is_some_and(|onto| *onto != seen.uid);
-                if object.seen.as_ref().is_some_and(another) {
-                    // What is there instead has been seen meanwhile, and the watch would not tell of it again.
-                    return self.enqueue(key);
+            Err(failure) => {
+                // An API server that had no time, or was not heard, may have made it.
+                if matches!(failure.reason, Reason::Unavailable | Reason::Throttled) {
+                    self.is_unshown(key);
                 }
-                self.missed(now, key);
-            }
-            OpResult::Failed { reason, message, retry_after } if current => {
-                if reason == Reason::Immutable
-                    && let Some(onto) = onto
-                    && self.dry_run(now, entry, policy, onto, out)
-                {
-                    return;
-                }
-                if reason == Reason::Throttled {
-                    return self.throttled(now, key, message, retry_after);
-                }
-                if reason == Reason::Vanished {
-                    return self.has_run_as_it_is(entry);
-                }
-                self.conclude(now, key, Progress::Failed, Some(reason), message);
-                if reason == Reason::BodyMissing {
-                    self.inputs.lost(&entry.input);
-                    self.session.distrust();
-                }
-                self.retry(now, key, retry_after);
-            }
-            OpResult::Failed { .. } => {}
-            // Somebody has deleted what was to be taken up.
-            OpResult::Finalizing => {
-                self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
-                self.retry(now, key, None);
-            }
-            OpResult::WouldBeCreated | OpResult::Emptiness { .. } | OpResult::Compared { .. } => {
-                self.retry(now, key, None);
+                self.write_failed(now, entry, failure)
             }
         }
     }
 
+    /// Something may stand there that nothing has shown.
+    fn is_unshown(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.unshown = true;
+        }
+    }
+
+    fn applied(
+        &mut self,
+        now: Monotonic,
+        (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
+        write: Write,
+        result: Result<Applied, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        match result {
+            Ok(Applied { observed, conflicts }) => {
+                self.stands(now, entry, policy, (write, Some(onto)), *observed, &conflicts)
+            }
+            Err(NotDone::Stale) => self.is_another(&entry.key, onto),
+            Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
+        }
+    }
+
+    fn re_marked(
+        &mut self,
+        now: Monotonic,
+        (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
+        write: Write,
+        result: Result<ReMarked, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        match result {
+            Ok(ReMarked::Marked(observed)) => self.stands(now, entry, policy, (write, Some(onto)), *observed, &[]),
+            // Somebody has deleted what was to be taken up.
+            Ok(ReMarked::Finalizing) => self.finalizes(now, &entry.key),
+            Err(NotDone::Stale) => self.is_another(&entry.key, onto),
+            Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
+        }
+    }
+
+    fn finalizes(&mut self, now: Monotonic, key: &ObjectKey) -> FollowUp {
+        self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
+        FollowUp::BackOff(None)
+    }
+
+    /// Another object stands there than was to be changed, or none.
+    fn is_another(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
+        let another = |seen: &Seen| seen.uid != *onto;
+        // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
+        let seen = self.objects.get(key).is_some_and(|object| object.seen.as_ref().is_some_and(another));
+        if seen { FollowUp::Look } else { FollowUp::Stale }
+    }
+
+    fn change_failed(
+        &mut self,
+        now: Monotonic,
+        (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
+        failure: Failure,
+        out: &mut Effects,
+    ) -> FollowUp {
+        let current = self.desired.get(&entry.key) == Some(entry);
+        if current && failure.reason == Reason::Immutable && self.dry_run(now, entry, policy, onto, out) {
+            return FollowUp::GoesOn;
+        }
+        self.write_failed(now, entry, failure)
+    }
+
+    fn write_failed(&mut self, now: Monotonic, entry: &Arc<Entry>, failure: Failure) -> FollowUp {
+        let key = &entry.key;
+        if self.desired.get(key) != Some(entry) {
+            // It changed, or went, while this was under way.
+            return FollowUp::Look;
+        }
+        if failure.reason == Reason::Throttled {
+            return self.throttled(now, key, failure);
+        }
+        if failure.reason == Reason::Vanished {
+            self.has_run_as_it_is(entry);
+            return FollowUp::Look;
+        }
+        if failure.reason == Reason::BodyMissing {
+            self.body_is_missing(entry);
+        }
+        self.operation_failed(now, key, failure)
+    }
+
+    /// It is asked for again, whatever it was needed for.
+    pub(super) fn body_is_missing(&mut self, entry: &Entry) {
+        self.inputs.lost(&entry.input);
+        self.session.distrust();
+    }
+
     /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before. What is missed each
     /// time counts as tried: nothing waits for it any longer.
-    pub(super) fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
+    fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.doubt();
         if object.failures >= MISSES_MAX {
@@ -172,12 +317,12 @@ impl Core {
     fn stands(
         &mut self,
         now: Monotonic,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         policy: &ApplyPolicy,
         (write, onto): (Write, Option<&Uid>),
         observed: Observed,
         conflicts: &[FieldConflict],
-    ) {
+    ) -> FollowUp {
         let key = &entry.key;
         if onto.is_none() {
             self.runs_anew(key, &entry.source.uid);
@@ -204,6 +349,14 @@ impl Core {
         self.set_record(key, record);
         self.note_created(entry, policy);
         self.dirty(key, now);
+        if self.desired.get(key) == Some(entry) {
+            self.succeeded(now, key);
+        }
+        if key.kind.is("", "Namespace") {
+            self.wake_namespace(&key.name);
+        }
+        // It may have changed while this was under way, and what was seen meanwhile may be later than this write.
+        FollowUp::Look
     }
 
     fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
@@ -213,8 +366,6 @@ impl Core {
         if let Some(left) = self.stands_applied(now, key) {
             self.notice(now, key, Reason::FieldConflict, left.message.clone());
         }
-        // What was seen meanwhile may be later than this write.
-        self.enqueue(key);
     }
 
     /// An object is as it should be, but for what was left to others, which is returned.
@@ -258,172 +409,186 @@ impl Core {
         entry: &Arc<Entry>,
         policy: &ApplyPolicy,
         uid: &Uid,
-        result: OpResult,
+        result: Result<(), Failure>,
         out: &mut Effects,
-    ) {
+    ) -> FollowUp {
         let key = &entry.key;
         if self.desired.get(key) != Some(entry) {
-            return self.enqueue(key);
+            return FollowUp::Look;
         }
         match result {
-            OpResult::WouldBeCreated => match self.may_replace(entry, policy, uid) {
+            Ok(()) => match self.may_replace(entry, policy, uid) {
                 Some(authorised) => {
                     let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
                     self.execute(now, key, Doing::Replace, op, out);
+                    FollowUp::GoesOn
                 }
                 // Told otherwise meanwhile.
-                None => self.retry(now, key, None),
+                None => FollowUp::BackOff(None),
             },
-            OpResult::Failed { reason: Reason::Throttled, message, retry_after } => {
-                self.throttled(now, key, message, retry_after);
-            }
-            OpResult::Failed { reason, message, retry_after } => {
+            Err(failure) if failure.reason == Reason::Throttled => self.throttled(now, key, failure),
+            Err(failure) => {
                 let message = format!(
                     "a field changed that cannot be changed in place, and the object is not deleted for it, because it could not be \
-                     created again: {message}"
+                     created again: {}",
+                    failure.message
                 );
-                self.conclude(now, key, Progress::Failed, Some(reason), message);
-                self.retry(now, key, retry_after);
+                self.operation_failed(now, key, Failure { message, ..failure })
             }
-            OpResult::Written { .. }
-            | OpResult::Exists(_)
-            | OpResult::Gone
-            | OpResult::Finalizing
-            | OpResult::PreconditionFailed
-            | OpResult::Emptiness { .. }
-            | OpResult::Compared { .. } => self.retry(now, key, None),
         }
     }
 
-    fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: OpResult) {
+    fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: Result<Deleted, NotDone>) -> FollowUp {
+        if result.is_ok()
+            && let Some(source) = self.desired.get(key).map(|entry| entry.source.uid.clone())
+        {
+            self.forget_start_of_deleted(key, &source);
+        }
         match result {
             // Nothing is there now: whatever failed before, it is made again at once, and waits if that fails too.
-            OpResult::Gone => {
+            Ok(Deleted::Gone) => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.doubt();
                     object.failures = object.failures.max(1);
                 }
-                self.enqueue(key);
+                FollowUp::Look
             }
-            OpResult::PreconditionFailed => self.missed(now, key),
-            OpResult::Finalizing => {
-                self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
-                self.retry(now, key, None);
-            }
-            OpResult::Failed { reason, message, retry_after } => {
-                self.conclude(now, key, Progress::Failed, Some(reason), message);
-                self.retry(now, key, retry_after);
-            }
-            OpResult::Written { .. }
-            | OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Emptiness { .. }
-            | OpResult::Compared { .. } => {
-                self.retry(now, key, None);
-            }
+            Ok(Deleted::Finalizing) => self.finalizes(now, key),
+            Err(NotDone::Stale) => FollowUp::Stale,
+            Err(NotDone::Failed(failure)) => self.operation_failed(now, key, failure),
         }
     }
 
+    fn step_ended(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        result: Result<Step, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        if matches!(result, Ok(Step::Gone | Step::Finalizing)) {
+            self.forget_start_of_deleted(&tombstone.key, &tombstone.source);
+        }
+        self.removed(now, tombstone, result, out)
+    }
+
     /// A step of a removal ended.
-    fn removed(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
+    fn removed(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        result: Result<Step, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
         let key = &tombstone.key;
         if !self.retires(now, tombstone, &result) {
-            return self.enqueue(key);
+            return FollowUp::Look;
         }
         if self.desired.get(key).is_some() {
             // The place was assigned again while this was under way.
-            if matches!(result, OpResult::Gone | OpResult::PreconditionFailed | OpResult::Written { .. })
+            if matches!(result, Ok(Step::Gone | Step::LetGo) | Err(NotDone::Stale))
                 && let Some(object) = self.objects.get_mut(key)
             {
                 object.doubt();
             }
-            // What failed waits for its retry: the entry would have it tried again at once.
-            let open = self.removals.contains_key(tombstone);
-            if !open || !matches!(result, OpResult::Failed { .. }) {
-                self.enqueue(key);
+            if !self.removals.contains_key(tombstone) {
+                return FollowUp::Look;
             }
-            if !open {
-                return;
+            // What failed waits for its retry: the entry would have it tried again at once.
+            if !matches!(result, Err(NotDone::Failed(_))) {
+                self.enqueue(key);
             }
         }
         match result {
-            OpResult::PreconditionFailed if self.desired.get(key).is_none() => {
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.unsee();
-                }
-                let Some(removal) = self.removals.get_mut(tombstone) else { return };
-                if removal.failures > 0 {
-                    return self.retry_removal(now, tombstone, None);
-                }
-                removal.failures = 1;
-                self.look(now, tombstone, out);
-            }
-            OpResult::Gone | OpResult::Written { .. } => {
+            Ok(Step::Gone | Step::LetGo) => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
                 }
                 self.clear_record_of_what_went(key);
                 self.make_anew(tombstone);
                 self.removal_done(now, tombstone);
+                FollowUp::Concluded
             }
-            // Something is there instead that is another's by now.
-            OpResult::PreconditionFailed => {
-                if let Some(object) = self.objects.get_mut(key) {
-                    object.unsee();
-                }
-                self.make_anew(tombstone);
-                self.removal_done(now, tombstone);
-            }
-            OpResult::Finalizing => {
+            Ok(Step::Finalizing) => {
                 self.removal_state(now, tombstone, RemovalState::Finalizing);
-                self.retry_removal(now, tombstone, None);
+                FollowUp::BackOff(None)
             }
-            OpResult::Emptiness { foreign, example, ours } => {
-                if foreign > 0 || ours > 0 {
-                    let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
-                    let message = format!("it holds {foreign} objects that are not ours{named}, and {ours} of ours");
-                    self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
-                    self.retry_removal(now, tombstone, None);
-                } else if let Some(me) = self.me() {
-                    let found = Looked::Inside(Inspection { foreign, ours });
+            Ok(Step::Inspected { foreign: 0, ours: 0, .. }) => {
+                if let Some(me) = self.me() {
+                    let found = Looked::Inside(Inspection { foreign: 0, ours: 0 });
                     self.begin_removal(now, me, tombstone, found, out);
                 }
+                FollowUp::GoesOn
             }
-            OpResult::Failed { reason: Reason::Throttled, retry_after, .. } => {
-                self.removal_state(now, tombstone, RemovalState::Waiting);
-                self.retry_removal(now, tombstone, retry_after);
+            Ok(Step::Inspected { foreign, example, ours }) => {
+                let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
+                let message = format!("it holds {foreign} objects that are not ours{named}, and {ours} of ours");
+                self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
+                FollowUp::BackOff(None)
             }
-            OpResult::Failed { reason, message, retry_after } => {
-                self.removal_state(now, tombstone, RemovalState::Held(reason, message));
-                self.retry_removal(now, tombstone, retry_after);
-            }
-            OpResult::WouldBeCreated | OpResult::Exists(_) | OpResult::Compared { .. } => {
-                self.retry_removal(now, tombstone, None);
+            Err(NotDone::Stale) => FollowUp::Stale,
+            Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
+                let throttled = reason == Reason::Throttled;
+                let state = if throttled { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
+                self.removal_state(now, tombstone, state);
+                FollowUp::BackOff(retry_after)
             }
         }
+    }
+
+    /// What was to be removed is gone, or another by now.
+    fn removal_missed(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
+        if let Some(object) = self.objects.get_mut(&tombstone.key) {
+            object.unsee();
+        }
+        if self.desired.get(&tombstone.key).is_some() {
+            // What is there instead is that of the entry.
+            self.make_anew(tombstone);
+            return self.removal_done(now, tombstone);
+        }
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        if removal.failures > 0 {
+            return self.retry_removal(now, tombstone, None);
+        }
+        removal.failures = 1;
+        self.look(now, tombstone, out);
     }
 
     /// What stands in the place of what was to be removed was read.
-    fn looked(&mut self, now: Monotonic, tombstone: &Tombstone, result: OpResult, out: &mut Effects) {
-        match (result, self.me()) {
-            (OpResult::Written { observed, .. }, Some(me)) => {
-                self.read_by_itself(&tombstone.key, observed.mark.as_deref());
-                let found = Looked::There(Box::new(Seen::from(&*observed)));
-                self.begin_removal(now, me, tombstone, found, out);
-                let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
-                if self.desired.get(&tombstone.key).is_some() && !waits {
-                    // What was assigned meanwhile has waited for this.
-                    self.enqueue_entry(&tombstone.key);
-                }
-            }
-            (result, _) => self.removed(now, tombstone, result, out),
+    fn looked(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        result: Result<Option<Box<Observed>>, Failure>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        let observed = match result {
+            Ok(Some(observed)) => observed,
+            Ok(None) => return self.removed(now, tombstone, Ok(Step::Gone), out),
+            Err(failure) => return self.removed(now, tombstone, Err(failure.into()), out),
+        };
+        let Some(me) = self.me() else { return FollowUp::BackOff(None) };
+        self.read_by_itself(&tombstone.key, observed.mark.as_deref());
+        let found = Looked::There(Box::new(Seen::from(&*observed)));
+        self.begin_removal(now, me, tombstone, found, out);
+        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
+        if self.desired.get(&tombstone.key).is_some() && !waits {
+            // What was assigned meanwhile has waited for this.
+            self.enqueue_entry(&tombstone.key);
         }
+        FollowUp::GoesOn
     }
 
     /// An object was read.
-    fn read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, result: OpResult) {
+    fn read(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        what_for: ReadFor,
+        result: Result<Option<Box<Observed>>, Failure>,
+    ) -> FollowUp {
         match result {
-            OpResult::Written { observed, .. } => {
+            Ok(Some(observed)) => {
                 // Nothing else is decided by it, and nothing would tell when it changes.
                 let seen = Seen::from(&*observed);
                 if self.desired.get(key).is_some()
@@ -435,44 +600,14 @@ impl Core {
                 }
                 self.look_at(key, *observed);
             }
-            OpResult::Failed { reason, message, retry_after } => {
-                // A report without it would make the hub forget the status that it has.
-                if let Some(object) = self.objects.get_mut(key)
-                    && let Status::Awaited { failed } = object.live.status
-                {
-                    let failed = failed.saturating_add(1);
-                    // It is read because there is something to tell: that is not kept back for a status that stays unread.
-                    let untold = object.told.is_none() || failed >= READS_MAX;
-                    object.live.status =
-                        if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
-                    // That it stands as it should does not say that it can be read.
-                    object.failures = object.failures.max(u32::from(failed) - 1);
-                    if untold {
-                        self.dirty(key, now);
-                    }
-                }
-                let untried = self.objects.get(key).is_some_and(|object| !object.tried);
-                if what_for == ReadFor::Write && untried && self.desired.get(key).is_some() {
-                    if reason == Reason::Throttled {
-                        return self.throttled(now, key, message, retry_after);
-                    }
-                    self.conclude(now, key, Progress::Failed, Some(reason), message);
-                }
-                return self.retry(now, key, retry_after);
-            }
-            OpResult::Gone => {
+            Ok(None) => {
                 if self.desired.get(key).is_some()
                     && let Some(object) = self.objects.get_mut(key)
                 {
                     object.doubt();
                 }
             }
-            OpResult::WouldBeCreated
-            | OpResult::Exists(_)
-            | OpResult::Finalizing
-            | OpResult::PreconditionFailed
-            | OpResult::Emptiness { .. }
-            | OpResult::Compared { .. } => {}
+            Err(failure) => return self.read_failed(now, key, what_for, failure),
         }
         if let Some(object) = self.objects.get_mut(key)
             && let Status::Awaited { .. } = object.live.status
@@ -480,24 +615,38 @@ impl Core {
             object.live.status = Status::None;
         }
         self.dirty(key, now);
-        self.enqueue(key);
+        FollowUp::Look
+    }
+
+    fn read_failed(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, failure: Failure) -> FollowUp {
+        // A report without it would make the hub forget the status that it has.
+        if let Some(object) = self.objects.get_mut(key)
+            && let Status::Awaited { failed } = object.live.status
+        {
+            let failed = failed.saturating_add(1);
+            // It is read because there is something to tell: that is not kept back for a status that stays unread.
+            let untold = object.told.is_none() || failed >= READS_MAX;
+            object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
+            // That it stands as it should does not say that it can be read.
+            object.failures = object.failures.max(u32::from(failed) - 1);
+            if untold {
+                self.dirty(key, now);
+            }
+        }
+        let untried = self.objects.get(key).is_some_and(|object| !object.tried);
+        if what_for != ReadFor::Write || !untried || self.desired.get(key).is_none() {
+            return FollowUp::BackOff(failure.retry_after);
+        }
+        if failure.reason == Reason::Throttled {
+            return self.throttled(now, key, failure);
+        }
+        self.operation_failed(now, key, failure)
     }
 }
 
-/// Whether a creation that ended so may have left something there, or found it: an API server that had no time, or was not
-/// heard, may have done it.
-fn leaves_unshown(result: &OpResult) -> bool {
-    match result {
-        OpResult::Exists(_) => true,
-        OpResult::Failed { reason, .. } => matches!(reason, Reason::Unavailable | Reason::Throttled),
-        OpResult::Written { .. }
-        | OpResult::WouldBeCreated
-        | OpResult::Gone
-        | OpResult::PreconditionFailed
-        | OpResult::Finalizing
-        | OpResult::Emptiness { .. }
-        | OpResult::Compared { .. } => false,
-    }
+/// What is said of an operation that has ended as it cannot.
+fn ended_as_another() -> Failure {
+    Failure::new(Reason::Unavailable, "the operation ended as only another could")
 }
 
 fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<LeftToOthers> {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason};
 
 use super::effect::OpId;
-use super::event::OpResult;
 use super::jitter::Jitter;
 use super::name::Name;
+use super::op_result::{Failure, OpResult};
 use super::pace::{Ended, Pace, Sign};
 
 /// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
@@ -147,8 +147,8 @@ impl Slots {
             return BTreeSet::new();
         }
         let area = Area::from(key);
-        match result {
-            OpResult::Failed { reason: Reason::Webhook | Reason::Denied, message, .. } if took >= STUCK_AFTER => {
+        match result.failure() {
+            Some(Failure { reason: Reason::Webhook | Reason::Denied, message, .. }) if took >= STUCK_AFTER => {
                 let message = Arc::from(message.as_str());
                 if let Some(stuck) = self.stuck.get_mut(&area) {
                     stuck.message = message;

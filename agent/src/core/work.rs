@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::Core;
 use super::conclude::RETRY;
+use super::doing::{Doing, ReadFor};
 use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
-use super::event::LocalField;
 use super::kinds::View;
 use super::name::Name;
 use super::observe::{Object, Outcome, Seen};
@@ -21,7 +21,7 @@ use super::plan::{self, Body, Decision, Found, Marks, Me, Settled, Situation};
 use super::ran::{VANISHED, is_gone_unread};
 use super::remove::Removal;
 use super::removing::Looked;
-use super::slots::{Admission, Does, Slots};
+use super::slots::{Admission, Slots};
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
@@ -70,80 +70,6 @@ pub(super) struct Flight {
     pub(super) key: ObjectKey,
     pub(super) doing: Doing,
     pub(super) begun: Monotonic,
-}
-
-/// Why an object is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ReadFor {
-    /// For its status, which is to be reported.
-    Status,
-    /// Because it is to be written, and what is known of it may be of before the last write.
-    Write,
-}
-
-#[derive(Debug)]
-pub(super) enum Doing {
-    Create {
-        entry: Arc<Entry>,
-        policy: Arc<ApplyPolicy>,
-    },
-    Apply {
-        entry: Arc<Entry>,
-        policy: Arc<ApplyPolicy>,
-        uid: Uid,
-        origin: Origin,
-        local: Arc<[LocalField]>,
-    },
-    /// Given another mark: it was another source's.
-    ReMark {
-        entry: Arc<Entry>,
-        policy: Arc<ApplyPolicy>,
-        uid: Uid,
-        origin: Origin,
-    },
-    /// Its mark is to name the target that this agent is now; it stood there so.
-    ReTarget(Box<Seen>),
-    /// Tried, before what cannot be changed is deleted to be created again.
-    DryRun {
-        entry: Arc<Entry>,
-        policy: Arc<ApplyPolicy>,
-        uid: Uid,
-    },
-    /// Deleted, to be created again.
-    Replace,
-    Remove {
-        tombstone: Tombstone,
-        wave: i32,
-    },
-    /// Read because something else stands there than what was to be removed.
-    Look {
-        tombstone: Tombstone,
-        wave: i32,
-    },
-    /// Read, and nothing else.
-    Read(ReadFor),
-    /// Read to say what was changed.
-    Compare,
-    /// Read to learn whether it is as the lost journal had it.
-    Verify {
-        entry: Arc<Entry>,
-        origin: Origin,
-    },
-}
-
-impl Doing {
-    pub(super) fn does(&self) -> Does {
-        match self {
-            Self::Look { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Does::Read,
-            Self::Create { .. }
-            | Self::Apply { .. }
-            | Self::ReMark { .. }
-            | Self::ReTarget(_)
-            | Self::DryRun { .. }
-            | Self::Replace
-            | Self::Remove { .. } => Does::Write,
-        }
-    }
 }
 
 impl Work {

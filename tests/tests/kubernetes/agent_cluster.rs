@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,7 +13,9 @@ use kube::{Api, Client};
 use serde_json::{Value, from_value, json};
 use tideline_agent::Namespaces;
 use tideline_agent::cluster::{Executor, Kinds, Scope, Watches, connect};
-use tideline_agent::core::{ApplyTakeover, Event, Observed, Op, OpResult, Served};
+use tideline_agent::core::{
+    Applied, ApplyTakeover, Created, Deleted, Event, Inspected, NotDone, Observed, Op, OpResult, Orphaned, Served,
+};
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, MARK_ANNOTATION,
     MARK_LABEL, Mark, ObjectKey, Origin, Prune, PruneAdopted, Reason, SourceRef, SpaceName, TargetId, Uid,
@@ -54,8 +56,23 @@ impl Bench {
 
     async fn written(&self, op: Op) -> Result<Observed> {
         match self.execute(op).await {
-            OpResult::Written { observed, .. } => Ok(*observed),
+            OpResult::Create(Ok(Created::Made(observed))) | OpResult::Apply(Ok(Applied { observed, .. })) => {
+                Ok(*observed)
+            }
             other => bail!("not written: {other:?}"),
+        }
+    }
+
+    /// Lets go of an object. Returns how it stands then.
+    async fn orphaned(&self, created: &Observed) -> Result<Observed> {
+        let (key, version) = (created.key.clone(), Arc::<str>::from("v1"));
+        let (uid, impersonate) = (created.uid.clone(), None);
+        let orphaned =
+            self.execute(Op::Orphan { key: key.clone(), version: Arc::clone(&version), uid, impersonate }).await;
+        assert!(matches!(orphaned, OpResult::Orphan(Ok(Orphaned::LetGo))), "{orphaned:?}");
+        match self.execute(Op::Get { key, version }).await {
+            OpResult::Get(Ok(Some(observed))) => Ok(*observed),
+            other => bail!("not there: {other:?}"),
         }
     }
 
@@ -161,7 +178,7 @@ fn initial_replicas() -> ApplyPolicy {
 }
 
 fn failed_with(result: &OpResult, expected: Reason) {
-    assert!(matches!(result, OpResult::Failed { reason, .. } if *reason == expected), "{expected}: {result:?}");
+    assert_eq!(result.failure().map(|failure| failure.reason), Some(expected), "{result:?}");
 }
 
 #[tokio::test]
@@ -174,16 +191,16 @@ async fn operations_touch_only_the_object_they_are_pinned_to() -> Result<()> {
     let created = bench.written(bench.create(&config_map("a", &json!({"x": "1", "y": "1"})))).await?;
     assert!(created.labelled && created.managed.is_some() && created.mark.is_some(), "{created:?}");
     let again = bench.execute(bench.create(&config_map("a", &json!({})))).await;
-    assert!(matches!(&again, OpResult::Exists(found) if found.uid == created.uid), "{again:?}");
+    assert!(matches!(&again, OpResult::Create(Ok(Created::Exists(found))) if found.uid == created.uid), "{again:?}");
 
     let other = uid("00000000-0000-4000-8000-000000000000");
     let body = config_map("a", &json!({"x": "2"}));
     let wrong = bench.execute(bench.apply(&body, &other, ApplyTakeover::None, default())).await;
-    assert!(matches!(wrong, OpResult::PreconditionFailed), "{wrong:?}");
+    assert!(matches!(wrong, OpResult::Apply(Err(NotDone::Stale))), "{wrong:?}");
     assert_eq!(config_maps.get("a").await?.data.context("data")?["x"], "1");
     let absent = config_map("absent", &json!({}));
     let nothing = bench.execute(bench.apply(&absent, &other, ApplyTakeover::None, default())).await;
-    assert!(matches!(nothing, OpResult::PreconditionFailed), "{nothing:?}");
+    assert!(matches!(nothing, OpResult::Apply(Err(NotDone::Stale))), "{nothing:?}");
     assert!(config_maps.get_opt("absent").await?.is_none(), "an apply pinned to a UID created");
 
     // What the POST owned must go when the first apply does not name it.
@@ -196,17 +213,17 @@ async fn operations_touch_only_the_object_they_are_pinned_to() -> Result<()> {
     let key = created.key.clone();
     let delete = |uid: &Uid| Op::Delete { key: key.clone(), version: "v1".into(), uid: uid.clone(), impersonate: None };
     let wrong = bench.execute(delete(&other)).await;
-    assert!(matches!(wrong, OpResult::PreconditionFailed), "{wrong:?}");
+    assert!(matches!(wrong, OpResult::Delete(Err(NotDone::Stale))), "{wrong:?}");
     config_maps
         .patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": ["test.example/hold"]}})))
         .await?;
     let held = bench.execute(delete(&created.uid)).await;
-    assert!(matches!(held, OpResult::Finalizing), "{held:?}");
+    assert!(matches!(held, OpResult::Delete(Ok(Deleted::Finalizing))), "{held:?}");
     config_maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await?;
     let gone = bench.execute(delete(&created.uid)).await;
-    assert!(matches!(gone, OpResult::Gone), "{gone:?}");
+    assert!(matches!(gone, OpResult::Delete(Ok(Deleted::Gone))), "{gone:?}");
     let get = bench.execute(Op::Get { key: key.clone(), version: "v1".into() }).await;
-    assert!(matches!(get, OpResult::Gone), "{get:?}");
+    assert!(matches!(get, OpResult::Get(Ok(None))), "{get:?}");
 
     let mut elsewhere = config_map("a", &json!({}));
     elsewhere["metadata"]["namespace"] = json!("absent");
@@ -250,8 +267,7 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
     assert_eq!(data, BTreeMap::from([("theirs".to_owned(), "1".to_owned())]));
 
     // Orphaned: nothing of ours is left but the data.
-    let orphan = Op::Orphan { key: kept.key.clone(), version: "v1".into(), uid: adopted.clone(), impersonate: None };
-    let orphaned = bench.written(orphan).await?;
+    let orphaned = bench.orphaned(&kept).await?;
     assert!(orphaned.managed.is_none() && orphaned.mark.is_none() && !orphaned.labelled, "{orphaned:?}");
     let left = config_maps.get("adopted").await?;
     assert!(!left.metadata.labels.unwrap_or_default().contains_key(MARK_LABEL));
@@ -260,9 +276,7 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
 
     // An object that only we wrote keeps its data too, and loses its managedFields for good.
     let only_ours = bench.written(bench.create(&config_map("only", &json!({"a": "1"})))).await?;
-    let orphan =
-        Op::Orphan { key: only_ours.key.clone(), version: "v1".into(), uid: only_ours.uid.clone(), impersonate: None };
-    let orphaned = bench.written(orphan).await?;
+    let orphaned = bench.orphaned(&only_ours).await?;
     assert!(orphaned.managed.is_none() && !orphaned.labelled, "{orphaned:?}");
     assert_eq!(config_maps.get("only").await?.data.context("data")?["a"], "1");
 
@@ -273,7 +287,7 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
     let report = ApplyPolicy { conflicts: ConflictPolicy::Report, ..ApplyPolicy::default() };
     let body = deployment("shared", Some(2), "web:2");
     let result = bench.execute(bench.apply(&body, &created.uid, ApplyTakeover::Posted, report)).await;
-    let OpResult::Written { conflicts, .. } = &result else { bail!("{result:?}") };
+    let OpResult::Apply(Ok(Applied { conflicts, .. })) = &result else { bail!("{result:?}") };
     let named: Vec<_> = conflicts.iter().map(|it| (it.manager.as_str(), it.field.as_str())).collect();
     assert_eq!(named, [("scaler", ".spec.replicas")]);
     let shared = deployments.get("shared").await?.spec.context("spec")?;
@@ -313,7 +327,7 @@ async fn a_look_into_a_namespace_or_definition_counts_what_is_foreign() -> Resul
     let shop = bench.written(bench.create(&namespace)).await?;
     let inspect = |key: &ObjectKey| Op::Inspect { key: key.clone(), version: "v1".into() };
     let look = async |key: &ObjectKey| match bench.execute(inspect(key)).await {
-        OpResult::Emptiness { foreign, example, ours } => Ok((foreign, example, ours)),
+        OpResult::Inspect(Ok(Inspected::Holds { foreign, example, ours })) => Ok((foreign, example, ours)),
         other => bail!("{other:?}"),
     };
     assert_eq!(look(&shop.key).await?, (0, None, 0));
@@ -410,7 +424,7 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
 
     let delete =
         Op::Delete { key: created.key.clone(), version: "v1".into(), uid: created.uid.clone(), impersonate: None };
-    assert!(matches!(bench.execute(delete).await, OpResult::Gone));
+    assert!(matches!(bench.execute(delete).await, OpResult::Delete(Ok(Deleted::Gone))));
     until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
         .await?;
     stop.cancel();
@@ -440,9 +454,10 @@ async fn what_is_not_served_at_its_version_any_more_is_seen_and_removed_at_anoth
     definitions.patch("things.test.example", &PatchParams::default(), &off).await?;
     // What the executor read of the group is out of date by now.
     let apply = || bench.apply(&body, &created.uid, ApplyTakeover::Posted, ApplyPolicy::default());
-    eventually_ok(SOON, "the first version to be gone", async || match bench.execute(apply()).await {
-        OpResult::Failed { reason: Reason::KindMissing, .. } => Ok(()),
-        other => bail!("{other:?}"),
+    eventually_ok(SOON, "the first version to be gone", async || {
+        let result = bench.execute(apply()).await;
+        ensure!(result.failure().is_some_and(|failure| failure.reason == Reason::KindMissing), "{result:?}");
+        Ok(())
     })
     .await?;
 
@@ -460,7 +475,7 @@ async fn what_is_not_served_at_its_version_any_more_is_seen_and_removed_at_anoth
         let (key, uid) = (created.key.clone(), created.uid.clone());
         bench.execute(Op::Delete { key, version: version.into(), uid, impersonate: None })
     };
-    assert!(matches!(delete("v1").await, OpResult::Gone));
+    assert!(matches!(delete("v1").await, OpResult::Delete(Ok(Deleted::Gone))));
     until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
         .await?;
     stop.cancel();
@@ -468,7 +483,7 @@ async fn what_is_not_served_at_its_version_any_more_is_seen_and_removed_at_anoth
     // At none: then nothing of it is left.
     definitions.delete("things.test.example", &kube::api::DeleteParams::default()).await?;
     eventually_ok(SOON, "the kind to be gone", async || match delete("v1").await {
-        OpResult::Gone => Ok(()),
+        OpResult::Delete(Ok(Deleted::Gone)) => Ok(()),
         other => bail!("{other:?}"),
     })
     .await

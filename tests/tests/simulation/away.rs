@@ -96,7 +96,9 @@ fn both_once(away: &mut World) {
         if random.below(2) == 0 && is_in_step(away) && standing(away, &key) == standing(&seeing, &key) {
             away.note(|| format!("{key} is deleted at its cluster"));
             for world in [&mut *away, &mut seeing] {
-                world.touch(|cluster| drop(cluster.delete(&key)));
+                world.touch(|cluster| {
+                    cluster.delete(&key);
+                });
                 world.pass(DONE);
             }
         }

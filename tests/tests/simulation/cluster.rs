@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tideline_agent::core::{Difference, LocalField, Observed, Op, OpResult, Served, Sighting, Values};
+use tideline_agent::core::{
+    Applied, Compared, Created, Deleted, Difference, Failure, Inspected, LocalField, NotDone, Observed, Op, OpResult,
+    Orphaned, ReMarked, Served, Sighting, Values,
+};
 use tideline_common::health::Health;
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{
-    Digest, Entry, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, Recreate, TargetId, Uid,
+    ApplyPolicy, Digest, Entry, Formers, GroupKind, Mark, ObjectKey, Origin, Owner, Ownership, Reason, Recreate,
+    TargetId, Uid,
 };
 
 use crate::ids::{HUB, TARGET, is_definition, is_namespace, parse, widget};
@@ -107,139 +111,139 @@ impl Cluster {
     }
 
     pub(crate) fn execute(&mut self, op: &Op) -> OpResult {
-        let mut result = self.carry_out(op);
-        if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { observed, .. }) =
-            (op, &mut result)
-        {
-            observed.template = pod_template(entry);
-        }
-        result
-    }
-
-    fn carry_out(&mut self, op: &Op) -> OpResult {
         if let Some(reason) = self.outage {
-            return OpResult::Failed { reason, message: "an outage".to_owned(), retry_after: None };
+            return op.failed(Failure::new(reason, "an outage"));
         }
         match op {
-            Op::Create { entry, policy, mark, ran } => {
-                if let Some(refusal) = self.refusal(&entry.key) {
-                    return refusal;
-                }
-                if let Some(local) = self.objects.get(&entry.key) {
-                    return OpResult::Exists(Box::new(local.observed(&entry.key)));
-                }
-                if ran.is_some() {
-                    assert_eq!(policy.recreate, Recreate::OnImmutable, "{} may not run anew", entry.key);
-                    if pod_template(entry) == *ran {
-                        let (reason, message) = (Reason::Vanished, "it ran with this Pod template".to_owned());
-                        return OpResult::Failed { reason, message, retry_after: None };
-                    }
-                    self.finished.remove(&entry.source.uid);
-                }
-                self.check_run(&entry.key, &entry.source.uid);
-                let local = Local {
-                    input: Some(entry.input),
-                    managed: Some(Digest::of(format!("post {}", entry.input).as_bytes())),
-                    mark: Some(Arc::clone(mark)),
-                    label: true,
-                    owner: Some(entry.source.uid.clone()),
-                    created: true,
-                    ..self.new_object(&entry.key)
-                };
-                self.put(&entry.key, local)
-            }
-            Op::DryRunCreate { entry, .. } => self.refusal(&entry.key).unwrap_or(OpResult::WouldBeCreated),
-            Op::Apply { entry, mark, uid, local: left, .. } => {
-                if let Some(refusal) = self.refusal(&entry.key) {
-                    return refusal;
-                }
-                let Some(local) = self.objects.get(&entry.key).filter(|local| local.uid == *uid) else {
-                    return OpResult::PreconditionFailed;
-                };
-                let mut applied = local.clone();
-                // It has one field, which is as its input says.
-                if local.input.is_some() || left.iter().all(|left| left.assigned != entry.input) {
-                    applied.generation += i64::from(local.input != Some(entry.input));
-                    applied.input = Some(entry.input);
-                    applied.managed = Some(Digest::of(format!("apply {}", entry.input).as_bytes()));
-                }
-                applied.mark = Some(Arc::clone(mark));
-                applied.label = true;
-                // What counts as adopted once does so for good.
-                applied.created &= mark.origin == Origin::Created;
-                applied.owner = Some(entry.source.uid.clone());
-                let same = local.input == applied.input
-                    && local.managed == applied.managed
-                    && local.mark == applied.mark
-                    && local.label;
-                if same {
-                    return OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() };
-                }
-                self.put(&entry.key, applied)
-            }
-            Op::ReMark { entry, mark, uid } => {
-                let Some(local) = self.objects.get(&entry.key).filter(|local| local.uid == *uid) else {
-                    return OpResult::PreconditionFailed;
-                };
-                if local.label && local.mark.as_ref() == Some(mark) {
-                    return OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() };
-                }
-                let owner = Some(entry.source.uid.clone());
-                let created = local.created && mark.origin == Origin::Created;
-                let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, created, ..local.clone() };
-                self.put(&entry.key, marked)
-            }
-            Op::ReTarget { key, seen, mark, .. } => match self.objects.get(key) {
+            Op::Create { entry, policy, mark, ran } => OpResult::Create(self.create(entry, policy, mark, *ran)),
+            Op::DryRunCreate { entry, .. } => OpResult::DryRunCreate(self.admits(&entry.key)),
+            Op::Apply { entry, mark, uid, local, .. } => OpResult::Apply(self.apply(entry, mark, uid, local)),
+            Op::ReMark { entry, mark, uid } => OpResult::ReMark(self.re_mark(entry, mark, uid)),
+            Op::ReTarget { key, seen, mark, .. } => OpResult::ReTarget(match self.objects.get(key) {
                 Some(local) if local.uid == seen.uid && local.mark.as_ref() == Some(&seen.mark) => {
-                    self.put(key, Local { mark: Some(Arc::clone(mark)), ..local.clone() })
+                    Ok(self.put(key, Local { mark: Some(Arc::clone(mark)), ..local.clone() }))
                 }
-                Some(_) | None => OpResult::PreconditionFailed,
-            },
-            Op::Delete { key, uid, .. } => match self.objects.get(key) {
-                None => OpResult::Gone,
-                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
-                Some(_) => self.delete(key),
-            },
-            Op::Orphan { key, uid, .. } => match self.objects.get(key) {
-                None => OpResult::Gone,
-                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(_) | None => Err(NotDone::Stale),
+            }),
+            Op::Delete { key, uid, .. } => OpResult::Delete(match self.objects.get(key) {
+                Some(local) if local.uid != *uid => Err(NotDone::Stale),
+                Some(_) | None => Ok(self.delete(key)),
+            }),
+            Op::Orphan { key, uid, .. } => OpResult::Orphan(match self.objects.get(key) {
+                None => Ok(Orphaned::Gone),
+                Some(local) if local.uid != *uid => Err(NotDone::Stale),
                 Some(local) => {
                     let orphan =
                         Local { mark: None, label: false, managed: None, owner: None, created: false, ..local.clone() };
-                    self.put(key, orphan)
+                    self.put(key, orphan);
+                    Ok(Orphaned::LetGo)
                 }
-            },
-            Op::Inspect { key, .. } => self.inspect(key),
-            Op::Compare { entry, uid, .. } => match self.objects.get(&entry.key) {
-                Some(local) if local.uid == *uid => {
-                    let total = usize::from(local.input != Some(entry.input) || local.mark.is_none() || !local.label);
-                    let field = LocalField { field: "/data/a".into(), assigned: entry.input };
-                    let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
-                    OpResult::Compared {
-                        observed: Box::new(local.observed(&entry.key)),
-                        differences: vec![Difference { field: "/data/a".to_owned(), values }; total],
-                        total,
-                        local: vec![field; usize::from(local.input != Some(entry.input))].into(),
-                        at: self.versions.to_string().into(),
-                    }
-                }
-                Some(_) | None => OpResult::PreconditionFailed,
-            },
-            Op::Get { key, .. } => match self.objects.get(key) {
-                None => OpResult::Gone,
-                Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },
-            },
+            }),
+            Op::Inspect { key, .. } => OpResult::Inspect(Ok(self.inspect(key))),
+            Op::Compare { entry, uid, .. } => OpResult::Compare(self.compare(entry, uid)),
+            Op::Get { key, .. } => OpResult::Get(Ok(self.objects.get(key).map(|local| Box::new(local.observed(key))))),
         }
     }
 
-    /// Why nothing can be written in this place.
-    fn refusal(&self, key: &ObjectKey) -> Option<OpResult> {
-        let failed = |reason| OpResult::Failed { reason, message: "refused".to_owned(), retry_after: None };
-        if self.served(&key.kind) == Served::No {
-            return Some(failed(Reason::KindMissing));
+    fn create(
+        &mut self,
+        entry: &Entry,
+        policy: &ApplyPolicy,
+        mark: &Arc<Mark>,
+        ran: Option<Digest>,
+    ) -> Result<Created, Failure> {
+        self.admits(&entry.key)?;
+        if let Some(local) = self.objects.get(&entry.key) {
+            return Ok(Created::Exists(Box::new(local.observed(&entry.key))));
         }
-        let homeless = key.is_namespaced() && !self.has_namespace(&key.namespace);
-        homeless.then(|| failed(Reason::NamespaceUnavailable))
+        if ran.is_some() {
+            assert_eq!(policy.recreate, Recreate::OnImmutable, "{} may not run anew", entry.key);
+            if pod_template(entry) == ran {
+                return Err(Failure::new(Reason::Vanished, "it ran with this Pod template"));
+            }
+            self.finished.remove(&entry.source.uid);
+        }
+        self.check_run(&entry.key, &entry.source.uid);
+        let local = Local {
+            input: Some(entry.input),
+            managed: Some(Digest::of(format!("post {}", entry.input).as_bytes())),
+            mark: Some(Arc::clone(mark)),
+            label: true,
+            owner: Some(entry.source.uid.clone()),
+            created: true,
+            ..self.new_object(&entry.key)
+        };
+        Ok(Created::Made(self.placed(entry, local)))
+    }
+
+    fn apply(&mut self, entry: &Entry, mark: &Arc<Mark>, uid: &Uid, left: &[LocalField]) -> Result<Applied, NotDone> {
+        self.admits(&entry.key)?;
+        let local = self.objects.get(&entry.key).filter(|local| local.uid == *uid).ok_or(NotDone::Stale)?;
+        let mut applied = local.clone();
+        // It has one field, which is as its input says.
+        if local.input.is_some() || left.iter().all(|left| left.assigned != entry.input) {
+            applied.generation += i64::from(local.input != Some(entry.input));
+            applied.input = Some(entry.input);
+            applied.managed = Some(Digest::of(format!("apply {}", entry.input).as_bytes()));
+        }
+        applied.mark = Some(Arc::clone(mark));
+        applied.label = true;
+        // What counts as adopted once does so for good.
+        applied.created &= mark.origin == Origin::Created;
+        applied.owner = Some(entry.source.uid.clone());
+        let same = local.input == applied.input
+            && local.managed == applied.managed
+            && local.mark == applied.mark
+            && local.label;
+        let observed = if same {
+            Box::new(Observed { template: pod_template(entry), ..local.observed(&entry.key) })
+        } else {
+            self.placed(entry, applied)
+        };
+        Ok(Applied { observed, conflicts: Vec::new() })
+    }
+
+    fn re_mark(&mut self, entry: &Entry, mark: &Arc<Mark>, uid: &Uid) -> Result<ReMarked, NotDone> {
+        let local = self.objects.get(&entry.key).filter(|local| local.uid == *uid).ok_or(NotDone::Stale)?;
+        if local.label && local.mark.as_ref() == Some(mark) {
+            return Ok(ReMarked::Marked(Box::new(local.observed(&entry.key))));
+        }
+        let owner = Some(entry.source.uid.clone());
+        let created = local.created && mark.origin == Origin::Created;
+        let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, created, ..local.clone() };
+        Ok(ReMarked::Marked(self.put(&entry.key, marked)))
+    }
+
+    fn compare(&self, entry: &Entry, uid: &Uid) -> Result<Compared, NotDone> {
+        let local = self.objects.get(&entry.key).filter(|local| local.uid == *uid).ok_or(NotDone::Stale)?;
+        let total = usize::from(local.input != Some(entry.input) || local.mark.is_none() || !local.label);
+        let field = LocalField { field: "/data/a".into(), assigned: entry.input };
+        let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
+        Ok(Compared {
+            observed: Box::new(local.observed(&entry.key)),
+            differences: vec![Difference { field: "/data/a".to_owned(), values }; total],
+            total,
+            local: vec![field; usize::from(local.input != Some(entry.input))].into(),
+            at: self.versions.to_string().into(),
+        })
+    }
+
+    /// Puts what stands there as its source has it.
+    fn placed(&mut self, entry: &Entry, local: Local) -> Box<Observed> {
+        let mut observed = self.put(&entry.key, local);
+        observed.template = pod_template(entry);
+        observed
+    }
+
+    /// Whether anything can be written in this place.
+    fn admits(&self, key: &ObjectKey) -> Result<(), Failure> {
+        if self.served(&key.kind) == Served::No {
+            return Err(Failure::new(Reason::KindMissing, "refused"));
+        }
+        if key.is_namespaced() && !self.has_namespace(&key.namespace) {
+            return Err(Failure::new(Reason::NamespaceUnavailable, "refused"));
+        }
+        Ok(())
     }
 
     pub(crate) fn has_namespace(&self, name: &str) -> bool {
@@ -254,10 +258,10 @@ impl Cluster {
         })
     }
 
-    fn inspect(&self, key: &ObjectKey) -> OpResult {
+    fn inspect(&self, key: &ObjectKey) -> Inspected {
         let contents: Vec<_> = self.contents(key).collect();
         let ours = contents.iter().filter(|key| self.ownership(key) == Some(Ownership::Ours)).count() as u64;
-        OpResult::Emptiness { foreign: contents.len() as u64 - ours, example: None, ours }
+        Inspected::Holds { foreign: contents.len() as u64 - ours, example: None, ours }
     }
 
     pub(crate) fn ownership(&self, key: &ObjectKey) -> Option<Ownership> {
@@ -267,8 +271,8 @@ impl Cluster {
     }
 
     /// A request to delete an object: by an agent, or by anybody.
-    pub(crate) fn delete(&mut self, key: &ObjectKey) -> OpResult {
-        let Some(local) = self.objects.get(key) else { return OpResult::Gone };
+    pub(crate) fn delete(&mut self, key: &ObjectKey) -> Deleted {
+        let Some(local) = self.objects.get(key) else { return Deleted::Gone };
         let waits = local.finalizer || is_namespace(&key.kind) || is_definition(&key.kind);
         if waits {
             if !local.deleting {
@@ -276,10 +280,10 @@ impl Cluster {
                 self.put(key, deleting);
                 self.chores.push(Chore::Finalize(key.clone()));
             }
-            return OpResult::Finalizing;
+            return Deleted::Finalizing;
         }
         self.remove(key);
-        OpResult::Gone
+        Deleted::Gone
     }
 
     pub(crate) fn do_chore(&mut self, chore: &Chore) {
@@ -346,7 +350,7 @@ impl Cluster {
 
     /// Somebody else's object, perhaps with a mark that was written for another.
     pub(crate) fn intrude(&mut self, key: &ObjectKey, mark: Option<Arc<Mark>>, declarative: bool) {
-        if self.refusal(key).is_none() && !self.objects.contains_key(key) {
+        if self.admits(key).is_ok() && !self.objects.contains_key(key) {
             let label = mark.is_some();
             let local = Local { mark, label, declarative, ..self.new_object(key) };
             self.put(key, local);
@@ -412,7 +416,7 @@ impl Cluster {
         }
     }
 
-    fn put(&mut self, key: &ObjectKey, mut local: Local) -> OpResult {
+    fn put(&mut self, key: &ObjectKey, mut local: Local) -> Box<Observed> {
         self.versions += 1;
         local.version = self.versions;
         if is_deployment(&key.kind) && local.observed_generation != local.generation {
@@ -428,7 +432,7 @@ impl Cluster {
         } else if former.is_some_and(|former| former.label) {
             self.news.push(News::Gone(key.clone(), observed.uid.clone()));
         }
-        OpResult::Written { observed, conflicts: Vec::new() }
+        observed
     }
 }
 

@@ -130,9 +130,11 @@ async fn a_namespace_that_is_only_implied_and_there_needs_nobody_s_leave() {
             let case = format!("{says}, implied {implied}, there {is_there}");
             let server = server(code, says, is_there);
             match server.execute(scope(), &creates(implied)).await {
-                OpResult::Exists(there) => assert!(spared && implied && is_there && there.mark.is_none(), "{case}"),
-                OpResult::Failed { reason: said, .. } => {
-                    assert!(said == reason && !(spared && implied && is_there), "{case}: {said:?}");
+                OpResult::Create(Ok(Created::Exists(there))) => {
+                    assert!(spared && implied && is_there && there.mark.is_none(), "{case}");
+                }
+                OpResult::Create(Err(failure)) => {
+                    assert!(failure.reason == reason && !(spared && implied && is_there), "{case}: {failure:?}");
                 }
                 other => panic!("{case}: {other:?}"),
             }
@@ -140,9 +142,11 @@ async fn a_namespace_that_is_only_implied_and_there_needs_nobody_s_leave() {
                 continue;
             }
             match server.execute(scope(), &marks(implied)).await {
-                OpResult::Written { observed, .. } => assert!(spared && implied && observed.mark.is_none(), "{case}"),
-                OpResult::Failed { reason: said, .. } => {
-                    assert!(said == reason && !(spared && implied), "{case}: {said:?}");
+                OpResult::ReMark(Ok(ReMarked::Marked(there))) => {
+                    assert!(spared && implied && there.mark.is_none(), "{case}");
+                }
+                OpResult::ReMark(Err(NotDone::Failed(failure))) => {
+                    assert!(failure.reason == reason && !(spared && implied), "{case}: {failure:?}");
                 }
                 other => panic!("{case}: {other:?}"),
             }

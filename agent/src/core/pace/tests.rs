@@ -105,7 +105,7 @@ fn strain_without_a_retry_after_holds_longer_each_time_until_something_succeeds(
 
 #[test]
 fn what_ends_badly_for_itself_says_nothing_about_the_api_server() {
-    let failed = |reason| OpResult::Failed { reason, message: String::new(), retry_after: None };
+    let failed = |reason| OpResult::DryRunCreate(Err(Failure::new(reason, "")));
     for reason in [Reason::Webhook, Reason::Invalid, Reason::Forbidden, Reason::Unavailable, Reason::BodyMissing] {
         assert_eq!(Sign::of(&failed(reason), OP), Sign::None);
     }

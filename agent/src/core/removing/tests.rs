@@ -5,7 +5,8 @@ use tideline_common::wire::v1::{Accepted, ClusterFacts};
 use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, PrunePolicy, Takeover, Version};
 
 use super::super::effect::{Effect, Enrolled, OpId};
-use super::super::event::{Event, Observed, OpResult, Served};
+use super::super::event::{Event, Observed, Served};
+use super::super::op_result::{Deleted, NotDone, OpResult};
 use super::super::plan::{mark_of, record_of};
 use super::super::remove::RemovalPolicy;
 use super::super::tests::world::World;
@@ -72,7 +73,7 @@ const SAID: PrunePolicy = PrunePolicy { prune: tideline_common::Prune::Delete, .
 /// It was placed, removed, placed again and removed again, and the list is from the first time.
 fn listed_as_before(recorded: bool) -> Removing {
     let mut removing = begin(RemovalPolicy::Absence(Some(SAID)), recorded, Hub::IsHeard, standing("u1", 1));
-    assert_eq!(removing.ends(OpResult::PreconditionFailed), "Delete u1");
+    assert_eq!(removing.ends(OpResult::Delete(Err(NotDone::Stale))), "Delete u1");
     removing
 }
 
@@ -117,7 +118,7 @@ fn begin(policy: RemovalPolicy, recorded: bool, hub: Hub, listed: Observed) -> R
 }
 
 fn found(observed: Observed) -> OpResult {
-    OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() }
+    OpResult::Get(Ok(Some(Box::new(observed))))
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn what_came_again_after_the_list_is_removed_too() {
     for recorded in [true, false] {
         let mut removing = listed_as_before(recorded);
         assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
-        assert_eq!(removing.ends(OpResult::Gone), "Delete u2");
+        assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
         assert!(removing.begun.is_empty());
         assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
     }
@@ -134,7 +135,7 @@ fn what_came_again_after_the_list_is_removed_too() {
 #[test]
 fn what_is_another_s_by_now_is_left_alone() {
     let unmarked = Observed { mark: None, labelled: false, ..standing("u3", 1) };
-    for there in [found(unmarked), found(standing("u3", 2)), OpResult::Gone] {
+    for there in [found(unmarked), found(standing("u3", 2)), OpResult::Get(Ok(None))] {
         let mut removing = listed_as_before(true);
         assert_eq!(removing.ends(there), "Get");
         assert!(removing.begun.is_empty());
@@ -158,7 +159,7 @@ fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
         // The hub says that nothing is new: what the journal says is how it is.
         removing.core.history_whole(Monotonic::START);
         removing.step(Event::Pulse { answers: true });
-        assert_eq!(removing.ends(OpResult::Gone), "Delete u5");
+        assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
         let core = &removing.core;
         assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
         assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");

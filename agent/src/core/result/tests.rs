@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts, Decommission, Instance};
 use tideline_common::{
-    ApplyMode, Capabilities, DesiredSet, Digest, DriftPolicy, EntryState, Prune, PrunePolicy, Recreate, Revision,
+    ApplyMode, Capabilities, DesiredSet, Digest, DriftPolicy, EntryState, Mark, Prune, PrunePolicy, Recreate, Revision,
     Takeover, Version,
 };
 
@@ -15,6 +15,7 @@ use super::super::effect::{AppliedRecord, Effect, Enrolled, FreezeReason, Op, Ti
 use super::super::event::{Event, Served};
 use super::super::gather::Change;
 use super::super::mode::HubVerdict;
+use super::super::op_result::Compared;
 use super::super::plan::mark_of;
 use super::super::remove::{RemovalPolicy, RemovalState};
 use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
@@ -38,6 +39,13 @@ enum Says {
     Another,
     Finalizing,
     Failed(Reason),
+}
+
+impl Says {
+    /// To what is meant for one certain object.
+    fn is_stale(self) -> bool {
+        matches!(self, Self::Gone | Self::Another)
+    }
 }
 
 const SAYS: [Says; 8] = [
@@ -188,6 +196,14 @@ impl Server {
         }
     }
 
+    /// The object is read for this, and found so.
+    fn reads(&mut self, what_for: Doing, found: Observed) {
+        let get = Op::Get { key: place(), version: "v1".into() };
+        self.core.execute(self.now, &place(), what_for, get, &mut Vec::new());
+        let (id, result) = (self.core.work.last(), OpResult::Get(Ok(Some(Box::new(found)))));
+        self.core.executed(self.now, id, result, &mut Vec::new());
+    }
+
     /// What is assigned is not any more, and goes.
     fn unassign(&mut self) {
         self.switch(None, Prune::Delete);
@@ -238,7 +254,7 @@ impl Server {
     /// What is assigned is deleted only to be created again, and only if that was tried.
     fn judge(&mut self, op: &Op, result: &OpResult) {
         if matches!(op, Op::DryRunCreate { .. }) {
-            self.would_be_created = matches!(result, OpResult::WouldBeCreated);
+            self.would_be_created = matches!(result, OpResult::DryRunCreate(Ok(())));
         }
         if matches!(op, Op::Delete { .. }) && self.core.desired.get(&place()).is_some_and(is_applied) {
             assert!(
@@ -251,54 +267,58 @@ impl Server {
     fn answer(&mut self, op: &Op) -> OpResult {
         self.version += 1;
         let there = Observed { resource_version: self.version.to_string().into(), ..self.there.clone() };
-        let written = |observed| OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() };
+        let marked = |mark: &Arc<Mark>, uid: &Uid| {
+            Box::new(Observed { mark: Some(Arc::clone(mark)), uid: uid.clone(), labelled: true, ..there.clone() })
+        };
         let [create, apply, mark_anew, delete, orphan, get, compare, dry_run] = self.answers;
-        let (says, done) = match op {
-            Op::Create { mark, .. } => (
-                create,
-                written(Observed { mark: Some(Arc::clone(mark)), uid: uid("u9"), labelled: true, ..there.clone() }),
-            ),
-            Op::DryRunCreate { .. } => (dry_run, OpResult::WouldBeCreated),
-            Op::Apply { mark, uid, .. } => (
-                apply,
-                written(Observed { mark: Some(Arc::clone(mark)), uid: uid.clone(), labelled: true, ..there.clone() }),
-            ),
-            Op::ReMark { mark, uid, .. } => (
-                mark_anew,
-                written(Observed { mark: Some(Arc::clone(mark)), uid: uid.clone(), labelled: true, ..there.clone() }),
-            ),
+        let says = match op {
+            Op::Create { .. } => create,
+            Op::DryRunCreate { .. } => dry_run,
+            Op::Apply { .. } => apply,
+            Op::ReMark { .. } => mark_anew,
             Op::ReTarget { .. } => unreachable!("this agent was never another target"),
-            Op::Delete { .. } => (delete, OpResult::Gone),
-            Op::Orphan { .. } => (orphan, written(Observed { mark: None, labelled: false, ..there.clone() })),
-            Op::Inspect { .. } => (get, OpResult::Emptiness { foreign: 0, example: None, ours: 0 }),
-            Op::Get { .. } => (get, written(there.clone())),
-            Op::Compare { .. } => {
-                let (differences, local, at) = (Vec::new(), Arc::default(), "2026-01-01T00:00:00Z".into());
-                let observed = Box::new(there.clone());
-                (compare, OpResult::Compared { observed, differences, total: 1, local, at })
-            }
+            Op::Delete { .. } => delete,
+            Op::Orphan { .. } => orphan,
+            Op::Inspect { .. } | Op::Get { .. } => get,
+            Op::Compare { .. } => compare,
         };
-        // Of the rest no API server has an occasion to say it.
-        let possible = match says {
-            Says::Done | Says::Failed(_) => true,
-            Says::Exists => matches!(op, Op::Create { .. }),
-            Says::Finalizing => matches!(op, Op::Delete { .. }),
-            Says::Gone => !matches!(op, Op::Create { .. } | Op::DryRunCreate { .. } | Op::Inspect { .. }),
-            Says::Another => {
-                !matches!(op, Op::Create { .. } | Op::DryRunCreate { .. } | Op::Get { .. } | Op::Inspect { .. })
-            }
-        };
-        if matches!(op, Op::Orphan { .. }) && (says == Says::Done || !possible) {
-            self.there = Observed { mark: None, labelled: false, ..there.clone() };
+        if let Says::Failed(reason) = says {
+            return op.failed(Failure::new(reason, "no"));
         }
-        match says {
-            _ if !possible => done,
-            Says::Done => done,
-            Says::Exists => OpResult::Exists(Box::new(there)),
-            Says::Gone => OpResult::Gone,
-            Says::Another => OpResult::PreconditionFailed,
-            Says::Finalizing => OpResult::Finalizing,
-            Says::Failed(reason) => OpResult::Failed { reason, message: "no".to_owned(), retry_after: None },
+        // What no API server has an occasion to say is as if it were done.
+        match op {
+            Op::Create { .. } if says == Says::Exists => OpResult::Create(Ok(Created::Exists(Box::new(there)))),
+            Op::Create { mark, .. } => OpResult::Create(Ok(Created::Made(marked(mark, &uid("u9"))))),
+            Op::DryRunCreate { .. } => OpResult::DryRunCreate(Ok(())),
+            Op::Apply { .. } if says.is_stale() => OpResult::Apply(Err(NotDone::Stale)),
+            Op::Apply { mark, uid, .. } => {
+                OpResult::Apply(Ok(Applied { observed: marked(mark, uid), conflicts: Vec::new() }))
+            }
+            Op::ReMark { .. } if says.is_stale() => OpResult::ReMark(Err(NotDone::Stale)),
+            Op::ReMark { .. } if says == Says::Finalizing => OpResult::ReMark(Ok(ReMarked::Finalizing)),
+            Op::ReMark { mark, uid, .. } => OpResult::ReMark(Ok(ReMarked::Marked(marked(mark, uid)))),
+            Op::ReTarget { .. } => unreachable!("this agent was never another target"),
+            Op::Delete { .. } => OpResult::Delete(match says {
+                Says::Another => Err(NotDone::Stale),
+                Says::Finalizing => Ok(Deleted::Finalizing),
+                Says::Done | Says::Exists | Says::Gone | Says::Failed(_) => Ok(Deleted::Gone),
+            }),
+            Op::Orphan { .. } => OpResult::Orphan(match says {
+                Says::Another => Err(NotDone::Stale),
+                Says::Gone => Ok(Orphaned::Gone),
+                Says::Done | Says::Exists | Says::Finalizing | Says::Failed(_) => {
+                    self.there = Observed { mark: None, labelled: false, ..there };
+                    Ok(Orphaned::LetGo)
+                }
+            }),
+            Op::Inspect { .. } => OpResult::Inspect(Ok(Inspected::Holds { foreign: 0, example: None, ours: 0 })),
+            Op::Get { .. } => OpResult::Get(Ok((says != Says::Gone).then(|| Box::new(there)))),
+            Op::Compare { .. } if says.is_stale() => OpResult::Compare(Err(NotDone::Stale)),
+            Op::Compare { .. } => {
+                let (observed, at) = (Box::new(there), "2026-01-01T00:00:00Z".into());
+                let (differences, local) = (Vec::new(), Arc::default());
+                OpResult::Compare(Ok(Compared { observed, differences, total: 1, local, at }))
+            }
         }
     }
 
@@ -451,7 +471,7 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
         let (id, op) = server.waiting.pop().expect("it has another input");
         assert_eq!(name(&op), "Apply");
         said(&mut server);
-        let result = OpResult::Failed { reason: Reason::Immutable, message: "no".to_owned(), retry_after: None };
+        let result = OpResult::Apply(Err(NotDone::Failed(Failure::new(Reason::Immutable, "no"))));
         server.step(Event::Executed { id, result });
         let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
         assert_eq!(begun.is_empty(), keeps_still, "{begun:?}");
@@ -461,8 +481,8 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
 /// A list that is behind does not show what a former process made, or a creation of whose end nobody heard.
 #[test]
 fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
-    let exists = || OpResult::Exists(Box::new(observed(Some(1), false)));
-    let failed = |reason| OpResult::Failed { reason, message: "no".to_owned(), retry_after: None };
+    let exists = || OpResult::Create(Ok(Created::Exists(Box::new(observed(Some(1), false)))));
+    let failed = |reason| OpResult::Create(Err(Failure::new(reason, "no")));
     let stands = ["Get", "Delete"].as_slice();
     for (ends, last_is_heard, expected) in [
         (vec![exists()], false, stands),
@@ -536,7 +556,7 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
         server.there = Observed { labelled, ..observed(Some(1), false) };
         let (id, op) = server.waiting.pop().expect("nothing stands there, as far as is known");
         assert_eq!(name(&op), "Create");
-        let unheard = OpResult::Failed { reason: Reason::Unavailable, message: "no".to_owned(), retry_after: None };
+        let unheard = OpResult::Create(Err(Failure::new(Reason::Unavailable, "no")));
         server.step(Event::Executed { id, result: unheard });
         if source == 1 {
             server.switch(None, Prune::Orphan);
@@ -595,8 +615,7 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
         let seen = server.core.objects.get(&place()).and_then(|object| object.seen.clone()).expect("it was created");
         assert_eq!(&*seen.resource_version, "6");
         let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
-        let result = OpResult::Written { observed: Box::new(late), conflicts: Vec::new() };
-        server.core.read(server.now, &place(), ReadFor::Write, result);
+        server.reads(Doing::Read(ReadFor::Write), late);
         server.step(Event::Timer(Timer::Retry));
         let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
         assert_eq!(begun, expected, "it is read at version {version}");
@@ -615,8 +634,7 @@ fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
         if waits {
             server.core.retry(server.now, &place(), None);
         }
-        let found = OpResult::Written { observed: Box::new(observed(Some(1), false)), conflicts: Vec::new() };
-        server.core.looked(server.now, &tombstone, found, &mut Vec::new());
+        server.reads(Doing::Look { tombstone: tombstone.clone(), wave: 0 }, observed(Some(1), false));
         let object = server.core.objects.get(&place()).expect("it is assigned");
         assert_eq!((object.queued.is_some(), object.retry_at.is_some()), (!waits, waits));
     }

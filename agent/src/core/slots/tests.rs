@@ -1,8 +1,10 @@
 use super::super::tests::key;
 use super::*;
 
+const WELL: OpResult = OpResult::DryRunCreate(Ok(()));
+
 fn failed(reason: Reason) -> OpResult {
-    OpResult::Failed { reason, message: "failed calling webhook \"a.b\"".to_owned(), retry_after: None }
+    OpResult::DryRunCreate(Err(Failure::new(reason, "failed calling webhook \"a.b\"")))
 }
 
 fn judge(slots: &mut Slots, key: &ObjectKey, took: Duration, result: &OpResult) -> Vec<String> {
@@ -43,12 +45,12 @@ fn where_a_webhook_does_not_answer_next_to_nothing_is_begun_until_one_succeeds()
     assert_eq!(slots.admits(&key("", "Secret", "a")), Admission::Free);
     let elsewhere = in_namespace("elsewhere", "a");
     assert_eq!(slots.admits(&elsewhere), Admission::Free);
-    assert!(judge(&mut slots, &elsewhere, Duration::from_secs(1), &OpResult::Gone).is_empty());
+    assert!(judge(&mut slots, &elsewhere, Duration::from_secs(1), &WELL).is_empty());
     assert_eq!(slots.admits(&a), Admission::Stuck, "it was not asked about the other");
 
     assert!(slots.wait(&b).is_some_and(|message| message.contains("a.b")));
     assert!(judge(&mut slots, &elsewhere, Duration::from_secs(2), &failed(Reason::Invalid)).is_empty());
-    assert_eq!(judge(&mut slots, &a, Duration::from_secs(1), &OpResult::Gone), ["b"]);
+    assert_eq!(judge(&mut slots, &a, Duration::from_secs(1), &WELL), ["b"]);
     assert_eq!(slots.admits(&a), Admission::Free);
 }
 
@@ -86,13 +88,13 @@ fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
     slots.began(&c, Does::Read);
     slots.landed(&c, Does::Read);
     let read = (OpId(1), &c, Does::Read, Duration::ZERO);
-    assert!(slots.judge(Monotonic::START, read, &OpResult::Gone, OpId(1), &mut Jitter::new(1)).is_empty());
+    assert!(slots.judge(Monotonic::START, read, &OpResult::Get(Ok(None)), OpId(1), &mut Jitter::new(1)).is_empty());
     // That one which nobody asks about succeeds does not let all of them begin.
-    assert_eq!(judge(&mut slots, &key("", "ConfigMap", "free"), Duration::from_millis(1), &OpResult::Gone), ["a", "c"]);
+    assert_eq!(judge(&mut slots, &key("", "ConfigMap", "free"), Duration::from_millis(1), &WELL), ["a", "c"]);
     slots.began(&a, Does::Write);
     slots.began(&c, Does::Write);
     assert_eq!(slots.admits(&b), Admission::Stuck);
-    assert_eq!(judge(&mut slots, &a, Duration::from_millis(1), &OpResult::Gone), ["b"]);
+    assert_eq!(judge(&mut slots, &a, Duration::from_millis(1), &WELL), ["b"]);
     assert_eq!(slots.admits(&b), Admission::Free, "nothing is left");
 }
 
@@ -118,7 +120,7 @@ fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
     assert_eq!(slots.admits(&in_namespace("well", "a")), Admission::Free);
 
     // One that is answered for is none of them any more, and leaves its places to the others.
-    judge(&mut slots, &stuck[0], Duration::from_secs(1), &OpResult::Gone);
+    judge(&mut slots, &stuck[0], Duration::from_secs(1), &WELL);
     assert_eq!(slots.admits(&stuck[19]), Admission::Free);
     for key in begun {
         slots.landed(key, Does::Write);

@@ -9,8 +9,8 @@ use tideline_common::{ConflictPolicy, Digest, GroupKind, HubId, Mark, ObjectKey,
 use uuid::Uuid;
 
 use super::super::{
-    Difference, Event, FieldConflict, LocalField, Observed, Op, OpResult, Served, Sighting, SurveyFailure, SurveyId,
-    Values,
+    Applied, Compared, Created, Deleted, Difference, Event, Failure, FieldConflict, Inspected, LocalField, NotDone,
+    Observed, Op, OpResult, Orphaned, ReMarked, Served, Sighting, SurveyFailure, SurveyId, Values,
 };
 use super::{heir, target_id, uid};
 
@@ -109,23 +109,22 @@ impl Cluster {
             && self.unanswered.remove(key)
         {
             self.execute(op);
-            let message = "timeout".to_owned();
-            return OpResult::Failed { reason: Reason::Unavailable, message, retry_after: None };
+            return op.failed(Failure::new(Reason::Unavailable, "timeout"));
         }
         match op {
             Op::Create { entry, mark, .. } => {
                 if let Some(local) = self.objects.get(&entry.key) {
-                    return OpResult::Exists(Box::new(local.observed(&entry.key)));
+                    return OpResult::Create(Ok(Created::Exists(Box::new(local.observed(&entry.key)))));
                 }
                 let health = if self.slow { Health::Progressing } else { Health::Ready };
                 let local = Local { ours: true, mark: Some(Arc::clone(mark)), health, ..self.make(Some(entry.input)) };
-                self.put(&entry.key, local)
+                OpResult::Create(Ok(Created::Made(self.put(&entry.key, local))))
             }
-            Op::DryRunCreate { .. } => OpResult::WouldBeCreated,
+            Op::DryRunCreate { .. } => OpResult::DryRunCreate(Ok(())),
             Op::Apply { entry, policy, mark, uid, local: left, .. } => {
-                let Some(local) = self.objects.get(&entry.key) else { return OpResult::Gone };
+                let Some(local) = self.objects.get(&entry.key) else { return OpResult::Apply(Err(NotDone::Stale)) };
                 if local.uid != *uid {
-                    return OpResult::PreconditionFailed;
+                    return OpResult::Apply(Err(NotDone::Stale));
                 }
                 let mut local = local.clone();
                 if local.rival.is_some() && policy.conflicts == ConflictPolicy::Force {
@@ -136,7 +135,8 @@ impl Cluster {
                 // It has one field, which is as its input says.
                 if local.input.is_none() && left.iter().any(|left| left.assigned == entry.input) {
                     local.mark = Some(Arc::clone(mark));
-                    return self.put(&entry.key, local);
+                    let observed = self.put(&entry.key, local);
+                    return OpResult::Apply(Ok(Applied { observed, conflicts: Vec::new() }));
                 }
                 if local.input != Some(entry.input) || local.taken || local.apart || local.mark.as_deref() != Some(mark)
                 {
@@ -148,61 +148,62 @@ impl Cluster {
                     self.put(&entry.key, local.clone());
                     local.version = self.versions;
                 }
-                OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts }
+                OpResult::Apply(Ok(Applied { observed: Box::new(local.observed(&entry.key)), conflicts }))
             }
             Op::ReMark { entry, .. } if self.keeps_marks.contains(&entry.key) => {
-                self.put(&entry.key, self.objects[&entry.key].clone())
+                OpResult::ReMark(Ok(ReMarked::Marked(self.put(&entry.key, self.objects[&entry.key].clone()))))
             }
-            Op::ReTarget { key, .. } if self.keeps_marks.contains(key) => self.put(key, self.objects[key].clone()),
-            Op::ReMark { entry, mark, uid } => match self.objects.get(&entry.key) {
-                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+            Op::ReTarget { key, .. } if self.keeps_marks.contains(key) => {
+                OpResult::ReTarget(Ok(self.put(key, self.objects[key].clone())))
+            }
+            Op::ReMark { entry, mark, uid } => OpResult::ReMark(match self.objects.get(&entry.key) {
+                Some(local) if local.uid != *uid => Err(NotDone::Stale),
                 Some(local) if local.mark.as_ref() != Some(mark) => {
                     let local = Local { mark: Some(Arc::clone(mark)), apart: true, ..local.clone() };
-                    self.put(&entry.key, local)
+                    Ok(ReMarked::Marked(self.put(&entry.key, local)))
                 }
-                Some(local) => {
-                    OpResult::Written { observed: Box::new(local.observed(&entry.key)), conflicts: Vec::new() }
-                }
-                None => OpResult::PreconditionFailed,
-            },
+                Some(local) => Ok(ReMarked::Marked(Box::new(local.observed(&entry.key)))),
+                None => Err(NotDone::Stale),
+            }),
             Op::ReTarget { key, .. } | Op::Orphan { key, .. } | Op::Delete { key, .. }
                 if self.unwritable.contains(key) =>
             {
-                OpResult::Failed { reason: Reason::Forbidden, message: "no".to_owned(), retry_after: None }
+                op.failed(Failure::new(Reason::Forbidden, "no"))
             }
-            Op::ReTarget { key, seen, mark, .. } => match self.objects.get(key) {
+            Op::ReTarget { key, seen, mark, .. } => OpResult::ReTarget(match self.objects.get(key) {
                 Some(local) if local.uid == seen.uid && local.mark.as_ref() == Some(&seen.mark) => {
                     let local = Local { mark: Some(Arc::clone(mark)), apart: true, ..local.clone() };
-                    self.put(key, local)
+                    Ok(self.put(key, local))
                 }
-                Some(_) | None => OpResult::PreconditionFailed,
-            },
-            Op::Delete { key, uid, .. } => match self.objects.get(key) {
-                None => OpResult::Gone,
-                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+                Some(_) | None => Err(NotDone::Stale),
+            }),
+            Op::Delete { key, uid, .. } => OpResult::Delete(match self.objects.get(key) {
+                None => Ok(Deleted::Gone),
+                Some(local) if local.uid != *uid => Err(NotDone::Stale),
                 Some(local) if !local.deleting && (local.version % 5 == 0 || self.finalizers.contains(key)) => {
                     let local = Local { deleting: true, ..local.clone() };
                     self.put(key, local);
-                    OpResult::Finalizing
+                    Ok(Deleted::Finalizing)
                 }
                 Some(_) => {
                     self.delete(key);
-                    OpResult::Gone
+                    Ok(Deleted::Gone)
                 }
-            },
-            Op::Orphan { key, uid, .. } => match self.objects.get(key) {
-                None => OpResult::Gone,
-                Some(local) if local.uid != *uid => OpResult::PreconditionFailed,
+            }),
+            Op::Orphan { key, uid, .. } => OpResult::Orphan(match self.objects.get(key) {
+                None => Ok(Orphaned::Gone),
+                Some(local) if local.uid != *uid => Err(NotDone::Stale),
                 Some(local) => {
                     let local = Local { mark: None, ..local.clone() };
-                    self.put(key, local)
+                    self.put(key, local);
+                    Ok(Orphaned::LetGo)
                 }
-            },
+            }),
             Op::Inspect { key, .. } => {
                 let inside = || self.objects.iter().filter(|(inner, _)| inner.namespace == key.name);
                 let ours = inside().filter(|(_, local)| local.ours).count() as u64;
                 let foreign = inside().count() as u64 - ours;
-                OpResult::Emptiness { foreign, example: None, ours }
+                OpResult::Inspect(Ok(Inspected::Holds { foreign, example: None, ours }))
             }
             Op::Compare { entry, uid, .. } => match self.objects.get(&entry.key) {
                 Some(local) if local.uid == *uid => {
@@ -214,18 +215,15 @@ impl Cluster {
                     let observed = Box::new(local.observed(&entry.key));
                     self.looks += 1;
                     let at = format!("look {}", self.looks).into();
-                    OpResult::Compared { observed, differences, total, local: fields, at }
+                    OpResult::Compare(Ok(Compared { observed, differences, total, local: fields, at }))
                 }
-                Some(_) | None => OpResult::PreconditionFailed,
+                Some(_) | None => OpResult::Compare(Err(NotDone::Stale)),
             },
             Op::Get { key, .. } if self.unreadable.contains(key) => {
                 self.refused_reads += 1;
-                OpResult::Failed { reason: Reason::Forbidden, message: "no".to_owned(), retry_after: None }
+                op.failed(Failure::new(Reason::Forbidden, "no"))
             }
-            Op::Get { key, .. } => match self.objects.get(key) {
-                None => OpResult::Gone,
-                Some(local) => OpResult::Written { observed: Box::new(local.observed(key)), conflicts: Vec::new() },
-            },
+            Op::Get { key, .. } => OpResult::Get(Ok(self.objects.get(key).map(|local| Box::new(local.observed(key))))),
         }
     }
 
@@ -378,7 +376,7 @@ impl Cluster {
         }
     }
 
-    fn put(&mut self, key: &ObjectKey, mut local: Local) -> OpResult {
+    fn put(&mut self, key: &ObjectKey, mut local: Local) -> Box<Observed> {
         self.versions += 1;
         local.version = self.versions;
         let observed = local.observed(key);
@@ -390,7 +388,7 @@ impl Cluster {
         } else if former.is_some_and(|former| former.is_labelled()) {
             self.tell(&key.kind, Event::Vanished { key: key.clone(), uid });
         }
-        OpResult::Written { observed: Box::new(observed), conflicts: Vec::new() }
+        Box::new(observed)
     }
 
     fn tell(&mut self, kind: &GroupKind, event: Event) {

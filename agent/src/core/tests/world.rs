@@ -7,7 +7,7 @@ use tideline_common::wire::v1::{ClusterFacts, Decommission, DecommissionReport, 
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
 use super::super::{
-    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, FuseLimits, LinkFailure, Loaded, Op, OpResult,
+    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op,
     PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
 };
 use super::cluster::Cluster;
@@ -345,8 +345,7 @@ impl World {
                     if self.random.chance(50) {
                         self.cluster.execute(&op);
                     }
-                    let message = "timeout".to_owned();
-                    OpResult::Failed { reason: tideline_common::Reason::Unavailable, message, retry_after: None }
+                    op.failed(Failure::new(tideline_common::Reason::Unavailable, "timeout"))
                 } else {
                     self.cluster.execute(&op)
                 };

@@ -2,8 +2,9 @@ use std::collections::VecDeque;
 
 use super::super::conclude::TRIES_MAX;
 use super::super::effect::{FreezeReason, Write};
-use super::super::event::{Event, Observed, OpResult, Served};
+use super::super::event::{Event, Observed, Served};
 use super::super::mode::HubVerdict;
+use super::super::op_result::{Created, Failure, NotDone, OpResult};
 use super::super::plan::mark_of;
 use super::super::remove::RemovalPolicy;
 use super::super::set_back::LOOK_FIRST_MAX;
@@ -116,7 +117,7 @@ impl Offline {
 
     fn fail(&mut self, reason: Reason) -> ObjectKey {
         let (id, key) = self.begun.remove(0);
-        let result = OpResult::Failed { reason, message: "no".into(), retry_after: None };
+        let result = OpResult::Create(Err(Failure::new(reason, "no")));
         self.step(Event::Executed { id, result });
         key
     }
@@ -143,7 +144,7 @@ fn an_agent_that_is_asked_to_end_finishes_what_is_under_way_and_begins_nothing()
     offline.step(Event::Stop);
     for (id, key) in &under_way {
         assert!(!offline.stopped);
-        let written = OpResult::Written { observed: Box::new(created(key, None)), conflicts: Vec::new() };
+        let written = made(created(key, None));
         offline.step(Event::Executed { id: *id, result: written });
     }
     assert!(offline.stopped && offline.begun.is_empty());
@@ -165,10 +166,7 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
     let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
     let (id, early) = offline.begun.remove(0);
     let retry_after = Some(Duration::from_secs(3));
-    offline.step(Event::Executed {
-        id,
-        result: OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after },
-    });
+    offline.step(Event::Executed { id, result: throttled(retry_after) });
     let outcome = &offline.core.objects.get(&early).unwrap().outcome;
     assert_eq!((outcome.progress, outcome.reason), (Progress::Pending, Some(Reason::Throttled)));
     offline.now = offline.now + Duration::from_secs(2);
@@ -180,7 +178,7 @@ fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
     assert_eq!(offline.names(), ["early"]);
     for _ in 0..TRIES_MAX {
         let (id, _) = offline.begun.remove(0);
-        let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after: None };
+        let result = throttled(None);
         offline.step(Event::Executed { id, result });
         offline.now = offline.now + Duration::from_mins(1);
         offline.step(Event::Timer(Timer::Retry));
@@ -199,7 +197,7 @@ fn a_frozen_agent_is_not_woken_again_and_again_for_a_pause_that_is_over() {
     let mut offline = Offline::new(vec![config_map("early", 0)]);
     let (id, _) = offline.begun.remove(0);
     let retry_after = Some(Duration::from_secs(3));
-    let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after };
+    let result = throttled(retry_after);
     offline.step(Event::Executed { id, result });
     let verdict = HubVerdict::Frozen(FreezeReason::Fenced("another".into()));
     offline.core.take_verdict(offline.now, verdict, &mut Vec::new());
@@ -233,7 +231,7 @@ fn what_is_to_wait_for_long_holds_up_no_later_wave() {
     let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
     let (id, early) = offline.begun.remove(0);
     let retry_after = Some(Duration::from_hours(1));
-    let result = OpResult::Failed { reason: Reason::Throttled, message: "too many".into(), retry_after };
+    let result = throttled(retry_after);
     offline.step(Event::Executed { id, result });
     offline.now = offline.now + Duration::from_mins(1);
     offline.step(Event::Timer(Timer::Retry));
@@ -256,20 +254,20 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
     offline.begun.retain(|(_, key)| &*key.name != "sibling");
     let sibling = key("", "Secret", "sibling");
     let id = offline.core.objects.get(&sibling).unwrap().flight.expect("it is under way");
-    let written = OpResult::Written { observed: Box::new(created(&sibling, None)), conflicts: Vec::new() };
+    let written = made(created(&sibling, None));
     offline.step(Event::Executed { id, result: written });
 
     offline.now = offline.now + Duration::from_secs(10);
     let before: Vec<_> = offline.begun.drain(..).collect();
     assert_eq!(before.len(), 32);
     for (id, _) in &before {
-        let message = "failed calling webhook \"a.b\": context deadline exceeded".to_owned();
-        let result = OpResult::Failed { reason: Reason::Webhook, message, retry_after: None };
+        let message = "failed calling webhook \"a.b\": context deadline exceeded";
+        let result = OpResult::Create(Err(Failure::new(Reason::Webhook, message)));
         offline.step(Event::Executed { id: *id, result });
     }
     assert_eq!(offline.names(), ["elsewhere", "c032", "c033"], "the webhook is not asked about the first");
     let (id, _) = offline.begun.remove(0);
-    let written = OpResult::Written { observed: Box::new(created(&elsewhere, None)), conflicts: Vec::new() };
+    let written = made(created(&elsewhere, None));
     offline.step(Event::Executed { id, result: written });
     assert_eq!(offline.names(), ["c032", "c033", "later"]);
     let waiting = &offline.core.objects.get(&key("", "ConfigMap", "c099")).unwrap().outcome;
@@ -289,8 +287,7 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
         let (me, entry) = (offline.core.me().unwrap(), offline.core.desired.get(&key).unwrap());
         let mark = Some(Arc::new(plan::mark_of(me, entry, &ApplyPolicy::default(), Origin::Created)));
         let managed = Some(tideline_common::Digest::of(b"managed"));
-        let observed = Box::new(Observed { managed, mark, ..created(&key, None) });
-        offline.step(Event::Executed { id, result: OpResult::Written { observed, conflicts: Vec::new() } });
+        offline.step(Event::Executed { id, result: made(Observed { managed, mark, ..created(&key, None) }) });
         through += 1;
     }
     assert_eq!(through, 100);
@@ -336,7 +333,7 @@ fn many_that_are_refused_are_tried_seldom_and_all_of_them_once_one_is_let_throug
         offline.now = offline.core.work.retries.first().unwrap().0;
         offline.step(Event::Timer(Timer::Retry));
         let (id, key) = offline.begun.remove(0);
-        let written = OpResult::Written { observed: Box::new(created(&key, None)), conflicts: Vec::new() };
+        let written = made(created(&key, None));
         offline.step(Event::Executed { id, result: written });
         assert_eq!(!offline.begun.is_empty(), refused, "{reason:?}");
     }
@@ -348,7 +345,7 @@ fn what_waits_for_a_namespace_goes_when_it_appears() {
     let mut offline = Offline::new(vec![namespace, config_map("a", 0)]);
     let (create_namespace, _) = offline.begun.remove(0);
     assert!(offline.begun.is_empty());
-    let failed = OpResult::Failed { reason: Reason::Forbidden, message: "quota".into(), retry_after: None };
+    let failed = OpResult::Create(Err(Failure::new(Reason::Forbidden, "quota")));
     offline.step(Event::Executed { id: create_namespace, result: failed });
     offline.fail(Reason::NamespaceUnavailable);
     assert!(offline.begun.is_empty());
@@ -376,10 +373,7 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
 #[test]
 fn a_kind_that_is_listed_and_may_not_be_watched_is_kept_and_said_steadily() {
     let (entry, policy) = (config_map("a", 0), ApplyPolicy::default());
-    let written = |version: &str| OpResult::Written {
-        observed: Box::new(standing(&entry, &policy, version)),
-        conflicts: Vec::new(),
-    };
+    let written = |version: &str| made(standing(&entry, &policy, version));
     let mut offline = Offline::new(vec![entry.clone()]);
     let (id, key) = offline.begun.remove(0);
     let kind = key.kind;
@@ -418,6 +412,14 @@ fn after_a_restart_what_is_in_no_kept_namespace_holds_up_no_later_wave() {
     assert_eq!(offline.names(), ["a"]);
 }
 
+fn made(observed: Observed) -> OpResult {
+    OpResult::Create(Ok(Created::Made(Box::new(observed))))
+}
+
+fn throttled(retry_after: Option<Duration>) -> OpResult {
+    OpResult::Create(Err(Failure { retry_after, ..Failure::new(Reason::Throttled, "too many") }))
+}
+
 fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
     Observed {
         key: key.clone(),
@@ -444,7 +446,7 @@ fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
     let mut offline = Offline::new(vec![config_map("late", 5), config_map("early", -5)]);
     for _ in 0..2 {
         let (id, key) = offline.begun.remove(0);
-        let written = OpResult::Written { observed: Box::new(created(&key, None)), conflicts: Vec::new() };
+        let written = made(created(&key, None));
         offline.step(Event::Executed { id, result: written });
     }
     let removing = offline
@@ -519,7 +521,7 @@ fn read(core: &mut Core, out: &Effects, there: &Observed) -> Effects {
         _ => None,
     };
     let id = out.iter().find_map(get).unwrap_or_else(|| panic!("{out:?}"));
-    let result = OpResult::Written { observed: Box::new(there.clone()), conflicts: Vec::new() };
+    let result = OpResult::Get(Ok(Some(Box::new(there.clone()))));
     let mut out = Vec::new();
     core.step(Monotonic::START, Event::Executed { id, result }, &mut out);
     out
@@ -575,7 +577,7 @@ fn what_is_seen_while_a_write_to_what_was_there_before_fails_stays_seen() {
     core.step(Monotonic::START, Event::Vanished { key, uid: before.uid.clone() }, &mut out);
     let now = Observed { uid: "u2".parse().unwrap(), ..standing(&entry, &policy, "9") };
     core.step(Monotonic::START, Event::Observed(Box::new(now.clone())), &mut out);
-    core.step(Monotonic::START, Event::Executed { id, result: OpResult::PreconditionFailed }, &mut out);
+    core.step(Monotonic::START, Event::Executed { id, result: OpResult::Apply(Err(NotDone::Stale)) }, &mut out);
     let out = read(&mut core, &out, &now);
     assert_eq!(out.iter().find_map(apply).map(|(_, onto)| onto).as_deref(), Some("u2"), "{out:?}");
 }
@@ -635,12 +637,12 @@ fn what_is_to_be_let_go_of_and_may_not_be_taken_over_is_let_go_of_without_its_la
                 Effect::Persist { id, .. } => events.push_back(Event::Persisted { id, result: Ok(()) }),
                 Effect::Execute { id, op: Op::Create { .. } } => {
                     asked.push("Create");
-                    let result = OpResult::Exists(Box::new(standing.clone()));
+                    let result = OpResult::Create(Ok(Created::Exists(Box::new(standing.clone()))));
                     events.push_back(Event::Executed { id, result });
                 }
                 Effect::Execute { id, op: Op::Get { .. } } => {
                     asked.push("Get");
-                    let result = OpResult::Written { observed: Box::new(standing.clone()), conflicts: Vec::new() };
+                    let result = OpResult::Get(Ok(Some(Box::new(standing.clone()))));
                     events.push_back(Event::Executed { id, result });
                 }
                 Effect::Execute { op: Op::Orphan { uid, .. }, .. } => {

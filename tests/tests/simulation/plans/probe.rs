@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tideline_agent::core::{Effect, Event, Observed, Op, OpResult};
+use tideline_agent::core::{Applied, Created, Effect, Event, Observed, Op, OpResult, Orphaned, ReMarked};
 use tideline_common::wire::v1::Refusal;
 use tideline_common::{GroupKind, ObjectKey};
 use tideline_hub::link::core as link;
@@ -201,17 +201,18 @@ impl Probe {
     pub(crate) fn landed(&mut self, op: &Op, result: &OpResult, before: Option<&Local>) {
         let stood = before.is_some_and(|local| !local.deleting);
         let (key, version) = match (op, result) {
-            (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { observed, .. }) => {
+            (Op::Create { entry, .. }, OpResult::Create(Ok(Created::Made(observed))))
+            | (Op::Apply { entry, .. }, OpResult::Apply(Ok(Applied { observed, .. }))) => {
                 (&entry.key, Some(&observed.resource_version))
             }
-            (Op::ReMark { entry, .. }, OpResult::Written { observed, .. }) => {
+            (Op::ReMark { entry, .. }, OpResult::ReMark(Ok(ReMarked::Marked(observed)))) => {
                 // Whether or not anybody hears of it: what it says is there to be seen, and not written again.
                 let changed = before.is_some_and(|local| local.version.to_string() != *observed.resource_version);
                 self.writes.entry(entry.key.clone()).or_default().marked += u64::from(changed);
                 return;
             }
-            (Op::Delete { key, .. }, OpResult::Gone | OpResult::Finalizing) if stood => (key, None),
-            (Op::Orphan { key, .. }, OpResult::Written { .. }) => (key, None),
+            (Op::Delete { key, .. }, OpResult::Delete(Ok(_))) if stood => (key, None),
+            (Op::Orphan { key, .. }, OpResult::Orphan(Ok(Orphaned::LetGo))) => (key, None),
             _ => return,
         };
         match version {

@@ -1,6 +1,6 @@
 //! The agent's process: what its edges do.
 
-use tideline_agent::core::{Config, Core, Effect, Event, Loaded, Op, OpId, OpResult, Write};
+use tideline_agent::core::{Config, Core, Created, Effect, Event, Failure, Loaded, Op, OpId, OpResult, Write};
 use tideline_common::wire::v1::{ClusterFacts, Continuity, Decommission, EnrolRequest, Instance};
 use tideline_common::{InstanceId, Monotonic, ObjectKey, Reason, Uid};
 
@@ -196,7 +196,7 @@ impl World {
             let throttled = self.random.chance(300);
             let reason = if throttled { Reason::Throttled } else { Reason::Unavailable };
             let retry_after = throttled.then_some(THROTTLED_FOR);
-            OpResult::Failed { reason, message: "no time".to_owned(), retry_after }
+            op.failed(Failure { retry_after, ..Failure::new(reason, "no time") })
         });
         let after = self.random.within(OPERATION);
         self.schedule(after, Happening::Ends { run, id, result: Box::new(result) });
@@ -207,15 +207,17 @@ impl World {
         if let Op::Create { entry, .. } | Op::Apply { entry, .. } = op
             && !self.agent.journal.bodies.contains_key(&entry.input)
         {
-            let message = "not there".to_owned();
-            return OpResult::Failed { reason: Reason::BodyMissing, message, retry_after: None };
+            return op.failed(Failure::new(Reason::BodyMissing, "not there"));
         }
         let before = self.cluster.objects.get(place_of(op)).cloned();
         let result = self.cluster.execute(op);
         if let Some(probe) = &mut self.probe {
             probe.landed(op, &result, before.as_ref());
         }
-        if let (Op::Create { entry, .. } | Op::Apply { entry, .. }, OpResult::Written { .. }) = (op, &result) {
+        let written = matches!(result, OpResult::Create(Ok(Created::Made(_))) | OpResult::Apply(Ok(_)));
+        if let Op::Create { entry, .. } | Op::Apply { entry, .. } = op
+            && written
+        {
             let place = (entry.key.clone(), entry.source.uid.clone());
             // Where the epoch rises, a person has accepted that the hub went back.
             let accepted = self.agent.journal.accepted.map(|accepted| accepted.attestation);

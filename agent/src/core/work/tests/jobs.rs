@@ -9,7 +9,7 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
     for terminal in [None, Some(Terminal::Finished)] {
         let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
         let (id, key) = offline.begun.remove(0);
-        let written = OpResult::Written { observed: Box::new(created(&key, terminal)), conflicts: Vec::new() };
+        let written = made(created(&key, terminal));
         offline.step(Event::Executed { id, result: written });
         offline.restart();
         assert_eq!(offline.begun.is_empty(), terminal.is_some());
@@ -21,13 +21,12 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
 fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
     let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
     let (id, key) = offline.begun.remove(0);
-    let written =
-        OpResult::Written { observed: Box::new(created(&key, Some(Terminal::Started))), conflicts: Vec::new() };
+    let written = made(created(&key, Some(Terminal::Started)));
     offline.step(Event::Executed { id, result: written });
     offline.restart();
     assert!(offline.begun.is_empty());
     let id = offline.core.objects.get(&key).unwrap().flight.expect("it is looked for");
-    offline.step(Event::Executed { id, result: OpResult::Gone });
+    offline.step(Event::Executed { id, result: OpResult::Get(Ok(None)) });
     let object = offline.core.objects.get(&key).unwrap();
     assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));
     assert!(offline.begun.is_empty());
