@@ -24,6 +24,11 @@ const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
 /// has time for, or a replacement of what somebody else makes anew each time.
 pub(super) const TRIES_MAX: u32 = 5;
 
+/// Whether what has failed so often, and is to wait for so long, is waited for no longer.
+pub(super) fn is_held_up(failures: u32, not_before: Option<Duration>) -> bool {
+    failures >= TRIES_MAX || not_before.is_some_and(|wait| wait > HOLD_MAX)
+}
+
 impl Core {
     /// Nothing is to be done about an assigned object.
     pub(super) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
@@ -96,7 +101,7 @@ impl Core {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         object.failures = object.failures.saturating_add(1);
-        let held_up = object.failures >= TRIES_MAX || not_before.is_some_and(|wait| wait > HOLD_MAX);
+        let held_up = is_held_up(object.failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
         let patience = self.denied.patience(&key.kind).max(self.unadmitted.patience(&key.kind));

@@ -8,6 +8,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::Core;
+use super::conclude::is_held_up;
 use super::doing::{Doing, ReadFor};
 use super::effect::{Effects, LeftToOthers, Op, OpId};
 use super::event::{FieldConflict, LocalField, Observed};
@@ -301,9 +302,7 @@ impl Core {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.doubt();
         if object.failures >= MISSES_MAX {
-            let message =
-                "another object stands there than was seen before, or none, also after several tries".to_owned();
-            self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
+            self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), MISSED.to_owned());
             return self.retry(now, key, None);
         }
         if object.failures > 0 {
@@ -528,8 +527,10 @@ impl Core {
             }
             Err(NotDone::Stale) => FollowUp::Stale,
             Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
-                let throttled = reason == Reason::Throttled;
-                let state = if throttled { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
+                let failures = self.removals.get(tombstone).map_or(0, |removal| removal.failures);
+                // What the API server has no time for is held once it is known that this is not over soon.
+                let waits = reason == Reason::Throttled && !is_held_up(failures + 1, retry_after);
+                let state = if waits { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
                 self.removal_state(now, tombstone, state);
                 FollowUp::BackOff(retry_after)
             }
@@ -547,11 +548,14 @@ impl Core {
             return self.removal_done(now, tombstone);
         }
         let Some(removal) = self.removals.get_mut(tombstone) else { return };
-        if removal.failures > 0 {
-            return self.retry_removal(now, tombstone, None);
+        if removal.failures == 0 {
+            removal.failures = 1;
+            return self.look(now, tombstone, out);
         }
-        removal.failures = 1;
-        self.look(now, tombstone, out);
+        if removal.failures >= MISSES_MAX {
+            self.removal_state(now, tombstone, RemovalState::Held(Reason::Conflict, MISSED.to_owned()));
+        }
+        self.retry_removal(now, tombstone, None);
     }
 
     /// What stands in the place of what was to be removed was read.
@@ -661,6 +665,7 @@ fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<Le
 /// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
 /// again where that was seen late.
 const MISSES_MAX: u32 = 3;
+const MISSED: &str = "another object stands there than was seen before, or none, also after several tries";
 
 /// Fields named in a message: what fits its bound with room for long paths.
 const CONFLICTS_NAMED_MAX: usize = 8;

@@ -322,6 +322,17 @@ impl Server {
         }
     }
 
+    /// What is tried again is, so often.
+    fn try_again(&mut self, times: usize) {
+        for _ in 0..times {
+            self.answer_all();
+            if let Some(at) = self.timer.take() {
+                self.now = self.now.max(at);
+                self.step(Event::Timer(Timer::Retry));
+            }
+        }
+    }
+
     /// What was asked; as an error, if that was too often.
     fn watch(mut self) -> Result<Vec<String>, String> {
         let end = self.now + WATCHED;
@@ -513,14 +524,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         if last_is_heard {
             server.unassign();
         }
-        for _ in 0..4 {
-            server.answer_all();
-            // An API server that had no time is left alone for a while.
-            if let Some(at) = server.timer.take() {
-                server.now = server.now.max(at);
-                server.step(Event::Timer(Timer::Retry));
-            }
-        }
+        server.try_again(4);
         let asked = server.asked.iter().map(|asked| asked.split_once(": ").map_or("", |(_, op)| op));
         // It is looked at once more when the journal has it that it passed the fuse.
         let mut asked: Vec<_> = asked.collect();
@@ -562,13 +566,7 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
             server.switch(None, Prune::Orphan);
         }
         server.switch(Some((source, policy)), Prune::Orphan);
-        for _ in 0..4 {
-            server.answer_all();
-            if let Some(at) = server.timer.take() {
-                server.now = server.now.max(at);
-                server.step(Event::Timer(Timer::Retry));
-            }
-        }
+        server.try_again(4);
         let mut asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
@@ -601,6 +599,26 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
             Says::Failed(reason) => assert_eq!(outcome.reason, Some(reason), "{}", outcome.message),
             _ => assert_eq!(outcome.progress, Progress::Applied),
         }
+    }
+}
+
+#[test]
+fn a_removal_that_comes_to_nothing_each_time_says_why() {
+    for (delete, expected) in [(Says::Failed(Reason::Throttled), Reason::Throttled), (Says::Another, Reason::Conflict)]
+    {
+        let known = Known {
+            record: Some((1, "u1")),
+            seen: Some((Some(1), false)),
+            removals: [(1, Some(Prune::Delete))].into(),
+            ..Known::default()
+        };
+        let mut answers = [Says::Done; 8];
+        answers[3] = delete;
+        let mut server = Server::new(&known, answers);
+        server.try_again(12);
+        let state = server.core.removals.values().map(|removal| removal.state.clone()).next();
+        let said = |reason, message: &str| reason == expected && !message.is_empty();
+        assert!(matches!(&state, Some(RemovalState::Held(reason, message)) if said(*reason, message)), "{state:?}");
     }
 }
 
