@@ -163,6 +163,9 @@ impl Core {
 
     /// An operation on an assigned object failed.
     pub(super) fn operation_failed(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
+        if failure.reason == Reason::Throttled {
+            return self.throttled(now, key, failure);
+        }
         let Failure { reason, message, retry_after } = failure;
         self.conclude(now, key, Progress::Failed, Some(reason), message);
         FollowUp::BackOff(retry_after)
@@ -276,9 +279,6 @@ impl Core {
         if self.desired.get(key) != Some(entry) {
             // It changed, or went, while this was under way.
             return FollowUp::Look;
-        }
-        if failure.reason == Reason::Throttled {
-            return self.throttled(now, key, failure);
         }
         if failure.reason == Reason::Vanished {
             self.has_run_as_it_is(entry);
@@ -425,7 +425,7 @@ impl Core {
                 // Told otherwise meanwhile.
                 None => FollowUp::BackOff(None),
             },
-            Err(failure) if failure.reason == Reason::Throttled => self.throttled(now, key, failure),
+            Err(failure) if failure.reason == Reason::Throttled => self.operation_failed(now, key, failure),
             Err(failure) => {
                 let message = format!(
                     "a field changed that cannot be changed in place, and the object is not deleted for it, because it could not be \
@@ -640,9 +640,6 @@ impl Core {
         let untried = self.objects.get(key).is_some_and(|object| !object.tried);
         if what_for != ReadFor::Write || !untried || self.desired.get(key).is_none() {
             return FollowUp::BackOff(failure.retry_after);
-        }
-        if failure.reason == Reason::Throttled {
-            return self.throttled(now, key, failure);
         }
         self.operation_failed(now, key, failure)
     }

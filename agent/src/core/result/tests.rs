@@ -333,6 +333,11 @@ impl Server {
         }
     }
 
+    fn outcome(&self) -> (Progress, Option<Reason>) {
+        let object = self.core.objects.get(&place()).expect("it is assigned");
+        (object.outcome.progress, object.outcome.reason)
+    }
+
     /// What was asked; as an error, if that was too often.
     fn watch(mut self) -> Result<Vec<String>, String> {
         let end = self.now + WATCHED;
@@ -600,6 +605,16 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
             _ => assert_eq!(outcome.progress, Progress::Applied),
         }
     }
+}
+
+/// That the API server has no time for the deletion says nothing about the object.
+#[test]
+fn a_replacement_that_is_throttled_has_not_failed() {
+    let mut answers = [Says::Done; 8];
+    (answers[1], answers[3]) = (Says::Failed(Reason::Immutable), Says::Failed(Reason::Throttled));
+    let mut server = Server::new(&to_be_recreated(), answers);
+    server.answer_all();
+    assert_eq!(server.outcome(), (Progress::Pending, Some(Reason::Throttled)));
 }
 
 #[test]
