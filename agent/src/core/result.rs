@@ -8,7 +8,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::Core;
-use super::conclude::is_held_up;
+use super::conclude::{TRIES_MAX, is_held_up};
 use super::doing::{Doing, ReadFor};
 use super::effect::{Effects, LeftToOthers, Op, OpId};
 use super::event::{FieldConflict, LocalField, Observed};
@@ -194,7 +194,14 @@ impl Core {
                 let Some(object) = self.objects.get_mut(key) else { return FollowUp::Look };
                 object.doubted = false;
                 object.probe = Some(Seen::from(&*observed));
-                if object.failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Look }
+                let failures = object.failures;
+                // What is said of it already, such as that it is another's, is still so.
+                let said = matches!(object.outcome.progress, Progress::Failed | Progress::Withheld);
+                if failures >= TRIES_MAX && !said && self.desired.get(key) == Some(entry) {
+                    let message = "an object stands there each time it is to be created".to_owned();
+                    self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
+                }
+                if failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Look }
             }
             Err(failure) => {
                 // An API server that had no time, or was not heard, may have made it.

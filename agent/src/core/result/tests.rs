@@ -617,6 +617,16 @@ fn a_replacement_that_is_throttled_has_not_failed() {
     assert_eq!(server.outcome(), (Progress::Pending, Some(Reason::Throttled)));
 }
 
+/// Somebody makes it anew as soon as it is deleted.
+#[test]
+fn a_replacement_that_finds_something_each_time_is_said_to_fail() {
+    let mut answers = [Says::Done; 8];
+    (answers[0], answers[1]) = (Says::Exists, Says::Failed(Reason::Immutable));
+    let mut server = Server::new(&to_be_recreated(), answers);
+    server.try_again(12);
+    assert_eq!(server.outcome(), (Progress::Failed, Some(Reason::Conflict)));
+}
+
 #[test]
 fn a_removal_that_comes_to_nothing_each_time_says_why() {
     for (delete, expected) in [(Says::Failed(Reason::Throttled), Reason::Throttled), (Says::Another, Reason::Conflict)]
