@@ -546,4 +546,4 @@ fn is_word_of_the_api_server(event: &Event) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,7 +12,7 @@ use tideline_common::{
 use super::plan::Me;
 
 mod cluster;
-pub(super) mod hub;
+pub(crate) mod hub;
 pub(super) mod world;
 
 use world::World;
@@ -24,7 +24,7 @@ pub(super) fn attestation(version: Version) -> Attestation {
     Attestation::unsigned(target_id(), Shown { version, point: RevisionPoint::NOWHERE })
 }
 
-pub(super) fn attested(set: Accepted) -> Attested {
+pub(crate) fn attested(set: Accepted) -> Attested {
     Attested { set, attestation: attestation(set.version) }
 }
 
@@ -231,11 +231,11 @@ pub(super) fn me() -> Me {
     Me { hub: hub_id(), target: target_id(), formers: Formers::default() }
 }
 
-pub(super) fn hub_id() -> HubId {
+pub(crate) fn hub_id() -> HubId {
     "11111111-1111-4111-8111-111111111111".parse().unwrap()
 }
 
-pub(super) fn target_id() -> TargetId {
+pub(crate) fn target_id() -> TargetId {
     "22222222-2222-4222-8222-222222222222".parse().unwrap()
 }
 
@@ -244,11 +244,11 @@ pub(super) fn heir(number: u128) -> TargetId {
     TargetId::from_uuid(uuid::Uuid::from_u128(77 + number))
 }
 
-pub(super) fn uid(text: &str) -> Uid {
+pub(crate) fn uid(text: &str) -> Uid {
     text.parse().unwrap()
 }
 
-pub(super) fn key(group: &str, kind: &str, name: &str) -> ObjectKey {
+pub(crate) fn key(group: &str, kind: &str, name: &str) -> ObjectKey {
     let namespace = if kind == "Namespace" { "" } else { "shop" };
     ObjectKey::new(GroupKind::new(group, kind), namespace, name)
 }
@@ -296,7 +296,7 @@ impl Random {
     }
 }
 
-pub(super) type Policies = BTreeMap<Digest, std::sync::Arc<ApplyPolicy>>;
+pub(crate) type Policies = BTreeMap<Digest, std::sync::Arc<ApplyPolicy>>;
 
 pub(super) fn policies() -> Policies {
     let policy = ApplyPolicy::default();

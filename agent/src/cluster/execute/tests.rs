@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 use super::*;
 
+mod api_server;
+mod refusals;
+
 /// Who may not: in the words of a policy, of a webhook, and of the API server itself.
 const POLICY: &str =
     "namespaces \"shop\" is forbidden: ValidatingAdmissionPolicy 'names' with binding 'all' denied request: no shop";

@@ -22,6 +22,8 @@ use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
 
+mod each_time;
+
 /// Operations on one object that may follow one another without a wait: a look, what it leads to, that what is there is
 /// another by now, and the same again.
 const AT_ONCE_MAX: usize = 10;
@@ -604,46 +606,6 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
             Says::Failed(reason) => assert_eq!(outcome.reason, Some(reason), "{}", outcome.message),
             _ => assert_eq!(outcome.progress, Progress::Applied),
         }
-    }
-}
-
-/// That the API server has no time for the deletion says nothing about the object.
-#[test]
-fn a_replacement_that_is_throttled_has_not_failed() {
-    let mut answers = [Says::Done; 8];
-    (answers[1], answers[3]) = (Says::Failed(Reason::Immutable), Says::Failed(Reason::Throttled));
-    let mut server = Server::new(&to_be_recreated(), answers);
-    server.answer_all();
-    assert_eq!(server.outcome(), (Progress::Pending, Some(Reason::Throttled)));
-}
-
-/// Somebody makes it anew as soon as it is deleted.
-#[test]
-fn a_replacement_that_finds_something_each_time_is_said_to_fail() {
-    let mut answers = [Says::Done; 8];
-    (answers[0], answers[1]) = (Says::Exists, Says::Failed(Reason::Immutable));
-    let mut server = Server::new(&to_be_recreated(), answers);
-    server.try_again(12);
-    assert_eq!(server.outcome(), (Progress::Failed, Some(Reason::Conflict)));
-}
-
-#[test]
-fn a_removal_that_comes_to_nothing_each_time_says_why() {
-    for (delete, expected) in [(Says::Failed(Reason::Throttled), Reason::Throttled), (Says::Another, Reason::Conflict)]
-    {
-        let known = Known {
-            record: Some((1, "u1")),
-            seen: Some((Some(1), false)),
-            removals: [(1, Some(Prune::Delete))].into(),
-            ..Known::default()
-        };
-        let mut answers = [Says::Done; 8];
-        answers[3] = delete;
-        let mut server = Server::new(&known, answers);
-        server.try_again(12);
-        let state = server.core.removals.values().map(|removal| removal.state.clone()).next();
-        let said = |reason, message: &str| reason == expected && !message.is_empty();
-        assert!(matches!(&state, Some(RemovalState::Held(reason, message)) if said(*reason, message)), "{state:?}");
     }
 }
 

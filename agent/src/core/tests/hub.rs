@@ -17,73 +17,73 @@ use super::super::{Answer, LinkFailure, Request};
 use super::{Policies, attestation, entry, hub_id, policies, target_id};
 
 #[derive(Debug, Default)]
-pub(in crate::core) struct Hub {
-    pub(in crate::core) desired: DesiredSet,
+pub(crate) struct Hub {
+    pub(crate) desired: DesiredSet,
     revision: u64,
     epoch: u64,
     changed: BTreeMap<ObjectKey, u64>,
-    pub(in crate::core) tombstones: BTreeMap<Tombstone, (u64, PrunePolicy)>,
-    pub(in crate::core) reports: BTreeMap<ObjectKey, (SessionName, u64, ObjectReport)>,
+    pub(crate) tombstones: BTreeMap<Tombstone, (u64, PrunePolicy)>,
+    pub(crate) reports: BTreeMap<ObjectKey, (SessionName, u64, ObjectReport)>,
     sessions: u64,
     /// How often it has forgotten what it was told.
     forgot: u64,
-    pub(in crate::core) page: usize,
+    pub(crate) page: usize,
     bodies: BTreeMap<Digest, String>,
     /// Of whatever is placed from now on.
-    pub(in crate::core) policy: ApplyPolicy,
-    pub(in crate::core) waves: BTreeMap<ObjectKey, i32>,
+    pub(crate) policy: ApplyPolicy,
+    pub(crate) waves: BTreeMap<ObjectKey, i32>,
     conditions: Vec<TargetCondition>,
     /// Whether the agent said that it sees its cluster as it is.
-    pub(in crate::core) in_sync: Option<bool>,
+    pub(crate) in_sync: Option<bool>,
     /// What a person approved.
-    pub(in crate::core) approved: Vec<Tombstone>,
+    pub(crate) approved: Vec<Tombstone>,
     /// What a person released.
-    pub(in crate::core) released: Vec<Tombstone>,
+    pub(crate) released: Vec<Tombstone>,
     /// How long the agent is told that it may make use of that.
-    pub(in crate::core) approved_seconds: u64,
+    pub(crate) approved_seconds: u64,
     decommission: Decommission,
     /// The cluster that the SyncTarget says.
-    pub(in crate::core) cluster: Option<Uid>,
+    pub(crate) cluster: Option<Uid>,
     /// What every request is refused with.
-    pub(in crate::core) refuses: Option<RefusalKind>,
-    pub(in crate::core) sessions_asked: u64,
-    pub(in crate::core) enrolments_asked: u64,
+    pub(crate) refuses: Option<RefusalKind>,
+    pub(crate) sessions_asked: u64,
+    pub(crate) enrolments_asked: u64,
     /// To what the agent is handed when it asks for a session next.
-    pub(in crate::core) hands_to: Option<TargetId>,
+    pub(crate) hands_to: Option<TargetId>,
     /// What the agent showed last as accepted before.
-    pub(in crate::core) shown: Option<Attested>,
+    pub(crate) shown: Option<Attested>,
     /// What a request to enrol makes of it.
-    pub(in crate::core) enrols_as: Option<TargetId>,
+    pub(crate) enrols_as: Option<TargetId>,
     /// Its token is of no use at the moment.
-    pub(in crate::core) refuses_token: bool,
+    pub(crate) refuses_token: bool,
     /// What the agent said of a session that fences it when it asked last.
-    pub(in crate::core) proved: Option<Fenced>,
+    pub(crate) proved: Option<Fenced>,
     /// What it says of its history.
-    pub(in crate::core) history: Continuity,
+    pub(crate) history: Continuity,
     /// What happened once of what is assigned.
-    pub(in crate::core) terminal: Vec<TerminalFact>,
+    pub(crate) terminal: Vec<TerminalFact>,
 }
 
 impl Hub {
     /// It was set back, or is another target's: an epoch of its own, and every revision but the last is forgotten.
-    pub(in crate::core) fn begin_epoch(&mut self, epoch: u64) {
+    pub(crate) fn begin_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.tombstones.clear();
     }
 
-    pub(in crate::core) fn with_pages_of(page: usize) -> Self {
+    pub(crate) fn with_pages_of(page: usize) -> Self {
         Self { page, epoch: 1, approved_seconds: 86_400, ..Self::default() }
     }
 
     /// Takes the cluster out of service: the set is empty from now on, and says why.
-    pub(in crate::core) fn decommission(&mut self, how: Decommission) {
+    pub(crate) fn decommission(&mut self, how: Decommission) {
         for key in self.desired.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.remove(&key);
         }
         self.decommission = how;
     }
 
-    pub(in crate::core) fn put(&mut self, key: &ObjectKey, source: u64, input: u64) {
+    pub(crate) fn put(&mut self, key: &ObjectKey, source: u64, input: u64) {
         self.revision += 1;
         let mut entry = entry(key, source, input);
         entry.policy = self.policy.digest();
@@ -95,7 +95,7 @@ impl Hub {
     }
 
     /// What is assigned there is held, or withheld, or neither any more.
-    pub(in crate::core) fn set_state(&mut self, key: &ObjectKey, state: EntryState) {
+    pub(crate) fn set_state(&mut self, key: &ObjectKey, state: EntryState) {
         self.revision += 1;
         let entry = Entry { state, ..(**self.desired.get(key).expect("it is assigned")).clone() };
         self.desired.insert(Arc::new(entry));
@@ -103,7 +103,7 @@ impl Hub {
     }
 
     /// What is assigned there is only implied by what is in it.
-    pub(in crate::core) fn imply(&mut self, key: &ObjectKey) {
+    pub(crate) fn imply(&mut self, key: &ObjectKey) {
         self.revision += 1;
         let entry = Entry { implied: true, ..(**self.desired.get(key).expect("it is assigned")).clone() };
         self.desired.insert(Arc::new(entry));
@@ -111,7 +111,7 @@ impl Hub {
     }
 
     /// Whatever is placed from now on is approved for deletion.
-    pub(in crate::core) fn approve_in_advance(&mut self) {
+    pub(crate) fn approve_in_advance(&mut self) {
         self.policy.approve_deletions = ApproveDeletions::InAdvance;
     }
 
@@ -120,7 +120,7 @@ impl Hub {
         policies().into_iter().chain([(policy.digest(), policy)]).collect()
     }
 
-    pub(in crate::core) fn remove(&mut self, key: &ObjectKey) {
+    pub(crate) fn remove(&mut self, key: &ObjectKey) {
         if let Some(former) = self.desired.remove(key) {
             self.revision += 1;
             let tombstone = Tombstone { key: key.clone(), source: former.source.uid.clone() };
@@ -136,29 +136,29 @@ impl Hub {
     }
 
     /// What it was told is lost, as when it is started again.
-    pub(in crate::core) fn forget_reports(&mut self) {
+    pub(crate) fn forget_reports(&mut self) {
         self.forgot += 1;
         self.reports.clear();
     }
 
     /// A person accepts that history was lost: nothing that was to be removed is spoken for.
-    pub(in crate::core) fn forget_removals(&mut self) {
+    pub(crate) fn forget_removals(&mut self) {
         self.epoch += 1;
         self.tombstones.clear();
     }
 
     /// A hub that lost everything and noticed.
-    pub(in crate::core) fn restored_empty(&self) -> Self {
+    pub(crate) fn restored_empty(&self) -> Self {
         let Self { page, epoch, sessions, approved_seconds, .. } = *self;
         Self { page, epoch: epoch + 1, sessions, approved_seconds, ..Self::default() }
     }
 
-    pub(in crate::core) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         Version { epoch: Epoch(self.epoch), revision: Revision(self.revision) }
     }
 
     /// Whether a long poll would be answered only when its time is over.
-    pub(in crate::core) fn would_wait(&self, request: &Request) -> bool {
+    pub(crate) fn would_wait(&self, request: &Request) -> bool {
         match request {
             Request::Desired(request) => {
                 if self.refuses.is_none() && self.history != Continuity::Whole {
@@ -175,21 +175,21 @@ impl Hub {
         }
     }
 
-    /// What the agent said last of its target as a whole.
     /// The places at which it was told that a deletion is held for this reason.
-    pub(in crate::core) fn held(&self, reason: Reason) -> impl Iterator<Item = &ObjectKey> {
+    pub(crate) fn held(&self, reason: Reason) -> impl Iterator<Item = &ObjectKey> {
         let held =
             move |report: &ObjectReport| (report.progress, report.reason) == (Progress::DeletionHeld, Some(reason));
         self.reports.iter().filter(move |(_, (_, _, report))| held(report)).map(|(key, _)| key)
     }
 
-    pub(in crate::core) fn conditions(&self) -> Vec<String> {
+    /// What the agent said last of its target as a whole.
+    pub(crate) fn conditions(&self) -> Vec<String> {
         let text =
             |TargetCondition { reason, count, message }: &TargetCondition| format!("{reason} {count}: {message}");
         self.conditions.iter().map(text).collect()
     }
 
-    pub(in crate::core) fn reply(&mut self, request: Request) -> Result<Answer, LinkFailure> {
+    pub(crate) fn reply(&mut self, request: Request) -> Result<Answer, LinkFailure> {
         self.enrolments_asked += u64::from(matches!(request, Request::Enrol(_)));
         if let Request::Session(request) = &request {
             self.sessions_asked += 1;
@@ -220,7 +220,7 @@ impl Hub {
         }
     }
 
-    pub(in crate::core) fn answer(&mut self, request: Request) -> Answer {
+    pub(crate) fn answer(&mut self, request: Request) -> Answer {
         match request {
             Request::Enrol(_) => {
                 Answer::Enrolled(EnrolAnswer { hub: hub_id(), target: target_id(), name: "store".into() })
@@ -244,7 +244,7 @@ impl Hub {
         }
     }
 
-    pub(in crate::core) fn desired(&self, request: &DesiredRequest) -> DesiredAnswer {
+    pub(crate) fn desired(&self, request: &DesiredRequest) -> DesiredAnswer {
         if self.history != Continuity::Whole {
             return DesiredAnswer::Broken;
         }
