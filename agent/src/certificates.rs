@@ -238,8 +238,10 @@ impl ServerCertVerifier for Verifier {
 fn judge_pinned<T>(judged: &Judgement, verify: impl Fn(UnixSeconds) -> Result<T, Error>) -> Result<T, Error> {
     let outcome = match judged.worth {
         Worth::Confirmed => return verify(judged.clock),
-        Worth::Unconfirmed => verify(judged.clock).or_else(|error| from(judged.at_least, &verify).map_err(|_| error)),
-        Worth::BeforeBuild | Worth::FarFromHub { .. } => from(judged.at_least, &verify),
+        Worth::Unconfirmed | Worth::FarFromHub { .. } => {
+            verify(judged.clock).or_else(|error| from(judged.at_least, &verify).map_err(|_| error))
+        }
+        Worth::BeforeBuild => from(judged.at_least, &verify),
     };
     outcome.map_err(|error| explained(error, &format!("it is judged as of {}, for {judged}", judged.at_least), judged))
 }
