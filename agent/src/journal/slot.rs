@@ -161,6 +161,7 @@ impl Slot {
             info!("the journal {:?} was opened again", self.path);
         }
         if self.unfinished.load(Ordering::Acquire) {
+            space::require_for_write(&self.path, 0)?;
             self.written(stage::finish(&*self.engine()?))?;
             self.unfinished.store(false, Ordering::Release);
         }
