@@ -121,6 +121,10 @@ impl Core {
         if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
         }
+        // Nor is it let go of, or looked at once more for that, before the journal has it.
+        if object.unrecorded > 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
+            return;
+        }
         // What was read just now is not older than the journal, though the cluster may have been set back.
         let current = object.record.as_ref().zip(live.as_deref()).map(|(record, seen)| AppliedRecord {
             resource_version: Arc::clone(&seen.resource_version),

@@ -195,8 +195,8 @@ impl Core {
                 object.doubted = false;
                 object.probe = Some(Seen::from(&*observed));
                 let failures = object.failures;
-                // What is said of it already, such as that it is another's, is still so.
-                let said = matches!(object.outcome.progress, Progress::Failed | Progress::Withheld);
+                // That it is another's, which was said of what stands there, is still so.
+                let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
                 if failures >= TRIES_MAX && !said && self.desired.get(key) == Some(entry) {
                     let message = "an object stands there each time it is to be created".to_owned();
                     self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
@@ -534,11 +534,16 @@ impl Core {
             }
             Err(NotDone::Stale) => FollowUp::Stale,
             Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
-                let failures = self.removals.get(tombstone).map_or(0, |removal| removal.failures);
-                // What the API server has no time for is held once it is known that this is not over soon.
-                let waits = reason == Reason::Throttled && !is_held_up(failures + 1, retry_after);
-                let state = if waits { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
-                self.removal_state(now, tombstone, state);
+                let Some(removal) = self.removals.get(tombstone) else { return FollowUp::Concluded };
+                let throttled = reason == Reason::Throttled;
+                // What the API server has no time for is held once it is known that this is not over soon. What waits for
+                // finalizers has waited for those.
+                let finalizes = throttled && removal.state == RemovalState::Finalizing;
+                let waits = throttled && !is_held_up(removal.failures + 1, retry_after);
+                if !finalizes {
+                    let state = if waits { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
+                    self.removal_state(now, tombstone, state);
+                }
                 FollowUp::BackOff(retry_after)
             }
         }
@@ -559,7 +564,7 @@ impl Core {
             removal.failures = 1;
             return self.look(now, tombstone, out);
         }
-        if removal.failures >= MISSES_MAX {
+        if removal.failures >= MISSES_MAX && removal.state != RemovalState::Finalizing {
             self.removal_state(now, tombstone, RemovalState::Held(Reason::Conflict, MISSED.to_owned()));
         }
         self.retry_removal(now, tombstone, None);
