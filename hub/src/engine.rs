@@ -466,6 +466,8 @@ impl Engine {
         let Some(view) = self.ledger.target(target) else { return };
         let leaves = self.targets.get(target).is_some_and(|outline| outline.record.decommission != Decommission::No);
         let service = if leaves { Service::Leaving } else { Service::InPlace };
+        // Whatever else is made of its words: an approval that was made use of is not made use of again.
+        let spent = self.spent(target, &report.removed);
         self.summary.settle(target, |key, source| view.concern(key, source) == Concern::Assigned);
         let known = self.summary.target(target);
         let Screened { report, gone_while_assigned, dropped, unfounded, breaches } =
@@ -479,7 +481,6 @@ impl Engine {
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
-        let spent = self.spent(target, &report.removed);
         let facts: Vec<_> = view.news(&report).collect();
         let taken = self.summary.take(target, report);
         if told(&self.summary) != former {

@@ -437,6 +437,10 @@ impl Core {
             return;
         }
         let Some(mut report) = self.object_report(&key, &object) else {
+            // It is not known to be gone before its kind was listed.
+            if self.restored.awaits(&key) {
+                return;
+            }
             if let Some(source) = self.explain(&key, None) {
                 self.reports.vanished(Tombstone { key, source });
             }

@@ -13,7 +13,7 @@ use tideline_common::{GroupKind, Mark, ObjectKey, Ownership, Uid};
 
 use super::Core;
 use super::effect::{CameBack, Write};
-use super::remove::{Ground, JournalAge};
+use super::remove::{Cause, Ground, JournalAge};
 
 #[derive(Debug, Default)]
 pub(super) struct Restored {
@@ -35,6 +35,11 @@ impl Restored {
     /// Whether everything of a kind was looked at in this run.
     pub(super) fn has_listed(&self, kind: &GroupKind) -> bool {
         self.listed.contains(kind)
+    }
+
+    /// Whether it was there in an earlier run, and its kind was not listed in this one.
+    pub(super) fn awaits(&self, key: &ObjectKey) -> bool {
+        self.objects.contains_key(key) && !self.listed.contains(&key.kind)
     }
 
     pub(super) fn is(&self, key: &ObjectKey, uid: &Uid) -> bool {
@@ -74,7 +79,8 @@ impl Core {
         let Some((me, mark)) = self.me().zip(mark).filter(|_| listed && whole) else { return };
         if mark.ownership(me, key) != Ownership::Ours
             || self.desired.get(key).is_some()
-            || self.open_removals_of(key).next().is_some()
+            // One that was approved was approved of what stood there before.
+            || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)
             || self.objects.get(key).is_some_and(|object| object.is_known_as(uid))
         {
             return;

@@ -427,7 +427,9 @@ impl Core {
 
     pub(super) fn set_record(&mut self, key: &ObjectKey, record: AppliedRecord) {
         self.there_was(&key.kind, &record.version);
-        self.came_back_no_more(key);
+        if self.restored.is(key, &record.uid) {
+            self.came_back_no_more(key);
+        }
         let object = self.objects.at(key);
         if object.record.as_ref().is_some_and(|former| former.source != record.source) {
             object.live.observed_generation = None;
@@ -518,6 +520,7 @@ impl Core {
     pub(super) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
         let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some() || object.unshown;
+        let known = known || self.restored.awaits(key);
         if !known
             && !self.told_ahead.contains(key)
             && self.desired.get(key).is_none()

@@ -144,7 +144,9 @@ impl Engine {
         }
         let removed: BTreeSet<_> = removed.iter().collect();
         let spent = self.approvals.of(target).map(|(approval, removals)| {
-            let done = removals.iter().filter(|removal| removed.contains(removal));
+            let void = self.ledger.void(approval);
+            let is_void = |removal: &Tombstone| void.is_some_and(|void| void.covers(&removal.key));
+            let done = removals.iter().filter(|removal| removed.contains(removal) && !is_void(removal));
             HistoryChange::Spent { approval: approval.clone(), at: done.map(|removal| removal.key.clone()).collect() }
         });
         spent.filter(|change| matches!(change, HistoryChange::Spent { at, .. } if !at.is_empty())).collect()

@@ -57,6 +57,25 @@ fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
     assert!(world.journal.came_back.is_empty());
 }
 
+/// Before its kind is listed it is not known to be gone.
+#[test]
+fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
+    let [_, back] = keys();
+    let mut world = world();
+    world.hub.remove(&back);
+    world.quiesce();
+    restore(&mut world, &back);
+    world.quiesce();
+    world.cluster.unreadable.insert(back.clone());
+    world.crash();
+    world.quiesce();
+    assert_eq!(held(&world, Reason::Restored), [&back]);
+    world.cluster.unreadable.clear();
+    world.cluster.lose_watch(&back.kind);
+    world.quiesce();
+    assert_eq!(held(&world, Reason::Restored), [&back]);
+}
+
 #[test]
 fn what_was_there_when_the_agent_began_counts_as_left_behind() {
     let [_, back] = keys();

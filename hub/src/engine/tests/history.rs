@@ -375,6 +375,17 @@ fn what_was_done_is_not_approved_any_more_and_a_later_approval_of_the_place_is_g
     assert_eq!(approved, removals([0, 1]));
 }
 
+/// The run of the hub that it was given in was told of the object, and this one was not.
+#[test]
+fn what_was_done_is_not_approved_any_more_though_this_run_was_never_told_that_it_was_held() {
+    let mut hub = Hub::with_approvals_listed(4);
+    hub.shows_approval("given", &[9]);
+    assert_eq!(hub.approved(), removals([9]));
+    hub.removes(9);
+    hub.persist();
+    assert_eq!(hub.approved(), []);
+}
+
 /// Those that it does not know yet were given before the accept all the same, and so was what it does not know of targets.
 #[test]
 fn a_hub_that_starts_accepts_nothing_before_it_has_read_its_approvals_and_targets() {
