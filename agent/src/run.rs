@@ -176,7 +176,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
     for ignored in options.own_namespace.ignored(options.kubeconfig.is_none()) {
         warn!("{ignored}");
     }
-    if options.kubeconfig.is_none() && std::env::var_os("KUBECONFIG").is_some() {
+    if options.kubeconfig.is_none() && std::env::var_os("KUBECONFIG").is_some_and(|it| !it.is_empty()) {
         warn!("KUBECONFIG is ignored: the agent keeps the cluster that it runs in, unless --kubeconfig names another");
     }
     let clock = Arc::new(Clock::default());

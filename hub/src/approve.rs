@@ -14,7 +14,7 @@ use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_api::{ApprovedAction, ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, UnassignmentApproval};
+use tideline_api::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec, UnassignmentApproval};
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason, TargetId, Tombstone};
 use tideline_runtime::exit;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,14 @@ pub enum Error {
          not settled in one step: name one with --reason"
     )]
     SeveralReasons { target: String },
+}
+
+/// What becomes of what is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Delete,
+    /// It stays, without its mark.
+    Release,
 }
 
 /// What one cluster holds.
@@ -131,7 +139,7 @@ pub async fn approve(
     root: &Client,
     held: &Held,
     deletions: &[&HeldDeletion],
-    action: ApprovedAction,
+    action: Action,
     expires: Duration,
 ) -> Result<Approved, Error> {
     if expires > EXPIRES_MAX {
@@ -141,13 +149,14 @@ pub async fn approve(
     let end = end.round(jiff::Unit::Second).unwrap_or(end);
     let mut names = Vec::new();
     for part in deletions.chunks(DeletionApprovalSpec::DELETIONS_MAX) {
-        let spec = DeletionApprovalSpec {
-            target_name: held.target.clone(),
-            target_uid: held.target_uid.clone(),
-            expires: Time(end),
-            action,
-            deletions: part.iter().map(|held| held.object.clone()).collect(),
+        let objects = part.iter().map(|held| held.object.clone()).collect();
+        // Lists of their own: who does not know of releases must not take one for a deletion.
+        let (deletions, releases) = match action {
+            Action::Delete => (objects, Vec::new()),
+            Action::Release => (Vec::new(), objects),
         };
+        let (target_name, target_uid) = (held.target.clone(), held.target_uid.clone());
+        let spec = DeletionApprovalSpec { target_name, target_uid, expires: Time(end), deletions, releases };
         let mut object = DeletionApproval::new("", spec);
         object.metadata.name = None;
         object.metadata.generate_name = Some(format!("{}-", held.target));
@@ -177,7 +186,12 @@ impl Read {
 
 /// Reads an approval; or says why it cannot be one. A part that cannot be meant is no reason to believe the rest.
 pub(crate) fn read(approval: &DeletionApproval, now: Timestamp) -> Result<Read, String> {
-    let DeletionApprovalSpec { target_name, target_uid, expires, action, deletions } = &approval.spec;
+    let DeletionApprovalSpec { target_name, target_uid, expires, deletions, releases } = &approval.spec;
+    let objects = match (&**deletions, &**releases) {
+        (deletions, []) => deletions,
+        ([], releases) => releases,
+        (_, _) => return Err("it lists deletions and releases; give each an approval of its own".to_owned()),
+    };
     let target = target_uid.parse().map_err(|_| format!("the UID of the target {target_name} is none"))?;
     let removal = |deletion: &ApprovedDeletion| {
         let ApprovedDeletion { api_group, kind, namespace, name, source_uid } = deletion;
@@ -191,8 +205,8 @@ pub(crate) fn read(approval: &DeletionApproval, now: Timestamp) -> Result<Read, 
         target,
         expires: expires.0.as_second(),
         left: expires.0.duration_since(made).try_into().unwrap_or_default(),
-        removals: deletions.iter().map(removal).collect::<Result<_, String>>()?,
-        releases: *action == ApprovedAction::Release,
+        removals: objects.iter().map(removal).collect::<Result<_, String>>()?,
+        releases: !releases.is_empty(),
     })
 }
 

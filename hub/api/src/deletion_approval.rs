@@ -18,7 +18,6 @@ use crate::schema;
     derive = "PartialEq",
     doc = "A person's approval of deletions that one workload cluster holds. What is listed and still not assigned may go, or is let go of; deleting the approval withdraws it.",
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.targetName"),
-    printcolumn(name = "Action", type_ = "string", json_path = ".spec.action"),
     // Not a date: kubectl prints those as time passed, and this one lies ahead.
     printcolumn(name = "Expires", type_ = "string", json_path = ".spec.expires"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -34,26 +33,19 @@ pub struct DeletionApprovalSpec {
     /// When the approval ends, by the hub's clock.
     #[schemars(schema_with = "schema::time")]
     pub expires: Time,
-    /// What becomes of what is listed: Delete, or Release, which keeps the object and takes away its mark. Delete by default.
-    #[serde(default)]
-    pub action: ApprovedAction,
-    /// What this is about.
+    /// What may be deleted.
     #[schemars(extend("maxItems" = DeletionApprovalSpec::DELETIONS_MAX, "x-kubernetes-list-type" = "atomic"))]
     pub deletions: Vec<ApprovedDeletion>,
+    /// What is let go of instead: it stays, without its mark. Where this is given, `deletions` is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = DeletionApprovalSpec::DELETIONS_MAX, "x-kubernetes-list-type" = "atomic"))]
+    pub releases: Vec<ApprovedDeletion>,
 }
 
 impl DeletionApprovalSpec {
-    /// Deletions in one approval: names of at most 253 + 253 + 63 + 253 characters and a UID of 128 with what surrounds
+    /// Objects in one approval: names of at most 253 + 253 + 63 + 253 characters and a UID of 128 with what surrounds
     /// them are below 1,024 bytes, so that it is an object of less than 1 MiB. Larger lists take several.
     pub const DELETIONS_MAX: usize = 1_000;
-}
-
-/// What becomes of an object whose deletion a cluster holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ApprovedAction {
-    #[default]
-    Delete,
-    Release,
 }
 
 /// One object whose deletion is held.

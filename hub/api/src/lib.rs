@@ -28,7 +28,7 @@ mod unassignment_approval;
 
 pub use crds::{crds, root_crds, workload_crds};
 pub use decode::{DecodeError, decode};
-pub use deletion_approval::{ApprovedAction, ApprovedDeletion, DeletionApproval, DeletionApprovalSpec};
+pub use deletion_approval::{ApprovedDeletion, DeletionApproval, DeletionApprovalSpec};
 pub use enrolment_token::{EnrolmentToken, EnrolmentTokenSpec, EnrolmentTokenStatus, TokenUse};
 pub use history_acceptance::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
 pub use location::{Location, LocationSpec, LocationStatus};

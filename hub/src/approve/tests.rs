@@ -23,8 +23,8 @@ fn approval(deletions: Vec<ApprovedDeletion>) -> DeletionApproval {
         target_name: "east".to_owned(),
         target_uid: "11111111-1111-4111-8111-111111111111".to_owned(),
         expires: Time(Timestamp::from_second(100).expect("a moment")),
-        action: ApprovedAction::Delete,
         deletions,
+        releases: Vec::new(),
     };
     let mut approval = DeletionApproval::new("east-1", spec);
     approval.metadata.creation_timestamp = Some(Time(Timestamp::from_second(20).expect("a moment")));
@@ -44,6 +44,16 @@ fn an_approval_is_read_with_what_is_left_of_it() {
     assert_eq!(left(later), Monotonic::START);
     let before_it_was_made = Monotonic::START + Duration::from_secs(80);
     assert_eq!(left(Timestamp::UNIX_EPOCH), before_it_was_made, "no more than when it was made");
+}
+
+#[test]
+fn what_is_released_is_read_as_that_and_never_beside_what_is_deleted() {
+    let mut released = approval(Vec::new());
+    released.spec.releases = vec![deletion("web", "s1")];
+    let known = read(&released, Timestamp::UNIX_EPOCH).expect("it can be read").from(Monotonic::START);
+    assert_eq!((known.releases, known.removals.len()), (true, 1));
+    released.spec.deletions = vec![deletion("api", "s2")];
+    assert!(read(&released, Timestamp::UNIX_EPOCH).is_err());
 }
 
 #[test]

@@ -7,9 +7,8 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use tideline_api::ApprovedAction;
 use tideline_common::{Reason, SpaceName};
-use tideline_hub::approve::{self, Approved, Held};
+use tideline_hub::approve::{self, Action, Approved, Held};
 use tideline_hub::duration;
 use tideline_hub::held_deletions::HeldDeletion;
 use tideline_hub::kubeconfig::{self, Access};
@@ -102,7 +101,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
         let look = format!("tideline-hub approve-deletions {target} --list");
         confirm::ask(&text(&held, &approvable), &question, &look)?;
     }
-    let approved = approve::approve(&root, &held, &approvable, ApprovedAction::Delete, *expires).await?;
+    let approved = approve::approve(&root, &held, &approvable, Action::Delete, *expires).await?;
     Ok(print(*output, &held, &approvable, Some(&approved)))
 }
 

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use tideline_api::ApprovedAction;
 use tideline_common::{Reason, SpaceName};
-use tideline_hub::approve::{self, Approved, Held};
+use tideline_hub::approve::{self, Action, Approved, Held};
 use tideline_hub::held_deletions::HeldDeletion;
 use tideline_hub::kubeconfig::{self, Access};
-use tideline_hub::{duration, release, sync_target};
+use tideline_hub::{duration, history, release, sync_target};
 
 use super::approve::table;
 use super::{Common, Output, confirm};
@@ -82,6 +81,10 @@ pub(crate) enum Error {
     Approve(#[from] approve::Error),
     #[error(transparent)]
     Confirm(#[from] confirm::Error),
+    #[error(transparent)]
+    History(#[from] history::Error),
+    #[error("history is broken, so that it is not known what the clusters hold rightly: see tideline-hub history show")]
+    HistoryBroken,
     #[error("{target} waits for several reasons, and they are not settled in one step: name one with --reason: {}", .reasons.join(", "))]
     SeveralReasons { target: String, reasons: Vec<&'static str> },
 }
@@ -110,6 +113,9 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
     if reason == Waits::MayHaveRun {
         return Ok(let_run(*output, target, release::release(&root, target).await?));
     }
+    if reason == Waits::HistoryLost && !history::breaks(&root).await?.is_empty() {
+        return Err(Error::HistoryBroken);
+    }
     let releasable = held.releasable(reason.reason());
     if releasable.is_empty() {
         return Ok(released(*output, &held, &[], None));
@@ -121,7 +127,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
         let look = format!("tideline-hub approve-deletions {target} --list --reason {}", reason.reason());
         confirm::ask(&table(releasable.iter().copied()).to_string(), &question, &look)?;
     }
-    let approved = approve::approve(&root, &held, &releasable, ApprovedAction::Release, *expires).await?;
+    let approved = approve::approve(&root, &held, &releasable, Action::Release, *expires).await?;
     Ok(released(*output, &held, &releasable, Some(&approved)))
 }
 

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tideline_api::ApprovedAction;
-use tideline_hub::approve;
+use tideline_hub::approve::{self, Action};
 use tideline_tests::{eventually_ok, require_kubernetes};
 
 use crate::objects::{CONFIG, SOON, api, api_cluster, apply, config, gone, shows};
@@ -75,7 +74,7 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     let held = approve::held(&site.root, "east").await?;
     let approvable = held.approvable(None)?;
     assert_eq!(approvable.len(), MANY);
-    approve::approve(&site.root, &held, &approvable, ApprovedAction::Delete, DAY).await?;
+    approve::approve(&site.root, &held, &approvable, Action::Delete, DAY).await?;
     // All the while there is something new.
     eventually_ok(SOON, "what was approved to be gone", async || {
         let revision = serde_json::to_value(
@@ -103,6 +102,6 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     site.displace("fleeting").await?;
     counts(&site.local, "fleeting", 0).await?;
 
-    approve::approve(&site.root, &held, &held.approvable(None)?, ApprovedAction::Delete, DAY).await?;
+    approve::approve(&site.root, &held, &held.approvable(None)?, Action::Delete, DAY).await?;
     gone(&site.local, CONFIG, "witness").await
 }
