@@ -224,16 +224,7 @@ impl Approvals {
             return None;
         }
         let Some(list) = self.lists.get(&target) else {
-            let nothing = ApprovedPage {
-                list: None,
-                offset: 0,
-                count: 0,
-                total: 0,
-                expires_seconds: 0,
-                removals: Vec::new(),
-                releases: Vec::new(),
-            };
-            return held.list.is_some().then_some(nothing);
+            return held.list.is_some().then(ApprovedPage::default);
         };
         let offset = if held.list == Some(list.name) { held.count } else { 0 };
         let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);

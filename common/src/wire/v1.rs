@@ -362,8 +362,8 @@ pub enum DesiredAnswer {
 /// Removals that a person has approved, however many they are and whatever else speaks for them, and what a person has
 /// released: a list, or a part of one. It says nothing about what is not on it.
 ///
-/// A list never changes under its name. Whoever is told of another drops the former, whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A list never changes under its name. Whoever is told of another drops the former, whole. By default nothing is approved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedPage {
     /// Names the list. Absent: nothing is approved, or not any more.

@@ -231,19 +231,11 @@ fn approvals_are_stable() {
             releases: Vec::new(),
         }),
     );
-    let none = ApprovedPage {
-        list: None,
-        offset: 0,
-        count: 0,
-        total: 0,
-        expires_seconds: 0,
-        removals: Vec::new(),
-        releases: Vec::new(),
-    };
-    golden("desired-approved-none", &DesiredAnswer::Approved(none.clone()));
+    golden("desired-approved-none", &DesiredAnswer::Approved(ApprovedPage::default()));
     let list = Some(Digest::of(b"list"));
     let releases = vec![Tombstone { key: key("old"), source: uid() }];
-    let released = ApprovedPage { list, count: 1, total: 1, expires_seconds: 3600, releases, ..none };
+    let released =
+        ApprovedPage { list, count: 1, total: 1, expires_seconds: 3600, releases, ..ApprovedPage::default() };
     golden("desired-released", &DesiredAnswer::Approved(released));
 }
 

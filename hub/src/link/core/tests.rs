@@ -625,16 +625,7 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
     let changed = script.sets.approvals.expire(at(60));
     assert_eq!(changed, [target()]);
     let told = asks(&mut script, held, 45);
-    let nothing = ApprovedPage {
-        list: None,
-        offset: 0,
-        count: 0,
-        total: 0,
-        expires_seconds: 0,
-        removals: Vec::new(),
-        releases: Vec::new(),
-    };
-    assert_eq!(told, format!("5: {:?}", DesiredAnswer::Approved(nothing)));
+    assert_eq!(told, format!("5: {:?}", DesiredAnswer::Approved(ApprovedPage::default())));
 }
 
 #[test]
