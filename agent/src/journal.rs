@@ -33,6 +33,7 @@ use crate::core::{Loaded, Write};
 use crate::patience::{self, Disk, Patience};
 
 mod bodies;
+mod change;
 mod engine;
 mod group;
 mod load;

@@ -12,7 +12,7 @@ use tideline_common::Digest;
 use tideline_common::limits::BODY_BYTES_MAX;
 
 use super::Error;
-use super::engine::{Change, Table};
+use super::change::{Change, Table};
 use super::record;
 use super::slot::Slot;
 

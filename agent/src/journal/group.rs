@@ -4,7 +4,7 @@
 //! much is written. Nothing else is given to the engine.
 
 use super::Error;
-use super::engine::Change;
+use super::change::Change;
 
 /// Changes of one group. Of the five kilobytes that each takes, as measured with sled 0.34.7, one or two megabytes.
 pub(super) const GROUP_CHANGES_MAX: usize = 256;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use tideline_common::{ApplyPolicy, Capabilities, Digest, Entry, ObjectKey, SetDigest};
 
 use super::Error;
 use super::bodies::{Numbers, Place};
-use super::engine::{Change, Engine, Table};
+use super::change::{Change, Table};
+use super::engine::Engine;
 use super::record::{
     self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, HOLDING_KEY,
     MODE_KEY, SCHEMA, SCHEMA_KEY,
@@ -59,41 +61,13 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         loaded.applied.push(applied);
         Ok(())
     })?;
-    engine.scan(Table::Removing, |key, value| {
-        count(key, value);
-        loaded.removing.push(record::read(Table::Removing, key, value)?);
-        Ok(())
-    })?;
-    engine.scan(Table::Passed, |key, value| {
-        count(key, value);
-        loaded.passed.push((number(key)?, record::read(Table::Passed, key, value)?));
-        Ok(())
-    })?;
-    engine.scan(Table::Held, |key, value| {
-        count(key, value);
-        loaded.held.removals.push(record::read(Table::Held, key, value)?);
-        Ok(())
-    })?;
-    engine.scan(Table::Ran, |key, value| {
-        count(key, value);
-        loaded.ran.push((number(key)?, record::read(Table::Ran, key, value)?));
-        Ok(())
-    })?;
-    engine.scan(Table::Kinds, |key, value| {
-        count(key, value);
-        loaded.kinds.push(record::read(Table::Kinds, key, value)?);
-        Ok(())
-    })?;
-    engine.scan(Table::CameBack, |key, value| {
-        count(key, value);
-        loaded.came_back.push(record::read(Table::CameBack, key, value)?);
-        Ok(())
-    })?;
-    engine.scan(Table::Unsent, |key, value| {
-        count(key, value);
-        loaded.unsent.push(record::read(Table::Unsent, key, value)?);
-        Ok(())
-    })?;
+    loaded.removing = rows(engine, Table::Removing, &mut count)?;
+    loaded.passed = numbered(engine, Table::Passed, &mut count)?;
+    loaded.held.removals = rows(engine, Table::Held, &mut count)?;
+    loaded.ran = numbered(engine, Table::Ran, &mut count)?;
+    loaded.kinds = rows(engine, Table::Kinds, &mut count)?;
+    loaded.came_back = rows(engine, Table::CameBack, &mut count)?;
+    loaded.unsent = rows(engine, Table::Unsent, &mut count)?;
     engine.scan(Table::Inputs, |key, value| {
         count(key, value);
         let place: Place = record::read(Table::Inputs, key, value)?;
@@ -107,13 +81,43 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     Ok(Contents { loaded, unnamed, numbers: Numbers::new(next_body), live: read + bodies, read })
 }
 
+/// All of a table.
+fn rows<T: DeserializeOwned>(
+    engine: &Engine,
+    table: Table,
+    count: &mut impl FnMut(&[u8], &[u8]),
+) -> Result<Vec<T>, Error> {
+    let mut rows = Vec::new();
+    engine.scan(table, |key, value| {
+        count(key, value);
+        rows.push(record::read(table, key, value)?);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// All of a table whose rows are numbered.
+fn numbered<T: DeserializeOwned>(
+    engine: &Engine,
+    table: Table,
+    count: &mut impl FnMut(&[u8], &[u8]),
+) -> Result<Vec<(u64, T)>, Error> {
+    let mut rows = Vec::new();
+    engine.scan(table, |key, value| {
+        count(key, value);
+        rows.push((number(key)?, record::read(table, key, value)?));
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
 /// The key of what is numbered.
 fn number(key: &[u8]) -> Result<u64, Error> {
     let bytes = <[u8; 8]>::try_from(key).map_err(|_| Error::Damaged("a key is no number".to_owned()))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
-fn meta<T: serde::de::DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, Error> {
+fn meta<T: DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, Error> {
     engine.get(Table::Meta, key)?.map(|value| record::read(Table::Meta, key, &value)).transpose()
 }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tideline_common::{Digest, GroupKind, ObjectKey, Tombstone};
 
 use super::Error;
-use super::engine::{Change, Table};
+use super::change::{Change, Table};
 use crate::core::Write;
 
 /// The layout of everything below. Raised when an older build could not read it any more.

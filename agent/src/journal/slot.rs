@@ -18,7 +18,8 @@ use tideline_common::Digest;
 use tracing::{debug, info, warn};
 
 use super::bodies::{self, Numbers};
-use super::engine::{Change, Engine, Table};
+use super::change::{Change, Table};
+use super::engine::Engine;
 use super::group::{Group, cut};
 use super::{Error, record, space, stage};
 

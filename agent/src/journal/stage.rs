@@ -18,7 +18,8 @@ use tideline_common::Digest;
 
 use super::Error;
 use super::bodies::Ahead;
-use super::engine::{Change, Engine, Table};
+use super::change::{Change, Table};
+use super::engine::Engine;
 use super::group::{Cutter, Gathered, Group};
 use super::record;
 use crate::core::Write;

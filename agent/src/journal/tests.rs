@@ -328,7 +328,7 @@ async fn a_newer_journal_is_set_aside_and_a_new_one_begun() -> Result<(), anyhow
     let path = directory.path().join("journal");
     filled(&path, 1).await?;
     let engine = super::engine::Engine::open(&path)?;
-    engine.commit(&[record::put(super::engine::Table::Meta, record::SCHEMA_KEY.to_vec(), "99").into()])?;
+    engine.commit(&[record::put(super::change::Table::Meta, record::SCHEMA_KEY.to_vec(), "99").into()])?;
     drop(engine);
     assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
     let aside = directory.path().join("journal.newer");
@@ -351,7 +351,7 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
     let write = |names: &[&str]| -> Result<(), Error> {
         let engine = super::engine::Engine::open(&path)?;
         let key = record::CAPABILITIES_KEY.to_vec();
-        engine.commit(&[record::put(super::engine::Table::Meta, key, names).into()]).map(drop)
+        engine.commit(&[record::put(super::change::Table::Meta, key, names).into()]).map(drop)
     };
     // One that understood less wrote nothing that this one does not.
     write(&["gates"])?;
@@ -366,7 +366,8 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
 /// Schema 1 had bodies under their digests.
 #[tokio::test]
 async fn a_journal_of_the_former_schema_is_read_and_becomes_one_of_this() -> Result<(), anyhow::Error> {
-    use super::engine::{Engine, Table};
+    use super::change::Table;
+    use super::engine::Engine;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     filled(&path, 3).await?;

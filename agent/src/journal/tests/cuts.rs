@@ -6,7 +6,8 @@ use tideline_common::wire::v1::{Continuity, Decommission, ObjectReport, Progress
 use tideline_common::{FieldMode, FieldPolicy, GroupKind};
 
 use super::super::bodies::{Ahead, Numbers};
-use super::super::engine::{Change, Engine, Table};
+use super::super::change::{Change, Table};
+use super::super::engine::Engine;
 use super::super::group::Group;
 use super::super::slot::Slot;
 use super::super::{record, stage};

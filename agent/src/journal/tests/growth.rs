@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::super::bodies::{Numbers, read};
-use super::super::engine::{Change, Engine, Table};
+use super::super::change::{Change, Table};
+use super::super::engine::Engine;
 use super::super::slot::{Pace, Slot};
 use super::*;
 
