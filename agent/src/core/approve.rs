@@ -217,4 +217,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

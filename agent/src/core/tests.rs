@@ -13,7 +13,7 @@ use super::plan::Me;
 
 mod cluster;
 pub(crate) mod hub;
-pub(super) mod world;
+pub(crate) mod world;
 
 use world::World;
 

@@ -9,12 +9,12 @@ use super::super::tests::world::World;
 use super::super::tests::{key, uid};
 use super::*;
 
-fn keys(count: usize) -> Vec<ObjectKey> {
+pub(in crate::core) fn keys(count: usize) -> Vec<ObjectKey> {
     (0..count).map(|i| key("", "ConfigMap", &format!("c{i:03}"))).collect()
 }
 
 /// A world in which so many objects stand.
-fn world(keys: &[ObjectKey]) -> World {
+pub(in crate::core) fn world(keys: &[ObjectKey]) -> World {
     let mut world = World::with_fuse(3, FuseLimits::default());
     for key in keys {
         world.hub.put(key, 1, 1);
@@ -24,7 +24,7 @@ fn world(keys: &[ObjectKey]) -> World {
     world
 }
 
-fn removals(keys: &[ObjectKey]) -> Vec<Tombstone> {
+pub(in crate::core) fn removals(keys: &[ObjectKey]) -> Vec<Tombstone> {
     keys.iter().map(|key| Tombstone { key: key.clone(), source: uid("s1") }).collect()
 }
 

@@ -3,120 +3,116 @@ use std::time::Duration;
 use tideline_common::wire::v1::Continuity;
 use tideline_common::{ObjectKey, Reason, Tombstone};
 
-use super::super::FuseLimits;
+use super::super::approve::tests::{keys, removals, world};
 use super::super::tests::world::World;
 use super::super::tests::{key, uid};
 
 /// Longer than from one patrol to the next, and than its looks.
 const PATROLS: Duration = Duration::from_hours(2);
 
-fn keys() -> [ObjectKey; 2] {
-    ["kept", "back"].map(|name| key("", "ConfigMap", name))
+fn kept() -> ObjectKey {
+    key("", "ConfigMap", "kept")
 }
 
-/// A world in which two objects stand.
-fn world() -> World {
-    let mut world = World::with_fuse(3, FuseLimits::default());
-    for key in &keys() {
-        world.hub.put(key, 1, 1);
-    }
-    world.heal();
+fn back() -> ObjectKey {
+    key("", "ConfigMap", "back")
+}
+
+/// A world in which one object stands, and this one was removed.
+fn world_without(gone: &ObjectKey) -> World {
+    let mut world = world(&[kept(), gone.clone()]);
+    world.hub.remove(gone);
     world.quiesce();
     world
 }
 
 /// What was restored carries the mark of what was removed before.
 fn restore(world: &mut World, key: &ObjectKey) -> Tombstone {
-    world.cluster.restore_from_backup(key, &keys()[0], "s99");
+    world.cluster.restore_from_backup(key, &kept(), "s99");
     Tombstone { key: key.clone(), source: uid("s99") }
 }
 
-fn held(world: &World, reason: Reason) -> Vec<&ObjectKey> {
-    world.hub.held(reason).collect()
+/// The same, and what was removed has come back.
+fn world_with_what_came_back() -> (World, Tombstone) {
+    let mut world = world_without(&back());
+    let told = restore(&mut world, &back());
+    world.quiesce();
+    (world, told)
+}
+
+/// This is held for this reason, and nothing for the other.
+fn assert_held(world: &World, reason: Reason, key: &ObjectKey) {
+    let held = |reason| world.hub.held(reason).collect::<Vec<_>>();
+    let of = |it| if it == reason { vec![key] } else { Vec::new() };
+    let both = [Reason::Restored, Reason::HistoryLost];
+    assert_eq!(both.map(held), both.map(of), "{reason} of {key}");
+}
+
+fn held(world: &World, reason: Reason) -> usize {
+    world.hub.held(reason).count()
 }
 
 #[test]
 fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
-    let [_, back] = keys();
-    let mut world = world();
-    world.hub.remove(&back);
-    world.quiesce();
-    restore(&mut world, &back);
-    world.quiesce();
+    let (mut world, _) = world_with_what_came_back();
     for _ in 0..2 {
-        assert_eq!((held(&world, Reason::Restored), held(&world, Reason::HistoryLost).len()), (vec![&back], 0));
+        assert_held(&world, Reason::Restored, &back());
         world.check_at_rest();
         world.crash();
         world.hub.forget_reports();
         world.quiesce();
     }
     world.crash();
-    world.cluster.delete(&back);
+    world.cluster.delete(&back());
     world.quiesce();
-    assert_eq!(held(&world, Reason::Restored).len(), 0);
+    assert_eq!(held(&world, Reason::Restored), 0);
     assert!(world.journal.came_back.is_empty());
 }
 
 /// Before its kind is listed it is not known to be gone.
 #[test]
 fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
-    let [_, back] = keys();
-    let mut world = world();
-    world.hub.remove(&back);
-    world.quiesce();
-    restore(&mut world, &back);
-    world.quiesce();
-    world.cluster.unreadable.insert(back.clone());
+    let (mut world, _) = world_with_what_came_back();
+    world.cluster.unreadable.insert(back());
     world.crash();
     world.quiesce();
-    assert_eq!(held(&world, Reason::Restored), [&back]);
+    assert_held(&world, Reason::Restored, &back());
     world.cluster.unreadable.clear();
-    world.cluster.lose_watch(&back.kind);
+    world.cluster.lose_watch(&back().kind);
     world.quiesce();
-    assert_eq!(held(&world, Reason::Restored), [&back]);
+    assert_held(&world, Reason::Restored, &back());
 }
 
 #[test]
 fn what_was_there_when_the_agent_began_counts_as_left_behind() {
-    let [_, back] = keys();
-    let mut world = world();
-    world.hub.remove(&back);
-    world.quiesce();
+    let mut world = world_without(&back());
     world.cluster.deaf = true;
-    restore(&mut world, &back);
+    restore(&mut world, &back());
     world.crash();
     world.cluster.deaf = false;
     world.quiesce();
-    assert_eq!((held(&world, Reason::HistoryLost), held(&world, Reason::Restored).len()), (vec![&back], 0));
+    assert_held(&world, Reason::HistoryLost, &back());
     // Also when the watch breaks and shows it once more.
-    world.cluster.lose_watch(&back.kind);
+    world.cluster.lose_watch(&back().kind);
     world.quiesce();
-    assert_eq!((held(&world, Reason::HistoryLost), held(&world, Reason::Restored).len()), (vec![&back], 0));
+    assert_held(&world, Reason::HistoryLost, &back());
 }
 
 #[test]
 fn what_comes_back_while_history_is_broken_counts_as_left_behind() {
-    let [_, back] = keys();
-    let mut world = world();
-    world.hub.remove(&back);
-    world.quiesce();
+    let mut world = world_without(&back());
     world.hub.history = Continuity::Broken;
     world.quiesce();
-    restore(&mut world, &back);
+    restore(&mut world, &back());
     world.quiesce();
-    assert_eq!((held(&world, Reason::HistoryLost), held(&world, Reason::Restored).len()), (vec![&back], 0));
+    assert_held(&world, Reason::HistoryLost, &back());
 }
 
 #[test]
 fn what_comes_back_of_a_kind_of_which_nothing_is_left_is_found_by_the_patrol() {
-    let [kept, _] = keys();
     let last = key("apps", "Deployment", "last");
     for restarts in [false, true] {
-        let mut world = world();
-        world.hub.put(&last, 1, 1);
-        world.quiesce();
-        world.hub.remove(&last);
-        world.quiesce();
+        let mut world = world_without(&last);
         if restarts {
             world.crash();
             world.quiesce();
@@ -125,52 +121,43 @@ fn what_comes_back_of_a_kind_of_which_nothing_is_left_is_found_by_the_patrol() {
         }
         restore(&mut world, &last);
         world.run_for(Duration::from_secs(10));
-        assert_eq!(held(&world, Reason::Restored).len(), 0, "nobody watches its kind");
+        assert_eq!(held(&world, Reason::Restored), 0, "nobody watches its kind");
         world.run_for(PATROLS);
-        assert_eq!(held(&world, Reason::Restored), [&last], "after a restart: {restarts}");
-        world.hub.remove(&kept);
+        assert_held(&world, Reason::Restored, &last);
+        world.hub.remove(&kept());
         world.cluster.delete(&last);
         world.quiesce();
-        assert_eq!(held(&world, Reason::Restored).len(), 0, "its end is seen");
+        assert_eq!(held(&world, Reason::Restored), 0, "its end is seen");
     }
 }
 
 #[test]
 fn what_is_found_at_the_first_look_at_its_kind_counts_as_left_behind() {
     let last = key("apps", "Deployment", "last");
-    let mut world = world();
-    world.hub.put(&last, 1, 1);
-    world.quiesce();
-    world.hub.remove(&last);
-    world.quiesce();
+    let mut world = world_without(&last);
     world.crash();
     restore(&mut world, &last);
     world.quiesce();
     world.run_for(PATROLS);
-    assert_eq!((held(&world, Reason::HistoryLost), held(&world, Reason::Restored).len()), (vec![&last], 0));
+    assert_held(&world, Reason::HistoryLost, &last);
 }
 
 #[test]
 fn what_is_released_stays_without_its_mark_and_what_is_approved_goes() {
     for (lost, releases) in [(false, false), (false, true), (true, false), (true, true)] {
-        let [kept, back] = keys();
-        let mut world = world();
-        world.hub.remove(&back);
-        world.quiesce();
+        let mut world = world_without(&back());
         let (told, reason) = if lost {
             world.hub = world.hub.restored_empty();
-            (Tombstone { key: kept.clone(), source: uid("s1") }, Reason::HistoryLost)
+            (Tombstone { key: kept(), source: uid("s1") }, Reason::HistoryLost)
         } else {
-            (restore(&mut world, &back), Reason::Restored)
+            (restore(&mut world, &back()), Reason::Restored)
         };
         world.quiesce();
-        assert_eq!(held(&world, reason), [&told.key]);
+        assert_held(&world, reason, &told.key);
         let uid = world.cluster.objects[&told.key].uid.clone();
-        let list = if releases { &mut world.hub.released } else { &mut world.hub.approved };
-        list.push(told.clone());
-        world.quiesce();
+        say(&mut world, &told, releases);
         let case = format!("history lost: {lost}, released: {releases}");
-        assert_eq!(held(&world, reason).len(), 0, "{case}");
+        assert_eq!(held(&world, reason), 0, "{case}");
         let left = world.cluster.objects.get(&told.key);
         assert_eq!(left.map(|local| (&local.uid, local.mark.is_none())), releases.then_some((&uid, true)), "{case}");
         world.check_at_rest();
@@ -180,58 +167,48 @@ fn what_is_released_stays_without_its_mark_and_what_is_approved_goes() {
     }
 }
 
+/// A person approves its deletion, or releases it.
+fn say(world: &mut World, told: &Tombstone, releases: bool) {
+    let list = if releases { &mut world.hub.released } else { &mut world.hub.approved };
+    list.push(told.clone());
+    world.quiesce();
+}
+
 #[test]
 fn an_approval_is_of_what_was_there_and_not_of_what_comes_back_later() {
     for releases in [false, true] {
-        let [_, back] = keys();
-        let mut world = world();
-        world.hub.remove(&back);
+        let (mut world, told) = world_with_what_came_back();
+        say(&mut world, &told, releases);
+        world.cluster.delete(&back());
         world.quiesce();
-        let told = restore(&mut world, &back);
+        restore(&mut world, &back());
         world.quiesce();
-        let list = if releases { &mut world.hub.released } else { &mut world.hub.approved };
-        list.push(told);
-        world.quiesce();
-        world.cluster.delete(&back);
-        world.quiesce();
-        restore(&mut world, &back);
-        world.quiesce();
-        assert_eq!(held(&world, Reason::Restored), [&back], "released: {releases}");
-        assert!(world.cluster.objects[&back].mark.is_some(), "released: {releases}");
+        assert_held(&world, Reason::Restored, &back());
+        assert!(world.cluster.objects[&back()].mark.is_some(), "released: {releases}");
     }
 }
 
 /// A person who means to keep it is heard.
 #[test]
 fn what_is_approved_and_released_stays() {
-    let [_, back] = keys();
-    let mut world = world();
-    world.hub.remove(&back);
-    world.quiesce();
-    let told = restore(&mut world, &back);
-    world.quiesce();
+    let (mut world, told) = world_with_what_came_back();
     world.hub.approved.push(told.clone());
     world.hub.released.push(told);
     world.quiesce();
-    assert!(world.cluster.objects[&back].mark.is_none());
+    assert!(world.cluster.objects[&back()].mark.is_none());
 }
 
 /// A release is of what nothing explains; what is to go because the hub says so goes on waiting.
 #[test]
 fn a_release_lets_nothing_go_that_the_fuse_holds() {
-    let keys: Vec<_> = (0..30).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
-    let mut world = World::with_fuse(3, FuseLimits::default());
-    for key in &keys {
-        world.hub.put(key, 1, 1);
-    }
-    world.heal();
-    world.quiesce();
+    let keys = keys(30);
+    let mut world = world(&keys);
     for key in &keys {
         world.hub.remove(key);
     }
     world.quiesce();
-    world.hub.released = keys.iter().map(|key| Tombstone { key: key.clone(), source: uid("s1") }).collect();
+    world.hub.released = removals(&keys);
     world.quiesce();
-    assert_eq!(held(&world, Reason::FuseHeld).len(), 30);
+    assert_eq!(held(&world, Reason::FuseHeld), 30);
     assert!(world.cluster.objects.values().all(|local| local.mark.is_some()));
 }

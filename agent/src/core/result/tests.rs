@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tideline_common::health::Health;
-use tideline_common::wire::v1::{Accepted, ClusterFacts, Decommission, Instance};
+use tideline_common::wire::v1::{Accepted, Decommission};
 use tideline_common::{
-    ApplyMode, Capabilities, DesiredSet, Digest, DriftPolicy, EntryState, Mark, Prune, PrunePolicy, Recreate, Revision,
-    Takeover, Version,
+    ApplyMode, DesiredSet, Digest, DriftPolicy, EntryState, Mark, Prune, PrunePolicy, Recreate, Revision, Takeover,
+    Version,
 };
 
 use super::super::effect::{AppliedRecord, Effect, Enrolled, FreezeReason, Op, Timer};
@@ -18,7 +18,8 @@ use super::super::mode::HubVerdict;
 use super::super::op_result::Compared;
 use super::super::plan::mark_of;
 use super::super::remove::{RemovalPolicy, RemovalState};
-use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
+use super::super::tests::world::config;
+use super::super::tests::{attested, entry, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
 
@@ -153,18 +154,7 @@ impl Server {
             removing: removing.collect(),
             ..Loaded::default()
         };
-        let config = Config {
-            hub: hub_id(),
-            facts: ClusterFacts::default(),
-            answered: true,
-            instance: Instance::default(),
-            enrolment: None,
-            seed: 1,
-            fuse: FuseLimits::default(),
-            patrol: Duration::from_hours(1),
-            namespaces: crate::Namespaces::All,
-            capabilities: Capabilities::all(),
-        };
+        let config = Config { enrolment: None, patrol: Duration::from_hours(1), ..config(1, FuseLimits::default()) };
         let (source, changed) = known.seen.unwrap_or((Some(1), false));
         let mut server = Self {
             core: Core::new(config, loaded),

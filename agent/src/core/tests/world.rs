@@ -49,7 +49,7 @@ pub(in crate::core) struct World {
 /// The fuse has tests of its own.
 const NO_FUSE: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
 
-pub(in crate::core) fn config(seed: u64, fuse: FuseLimits) -> Config {
+pub(crate) fn config(seed: u64, fuse: FuseLimits) -> Config {
     let enrolment = EnrolRequest {
         token: "token".into(),
         agent_key: Vec::new(),

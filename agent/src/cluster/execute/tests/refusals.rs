@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kube::core::Status;
 use serde_json::{Value, json};
-use tideline_common::wire::v1::{ClusterFacts, Instance, Progress};
-use tideline_common::{Capabilities, Digest, GroupKind, Monotonic, ObjectKey, Prune, Reason, Recreate};
+use tideline_common::wire::v1::Progress;
+use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Prune, Reason, Recreate};
 
 use super::super::super::discovery::Resource;
 use super::super::super::failure::Refused;
@@ -16,6 +16,7 @@ use super::super::super::fold;
 use super::super::*;
 use super::api_server::{ApiServer, Fault, News, Refusal, Verb, root_of, serve};
 use crate::core::tests::hub::Hub;
+use crate::core::tests::world::config;
 use crate::core::tests::{hub_id, key, target_id};
 use crate::core::{
     Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, Request, RequestId, Served, Sighting, Timer,
@@ -145,18 +146,8 @@ impl World {
         let client = Client::new(service, "default");
         let texts = Arc::new(Texts::default());
         let executor = Executor::new(client.clone(), Arc::new(Kinds::new(client)), Arc::clone(&texts) as _);
-        let config = Config {
-            hub: hub_id(),
-            facts: ClusterFacts::default(),
-            answered: true,
-            instance: Instance::default(),
-            enrolment: None,
-            seed: 1,
-            fuse: FuseLimits { always: usize::MAX, percent: 0 },
-            patrol: Duration::from_hours(24),
-            namespaces: crate::Namespaces::All,
-            capabilities: Capabilities::all(),
-        };
+        let fuse = FuseLimits { always: usize::MAX, percent: 0 };
+        let config = Config { enrolment: None, patrol: Duration::from_hours(24), ..config(1, fuse) };
         let enrolled = Some(Enrolled { target: target_id(), name: "store".into() });
         let loaded = Loaded { enrolled, token_spent: true, ..Loaded::default() };
         Self {
