@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use kube::Client;
 use serde_json::{Value, json};
 use tideline_common::{Reason, SpaceName};
 use tideline_hub::approve::{self, Action, Approved, Held};
@@ -94,27 +95,20 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
     let Arguments { target, reason, yes, expires, common: Common { hub, output } } = arguments;
     let root = Access::read(hub.kubeconfig.as_deref())?.client(&SpaceName::root()).await?;
     if *reason == Some(Waits::MayHaveRun) {
-        return Ok(let_run(*output, target, release::release(&root, target).await?));
+        return let_run(&root, *output, target).await;
     }
     let held = approve::held(&root, target).await?;
-    let may_have_run = release::waits(&root, target).await?;
-    let waits: Vec<_> = Waits::ALL
-        .into_iter()
-        .filter(|it| held.holds(it.reason()) || may_have_run && *it == Waits::MayHaveRun)
-        .collect();
-    let reason = match (reason, &*waits) {
-        (Some(reason), _) | (None, [reason]) => *reason,
-        (None, []) => return Ok(released(*output, &held, &[], None)),
-        (None, several) => {
-            let reasons = several.iter().map(|waits| waits.reason().as_str()).collect();
-            return Err(Error::SeveralReasons { target: target.clone(), reasons });
-        }
+    let reason = match reason {
+        Some(reason) => *reason,
+        None => match only_reason(target, &held, release::waits(&root, target).await?)? {
+            Some(reason) => reason,
+            None => return Ok(released(*output, &held, &[], None)),
+        },
     };
-    if reason == Waits::MayHaveRun {
-        return Ok(let_run(*output, target, release::release(&root, target).await?));
-    }
-    if reason == Waits::HistoryLost && !history::breaks(&root).await?.is_empty() {
-        return Err(Error::HistoryBroken);
+    match reason {
+        Waits::MayHaveRun => return let_run(&root, *output, target).await,
+        Waits::HistoryLost if !history::breaks(&root).await?.is_empty() => return Err(Error::HistoryBroken),
+        Waits::HistoryLost | Waits::Restored => {}
     }
     let releasable = held.releasable(reason.reason());
     if releasable.is_empty() {
@@ -131,8 +125,23 @@ pub(super) async fn run(arguments: &Arguments) -> Result<String, Error> {
     Ok(released(*output, &held, &releasable, Some(&approved)))
 }
 
-fn let_run(output: Output, target: &str, waits: bool) -> String {
-    match output {
+/// For what something waits at a target, if it is one thing.
+fn only_reason(target: &str, held: &Held, may_have_run: bool) -> Result<Option<Waits>, Error> {
+    let waits = |it: &Waits| held.holds(it.reason()) || may_have_run && *it == Waits::MayHaveRun;
+    match &*Waits::ALL.into_iter().filter(waits).collect::<Vec<_>>() {
+        [] => Ok(None),
+        [reason] => Ok(Some(*reason)),
+        several => {
+            let reasons = several.iter().map(|waits| waits.reason().as_str()).collect();
+            Err(Error::SeveralReasons { target: target.to_owned(), reasons })
+        }
+    }
+}
+
+/// Has what may have run run there.
+async fn let_run(root: &Client, output: Output, target: &str) -> Result<String, Error> {
+    let waits = release::release(root, target).await?;
+    Ok(match output {
         Output::Text if waits => format!("Released: what may have run at {target} runs there now, once.\n"),
         Output::Text => {
             format!(
@@ -141,7 +150,7 @@ fn let_run(output: Output, target: &str, waits: bool) -> String {
             )
         }
         Output::Json => super::pretty(&json!({"released": target, "waited": waits})),
-    }
+    })
 }
 
 fn released(output: Output, held: &Held, releasable: &[&HeldDeletion], approved: Option<&Approved>) -> String {
