@@ -140,7 +140,7 @@ enum Command {
         #[arg(long, env = "TIDELINE_DATA_DIR", value_name = "DIR")]
         data_dir: PathBuf,
     },
-    /// Let run what is withheld from a cluster because it may have run before history was lost
+    /// Keep at a cluster what came back or was left behind, or run what may have run before history was lost
     #[command(after_help = release::EXAMPLE)]
     Release(release::Arguments),
     /// Show and accept lost history: clusters hold newer sets than this hub, as after a restore
