@@ -2,7 +2,7 @@
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
-use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, PrunePolicy, Takeover, Version};
+use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, Prune, PrunePolicy, Takeover, Version};
 
 use super::super::effect::{Effect, Enrolled, OpId};
 use super::super::event::{Event, Observed, Served};
@@ -261,4 +261,29 @@ fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
         assert_eq!(world.cluster.objects[&key].uid, uid);
         assert_eq!(world.cluster.objects[&key].mark.is_some(), takeover == Takeover::Always, "{takeover:?}");
     }
+}
+
+/// Without its label it is looked for, and without the journal it is not let go of yet.
+#[test]
+fn what_is_to_be_let_go_of_is_not_looked_at_again_and_again_while_nothing_can_be_written() {
+    let key = key("", "ConfigMap", "web");
+    let mut world = World::new(3);
+    world.hub.policy.prune = Prune::Orphan;
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.hub.remove(&key);
+    while world.removals() == 0 {
+        world.advance();
+    }
+    world.cluster.strip(&key);
+    world.no_journal = true;
+    let before = world.ops;
+    // It ends by itself if there is no rest.
+    world.quiesce();
+    let looks = world.ops - before;
+    assert!(looks <= 30, "{looks} looks in half an hour");
+    world.journal_opens();
+    world.quiesce();
+    assert_eq!((world.removals(), world.cluster.objects[&key].mark.is_none()), (0, true));
 }

@@ -73,11 +73,14 @@ fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
 #[test]
 fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
     let (mut world, _) = world_with_what_came_back();
+    // Neither by a watch nor by a patrol.
     world.cluster.unreadable.insert(back());
+    world.cluster.unlistable.insert(back().kind);
     world.crash();
     world.quiesce();
     assert_held(&world, Reason::Restored, &back());
     world.cluster.unreadable.clear();
+    world.cluster.unlistable.clear();
     world.cluster.lose_watch(&back().kind);
     world.quiesce();
     assert_held(&world, Reason::Restored, &back());
