@@ -25,6 +25,7 @@ use tideline_common::{
 
 mod approve;
 mod associated;
+mod change;
 mod conclude;
 mod copies;
 mod decommission;
@@ -47,8 +48,10 @@ mod kinds;
 mod mode;
 mod name;
 mod notice;
+mod object;
 mod objects;
 mod observe;
+mod observed;
 mod op_result;
 mod pace;
 mod patrol;
@@ -56,6 +59,7 @@ mod place;
 mod plan;
 mod ran;
 mod rebuild;
+mod removal;
 mod remove;
 mod removing;
 mod report;
@@ -68,22 +72,23 @@ mod shared;
 mod slots;
 mod switch;
 mod work;
+mod write;
 
+pub use effect::Notice;
+pub use effect::PatrolTally;
 pub use effect::{
-    AppliedRecord, ApplyTakeover, CameBack, Depth, Effect, Effects, Enrolled, Follow, FreezeReason, LeftToOthers,
-    Marked, Op, OpId, PersistId, Request, RequestId, SurveyId, Telltale, Timer, Write,
+    ApplyTakeover, Depth, Effect, Effects, Follow, Marked, Op, OpId, PersistId, Request, RequestId, SurveyId, Timer,
 };
-pub use event::{
-    Answer, Associate, Condition, Details, Difference, Event, FieldConflict, FollowNews, LinkFailure, LocalField,
-    Observed, Owner, Served, Sighting, SurveyFailure, Values,
-};
+pub use event::{Answer, Event, FollowNews, LinkFailure, SurveyFailure};
 pub use fuse::{FuseLimits, Held};
-pub use notice::Notice;
+pub use observed::{Associate, Condition, Details, Observed, Owner, Served, Sighting};
 pub use op_result::{Applied, Compared, Created, Deleted, Failure, Inspected, NotDone, OpResult, Orphaned, ReMarked};
+pub use op_result::{Difference, FieldConflict, Values};
 pub use pace::PaceReading;
-pub use patrol::PatrolTally;
 pub(crate) use place::is_another;
 pub(crate) use shared::Shared;
+pub use write::LocalField;
+pub use write::{AppliedRecord, CameBack, Enrolled, FreezeReason, LeftToOthers, Telltale, Write};
 
 use crate::namespaces::Namespaces;
 use approve::Approvals;
@@ -96,7 +101,6 @@ use gate::Gates;
 use inputs::Inputs;
 use jitter::Jitter;
 use kinds::Kinds;
-pub use mode::AgentMode;
 use mode::HubVerdict;
 use notice::Notices;
 use objects::Objects;
@@ -104,12 +108,13 @@ use patrol::Patrol;
 use place::Place;
 pub use ran::RAN_MAX;
 use ran::Ran;
-pub use remove::RemovalPolicy;
-use remove::{Cause, JournalAge, Removal};
+use removal::{Cause, JournalAge, Removal};
 use report::Reports;
 use restored::Restored;
 use session::{Session, Token};
 use work::Work;
+pub use write::AgentMode;
+pub use write::RemovalPolicy;
 
 /// What does not change while the agent runs.
 #[derive(Clone, Debug)]

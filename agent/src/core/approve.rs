@@ -15,11 +15,12 @@ use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
 use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
 
 use super::Core;
-use super::decommission::LET_GO;
-use super::effect::Write;
 use super::fuse::Leave;
-use super::remove::{Cause, RemovalPolicy};
-use super::switch::before_all_of;
+use super::removal::Cause;
+use super::removal::LET_GO;
+use super::removal::before_all_of;
+use super::write::RemovalPolicy;
+use super::write::Write;
 
 /// The list in force, as far as it came. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: more than that a
 /// target cannot hold.

@@ -7,13 +7,13 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
 
 use super::Core;
-use super::effect::AppliedRecord;
-use super::observe::Outcome;
+use super::doing::FollowUp;
+use super::object::Outcome;
+use super::object::failed_for_a_webhook;
 use super::op_result::Failure;
 use super::pace::HOLD_MAX;
 use super::plan::is_made_once;
-use super::result::FollowUp;
-use super::work::failed_for_a_webhook;
+use super::write::AppliedRecord;
 
 /// Wait after a failed operation, doubled each time up to the second.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));

@@ -14,18 +14,17 @@
 //! was said by whoever wants the cluster emptied. Where all is to be kept, the gate lets go of what it would delete.
 
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
-use tideline_common::{Monotonic, PrunePolicy, Reason, Tombstone};
+use tideline_common::{Monotonic, Reason, Tombstone};
 
 use super::Core;
-use super::effect::{AppliedRecord, Effect, Effects};
-use super::gather::Change;
-use super::observe::Seen;
+use super::change::Change;
+use super::effect::{Effect, Effects};
+use super::object::Seen;
 use super::op_result::{Failure, NotDone};
-use super::remove::{Cause, Removal, RemovalPolicy, RemovalState};
+use super::removal::LET_GO;
+use super::removal::{Cause, Removal, RemovalState};
 use super::result::Step;
-
-/// Of what is to be let go of, whatever was said of it before.
-pub(super) const LET_GO: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
+use super::write::AppliedRecord;
 
 impl Core {
     /// Those removals under way that were to let go of an object because all was to be kept, if the set says otherwise. They

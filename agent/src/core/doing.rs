@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tideline_common::{ApplyPolicy, Entry, Origin, Tombstone, Uid};
 
-use super::event::LocalField;
-use super::observe::Seen;
+use super::object::Seen;
 use super::slots::Does;
+use super::write::LocalField;
+use std::time::Duration;
+use tideline_common::Monotonic;
+use tideline_common::ObjectKey;
 
 /// Why an object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,4 +99,28 @@ impl Doing {
             | Self::Remove { .. } => Does::Write,
         }
     }
+}
+
+/// What the end of an operation leads to. No handler ends otherwise, so that whatever was under way concludes, backs off, or is
+/// looked at anew.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum FollowUp {
+    /// It is looked at again now: it was done, or something else is to be done by now.
+    Look,
+    /// It is tried again after a while, longer each time; and not before the API server said, if it did.
+    BackOff(Option<Duration>),
+    /// It was meant for what is not there any more: it is looked at anew, at once unless that was in vain before.
+    Stale,
+    /// Its next operation was begun, or what it waits for has been said.
+    GoesOn,
+    /// Nothing is left to be done.
+    Concluded,
+}
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) key: ObjectKey,
+    pub(super) doing: Doing,
+    pub(super) begun: Monotonic,
 }

@@ -14,30 +14,17 @@ use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
 
 use super::Core;
 use super::doing::Doing;
-use super::effect::{AppliedRecord, Effects, Op, Telltale};
-use super::event::{Difference, LocalField, Values};
-use super::observe::Seen;
+use super::doing::FollowUp;
+use super::effect::{Effects, Op};
+use super::object::Drift;
+use super::object::Fingerprint;
+use super::object::Me;
+use super::object::Seen;
 use super::op_result::{Compared, Failure, NotDone};
-use super::plan::{self, Me};
-use super::result::FollowUp;
-
-/// What was found the last time.
-#[derive(Debug)]
-pub(super) struct Drift {
-    of: Fingerprint,
-    message: String,
-}
-
-/// What a change of ours would change.
-#[derive(Debug, PartialEq, Eq)]
-struct Fingerprint {
-    managed: Option<Digest>,
-    generation: i64,
-    /// Where the kind has no generation: who has taken a field may go on changing it.
-    version: Option<Arc<str>>,
-    labelled: bool,
-    marked: Option<Digest>,
-}
+use super::op_result::{Difference, Values};
+use super::plan;
+use super::write::LocalField;
+use super::write::{AppliedRecord, Telltale};
 
 /// What a look found.
 struct Found<'a> {

@@ -6,18 +6,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::event::LocalField;
-use super::mode::AgentMode;
-use super::notice::Notice;
-use super::patrol::PatrolTally;
-use super::remove::RemovalPolicy;
+use super::write::FreezeReason;
+use super::write::LocalField;
+use super::write::Write;
+use tideline_common::Reason;
+
 use tideline_common::wire::v1::{
-    Attested, BodiesRequest, Continuity, Decommission, DecommissionReport, DesiredRequest, EnrolRequest, ObjectReport,
-    ReportedRequest, SessionRequest,
+    BodiesRequest, DecommissionReport, DesiredRequest, EnrolRequest, ReportedRequest, SessionRequest,
 };
 use tideline_common::{
-    ApplyPolicy, AssociatedKind, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, SessionName,
-    TargetId, Tombstone, Uid,
+    ApplyPolicy, AssociatedKind, Digest, Entry, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, SessionName, Uid,
 };
 
 /// The effects of one step, in order. An effect may be executed before an earlier one completes, unless said otherwise.
@@ -96,16 +94,6 @@ pub enum Depth {
     Whole,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum FreezeReason {
-    Fenced(String),
-    Quarantined(String),
-    /// The SyncTarget was deleted.
-    TargetGone(String),
-    /// The hub accepts this key no more.
-    Revoked(String),
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     Enrol(EnrolRequest),
@@ -127,179 +115,6 @@ pub enum Timer {
     Patrol,
     /// The next report of what was made of something, or the next list of that.
     Associated,
-}
-
-/// One write to the journal.
-#[derive(Clone, Debug)]
-pub enum Write {
-    Enrolled(Enrolled),
-    /// The body of an input, as the text to apply.
-    Body {
-        input: Digest,
-        text: Arc<str>,
-    },
-    /// Switches to a set of which every body is there. Entries not named stay.
-    Accept {
-        accepted: Attested,
-        put: Vec<Arc<Entry>>,
-        remove: Vec<ObjectKey>,
-        policies: Vec<Arc<ApplyPolicy>>,
-    },
-    /// What stands at the cluster after a write of ours.
-    Applied {
-        key: ObjectKey,
-        record: AppliedRecord,
-    },
-    /// Nothing of ours stands there any more.
-    Forgotten {
-        key: ObjectKey,
-    },
-    /// A removal that is authorised and under way; survives restarts until it is done.
-    Removing {
-        tombstone: Tombstone,
-        policy: RemovalPolicy,
-    },
-    Removed(Tombstone),
-    /// The fuse has let a deletion through, which counts for an hour. On disk before it is made use of.
-    Passed {
-        number: u64,
-        tombstone: Tombstone,
-    },
-    /// The hour of that deletion is over.
-    Lapsed {
-        number: u64,
-    },
-    /// The fuse holds this removal until a person approves it.
-    Held(Tombstone),
-    /// It holds it no more.
-    Unheld(Tombstone),
-    /// Several that are held are being written, or all of them are: what is held is held whole, wherever a crash cuts this.
-    Holding(bool),
-    /// What the hub said of its history.
-    History(Continuity),
-    /// The mode that follows from what the hub said.
-    Mode(AgentMode),
-    /// The cluster goes out of service, or is in service again.
-    Decommission(Decommission),
-    /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may
-    /// be gone by now). Every other report is made anew after a restart. Replaces the key's former one.
-    Unsent(Box<ObjectReport>),
-    /// The key's [`Write::Unsent`] is of no use any more.
-    Sent {
-        key: ObjectKey,
-    },
-    /// This ran, and is not assigned any more.
-    Ran {
-        number: u64,
-        tombstone: Tombstone,
-    },
-    /// It is assigned again, or is one too many to be remembered.
-    RanForgotten {
-        number: u64,
-    },
-    /// There is something of this kind, or was; spoken of in this version.
-    Kind {
-        kind: GroupKind,
-        version: Arc<str>,
-    },
-    /// An object of ours that nothing assigns appeared there.
-    CameBack(CameBack),
-    /// It is gone, or stands for what something assigns.
-    CameBackNoMore {
-        key: ObjectKey,
-    },
-    /// Bodies that nothing names any more.
-    DropBodies(Vec<Digest>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Enrolled {
-    pub target: TargetId,
-    pub name: String,
-}
-
-/// An object that carries our mark and came back, though nothing assigns it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct CameBack {
-    pub key: ObjectKey,
-    pub uid: Uid,
-    pub source: Uid,
-}
-
-/// What the journal knows of an object after our last write. "Unchanged" means: all of it still holds.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct AppliedRecord {
-    pub uid: Uid,
-    /// The API version it was written at: a removal still needs it when the entry is gone.
-    #[serde(default)]
-    pub version: Arc<str>,
-    pub source: Uid,
-    pub input: Digest,
-    pub policy: Digest,
-    /// The source generation that `input` is of.
-    pub source_generation: i64,
-    pub managed: Option<Digest>,
-    /// The local generation after the write; zero where the kind has none, and then `resource_version` counts.
-    pub generation: i64,
-    pub resource_version: Arc<str>,
-    pub origin: tideline_common::Origin,
-    /// It was created by POST and never applied since: our managedFields entry is still an Update.
-    pub posted: bool,
-    /// It is there only because something in it is: it is never deleted, whether or not its mark can still be read.
-    #[serde(default)]
-    pub implied: bool,
-    /// It is being let go of, or is so already: it is never deleted. Its mark said so, and that may be gone by now.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub letting_go: bool,
-    /// The wave it was applied in, by which it is removed when its entry is gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wave: Option<i32>,
-    /// As whom it was applied, so that its removal asks for no more than that account may do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub impersonate: Option<Arc<Impersonation>>,
-    /// When a local change was seen first that is not to be corrected, as the edge wrote it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drifted: Option<Arc<str>>,
-    /// By what the next change of a field of ours is noticed, besides the generation.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub telltale: Telltale,
-    /// The fields that were left to other managers, where those are not to be taken from them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left: Option<Arc<LeftToOthers>>,
-    /// What that change was of.
-    #[serde(default, skip_serializing_if = "no_fields")]
-    pub local: Arc<[LocalField]>,
-    /// The digest of the Pod template of a Job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<Digest>,
-}
-
-/// What tells that somebody changed a field of ours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Telltale {
-    /// The field is in our managedFields entry no more.
-    #[default]
-    Owner,
-    /// Somebody took such fields before and gave them their values back: any new generation, or resource version of a kind
-    /// without, may be a change of one of them.
-    Version,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// What was left to others, until they let go of it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct LeftToOthers {
-    /// As it is reported.
-    pub message: String,
-    /// Which fields others managed by then.
-    pub others: Option<Digest>,
-}
-
-fn no_fields(fields: &Arc<[LocalField]>) -> bool {
-    fields.is_empty()
 }
 
 /// One operation on the cluster.
@@ -375,4 +190,56 @@ pub enum ApplyTakeover {
     Posted,
     /// The Update entries of others for the fields that we apply: the object is being adopted.
     Adopt,
+}
+
+/// A warning about one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub key: ObjectKey,
+    pub version: Arc<str>,
+    /// Of the object that is there, if one is.
+    pub uid: Option<Uid>,
+    pub reason: Reason,
+    pub message: String,
+}
+
+/// What one patrol found. Assigned objects are counted in one of `withheld`, `unknown` and `checked`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatrolTally {
+    /// Assigned objects that were looked at.
+    pub checked: u64,
+    /// Assigned objects of kinds that could not be listed: nothing is known of them.
+    pub unknown: u64,
+    /// Assigned objects that are deliberately not applied.
+    pub withheld: u64,
+    /// Assigned objects that could not be applied, as was reported before.
+    pub failing: u64,
+    /// Assigned, and not there.
+    pub missing: u64,
+    /// There, not as it was applied.
+    pub drifted: u64,
+    /// Our mark, not assigned, and nobody knew.
+    pub orphaned: u64,
+    /// In our places or under our label, and not ours.
+    pub foreign: u64,
+    /// As assigned, but changed without the watch telling.
+    pub unseen: u64,
+    /// Not assigned, and deliberately not removed.
+    pub held: u64,
+    /// Of what was missing or drifted: what was mended before the patrol ended.
+    pub repaired: u64,
+}
+
+impl PatrolTally {
+    /// Whether everything is as it should be, or as it was said to be.
+    pub fn is_clean(&self) -> bool {
+        self.unknown + self.missing + self.drifted + self.orphaned + self.foreign + self.unseen == 0
+    }
+
+    /// Whether it found the same, and mended as much.
+    pub fn found_like(&self, other: &Self) -> bool {
+        Self { checked: other.checked, withheld: other.withheld, failing: other.failing, held: other.held, ..*self }
+            == *other
+            && self.repaired == 0
+    }
 }

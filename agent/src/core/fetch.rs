@@ -7,8 +7,8 @@ use tideline_common::Digest;
 use tideline_common::limits::{BODY_BATCH_BYTES_MAX, BODY_BATCH_COUNT_MAX, BODY_BYTES_MAX};
 use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted};
 
+use super::change::Change;
 use super::effect::RequestId;
-use super::gather::Change;
 
 /// Requests for bodies under way at once: enough to keep a link of 100 ms and 40 MB/s busy with 1 MiB answers.
 pub(super) const BODY_REQUESTS_MAX: usize = 4;

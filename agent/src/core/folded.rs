@@ -9,11 +9,12 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::effect::{AppliedRecord, SurveyId, Telltale};
-use super::event::Sighting;
-use super::observe::{Live, Object, Outcome, Seen, Status, Told};
-use super::plan::Me;
+use super::effect::SurveyId;
+use super::object::Me;
+use super::object::{Live, Object, Outcome, Seen, Status, Told};
+use super::observed::Sighting;
 use super::shared::Shared;
+use super::write::{AppliedRecord, Telltale};
 
 /// Some 160 bytes, where an [`Object`] with all that it points to has ten times as many.
 #[derive(Debug)]

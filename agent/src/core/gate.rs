@@ -16,9 +16,9 @@ use tideline_common::wire::v1::{Progress, TargetCondition, Terminal};
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::Core;
-use super::observe::Object;
+use super::object::Object;
 use super::plan;
-use super::remove::RemovalState;
+use super::removal::RemovalState;
 
 /// The gates of all Placements that have one.
 #[derive(Debug, Default)]

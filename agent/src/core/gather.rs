@@ -8,28 +8,12 @@ use std::sync::Arc;
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{Accepted, Attested, Decommission, DesiredPage, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, Attestation, DesiredSet, Digest, Entry, ObjectKey, Revision, SetDigest, Tombstone, Unassignment,
-    Version,
+    ApplyPolicy, Attestation, DesiredSet, Digest, Entry, ObjectKey, SetDigest, Tombstone, Unassignment, Version,
 };
 
+use super::change::Change;
 use super::name::Name;
-use super::remove::RemovalPolicy;
-
-/// A set that is complete and whose digest was verified, as the difference from the accepted one.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub(super) accepted: Attested,
-    /// Only what differs.
-    pub(super) put: Vec<Arc<Entry>>,
-    pub(super) remove: Vec<ObjectKey>,
-    pub(super) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
-    /// Every removal that is authorised: told by a tombstone, or by absence within one epoch.
-    pub(super) tombstones: BTreeMap<Tombstone, RemovalPolicy>,
-    /// When what was there was taken out, of places of which a tombstone says it.
-    pub(super) left_at: BTreeMap<ObjectKey, Revision>,
-    pub(super) terminal: Vec<TerminalFact>,
-    pub(super) decommission: Decommission,
-}
+use super::write::RemovalPolicy;
 
 /// What to ask next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,13 +22,14 @@ use super::Core;
 use super::approve::Approvals;
 use super::disk::Then;
 use super::doing::Doing;
-use super::effect::{AppliedRecord, Effects, Enrolled, Marked, Op, Telltale, Write};
-use super::event::Observed;
+use super::doing::FollowUp;
+use super::effect::{Effects, Marked, Op};
 use super::kinds::View;
-use super::observe::Seen;
+use super::object::Seen;
+use super::observed::Observed;
 use super::op_result::NotDone;
-use super::result::FollowUp;
 use super::slots::Admission;
+use super::write::{AppliedRecord, Enrolled, Telltale, Write};
 
 impl Core {
     /// Becomes this target, on disk with all that follows from it, and asks for a session as it.

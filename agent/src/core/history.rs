@@ -13,9 +13,10 @@ use tideline_common::wire::v1::{Accepted, Attested, Continuity, TargetCondition}
 use tideline_common::{Monotonic, Reason, Shown, Tombstone};
 
 use super::Core;
-use super::effect::Write;
-use super::gather::Change;
-use super::remove::{RemovalState, Verdict};
+use super::change::Change;
+use super::removal::RemovalState;
+use super::remove::Verdict;
+use super::write::Write;
 
 const BROKEN: &str =
     "the hub does not know of all that it gave to its clusters; nothing is removed until that is settled there";

@@ -7,7 +7,7 @@ use tideline_common::wire::v1::TargetCondition;
 use tideline_common::{GroupKind, ObjectKey, Reason};
 
 use super::denied::Denied;
-use super::event::Served;
+use super::observed::Served;
 use crate::namespaces::Namespaces;
 
 /// Kinds named in a condition, beside the first: names are some tens of characters, and messages bounded.

@@ -19,26 +19,17 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tideline_common::Monotonic;
 use tideline_common::wire::v1::{Refusal, RefusalKind};
 
-use super::effect::{Effect, Effects, FreezeReason, Write};
+use super::effect::{Effect, Effects};
+use super::write::AgentMode;
+use super::write::{FreezeReason, Write};
 use super::{Core, Phase};
 
 /// When an agent that is not active asks again: after the first, doubled up to the second, each time at least half of it. The
 /// hub answers 10,000 frozen agents some thirty times a second then.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AgentMode {
-    /// Nothing was said against it, as far as is known.
-    #[default]
-    #[serde(rename = "Good")]
-    Active,
-    UnknownToHub,
-    Frozen(FreezeReason),
-}
 
 /// What the hub said against the agent, or the agent found out by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

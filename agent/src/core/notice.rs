@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::Progress;
-use tideline_common::{Monotonic, ObjectKey, Reason, Uid};
+use tideline_common::{Monotonic, ObjectKey, Reason};
 
 use super::Core;
+use super::effect::Notice;
 use super::effect::{Effect, Effects};
-use super::remove::RemovalState;
+use super::removal::RemovalState;
 
 /// Tries that must have failed before the first Event: what the next try puts right is no news.
 const TRIES_MIN: u32 = 2;
@@ -20,17 +21,6 @@ const REPEAT_EVERY: Duration = Duration::from_mins(10);
 const REMEMBERED_MAX: usize = 1024;
 /// Events asked for in one step; one step concludes on few objects, unless something befell a whole kind.
 const AT_ONCE_MAX: usize = 64;
-
-/// A warning about one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    pub key: ObjectKey,
-    pub version: Arc<str>,
-    /// Of the object that is there, if one is.
-    pub uid: Option<Uid>,
-    pub reason: Reason,
-    pub message: String,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Notices {

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::effect::SurveyId;
-use super::event::Sighting;
 use super::folded::Folded;
 use super::name::Name;
-use super::observe::{Object, Told};
-use super::plan::Me;
+use super::object::Me;
+use super::object::{Object, Told};
+use super::observed::Sighting;
 use super::rows::{Row, Rows};
 use super::shared::Shared;
 

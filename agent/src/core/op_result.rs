@@ -1,4 +1,4 @@
-//! How operations on the cluster end: of each, just what can come of it. What that leads to is [`FollowUp`](super::result::FollowUp).
+//! How operations on the cluster end: of each, just what can come of it. What that leads to is [`FollowUp`](super::doing::FollowUp).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use tideline_common::health::truncate;
 use tideline_common::limits::MESSAGE_BYTES_MAX;
 
 use super::effect::Op;
-use super::event::{Difference, FieldConflict, LocalField, Observed};
+use super::observed::Observed;
+use super::write::LocalField;
 
 /// How an operation ended, by what it was.
 #[derive(Clone, Debug)]
@@ -159,4 +160,33 @@ impl OpResult {
             NotDone::Stale => None,
         }
     }
+}
+
+/// A field that somebody changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// A JSON pointer.
+    pub field: String,
+    pub values: Values,
+}
+
+/// What a changed field holds, as bounded JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Values {
+    Are {
+        assigned: String,
+        found: String,
+    },
+    Gone {
+        assigned: String,
+    },
+    /// Not for the eyes of everybody who may read a report.
+    Redacted,
+}
+
+/// A field that is another manager's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldConflict {
+    pub manager: String,
+    pub field: String,
 }

@@ -21,12 +21,16 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{Entry, EntryState, GroupKind, Monotonic, ObjectKey, Ownership, Reason};
 
 use super::doing::ReadFor;
+use super::effect::PatrolTally;
 use super::effect::{Effect, Effects, SurveyId, Timer};
-use super::event::{Sighting, SurveyFailure};
+use super::event::SurveyFailure;
 use super::kinds::View;
-use super::observe::{Object, Seen};
-use super::plan::{self, Decision, Me, Settled};
-use super::remove::RemovalState;
+use super::object::Me;
+use super::object::{Object, Seen};
+use super::observed::Sighting;
+use super::plan;
+use super::plan::{Decision, Settled};
+use super::removal::RemovalState;
 use super::{Core, Phase};
 
 /// Between the two looks: longer than a watch takes to tell, and than an operation takes.
@@ -36,47 +40,6 @@ const MENDING_MAX: Duration = Duration::from_mins(2);
 /// Suspects that are kept from one look to the next, with some 300 bytes each: 3 MiB. More than that are left to the next
 /// patrol.
 const SUSPECTS_MAX: usize = 10_000;
-
-/// What one patrol found. Assigned objects are counted in one of `withheld`, `unknown` and `checked`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PatrolTally {
-    /// Assigned objects that were looked at.
-    pub checked: u64,
-    /// Assigned objects of kinds that could not be listed: nothing is known of them.
-    pub unknown: u64,
-    /// Assigned objects that are deliberately not applied.
-    pub withheld: u64,
-    /// Assigned objects that could not be applied, as was reported before.
-    pub failing: u64,
-    /// Assigned, and not there.
-    pub missing: u64,
-    /// There, not as it was applied.
-    pub drifted: u64,
-    /// Our mark, not assigned, and nobody knew.
-    pub orphaned: u64,
-    /// In our places or under our label, and not ours.
-    pub foreign: u64,
-    /// As assigned, but changed without the watch telling.
-    pub unseen: u64,
-    /// Not assigned, and deliberately not removed.
-    pub held: u64,
-    /// Of what was missing or drifted: what was mended before the patrol ended.
-    pub repaired: u64,
-}
-
-impl PatrolTally {
-    /// Whether everything is as it should be, or as it was said to be.
-    pub fn is_clean(&self) -> bool {
-        self.unknown + self.missing + self.drifted + self.orphaned + self.foreign + self.unseen == 0
-    }
-
-    /// Whether it found the same, and mended as much.
-    pub fn found_like(&self, other: &Self) -> bool {
-        Self { checked: other.checked, withheld: other.withheld, failing: other.failing, held: other.held, ..*self }
-            == *other
-            && self.repaired == 0
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Patrol {

@@ -9,13 +9,12 @@ use tideline_common::{
     Reason, Recreate, Takeover, Uid,
 };
 
-use super::effect::{AppliedRecord, ApplyTakeover, Telltale};
-use super::event::LocalField;
+use super::effect::ApplyTakeover;
 use super::kinds::View;
-use super::observe::Seen;
-
-/// Whose agent this is.
-pub(super) use tideline_common::Owner as Me;
+use super::object::Me;
+use super::object::Seen;
+use super::write::LocalField;
+use super::write::{AppliedRecord, Telltale};
 
 /// All that is known about an assigned object.
 #[derive(Clone, Copy, Debug)]

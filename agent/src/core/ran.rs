@@ -10,9 +10,9 @@ use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{Entry, ObjectKey, Ownership, Reason, Tombstone, Uid};
 
 use super::Core;
-use super::effect::{AppliedRecord, Write};
-use super::observe::Object;
+use super::object::Object;
 use super::plan::{Decision, Settled};
+use super::write::{AppliedRecord, Write};
 
 /// So many are remembered; each takes some 200 bytes, so 400 KiB. With more of them, what left first is forgotten first, here;
 /// the hub remembers more.

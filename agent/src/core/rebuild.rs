@@ -18,11 +18,11 @@
 use tideline_common::{Entry, Monotonic, Origin, Reason};
 
 use super::Core;
-use super::effect::AppliedRecord;
-use super::observe::Seen;
+use super::doing::FollowUp;
+use super::object::Seen;
 use super::op_result::{Compared, NotDone};
 use super::plan::{self, record_of};
-use super::result::FollowUp;
+use super::write::AppliedRecord;
 
 impl Core {
     /// The look at an object that the journal does not know ended.

@@ -5,93 +5,18 @@ use std::sync::Arc;
 
 use tideline_common::wire::v1::{Decommission, Terminal};
 use tideline_common::{
-    ApplyMode, ApplyPolicy, Digest, Entry, EntryState, GroupKind, Impersonation, Mark, Monotonic, ObjectKey, Origin,
-    Ownership, PrunePolicy, Reason, Recreate, Uid, Version,
+    ApplyMode, ApplyPolicy, Entry, EntryState, GroupKind, Impersonation, Mark, ObjectKey, Origin, Ownership,
+    PrunePolicy, Reason, Recreate, Uid,
 };
 
-use super::effect::{AppliedRecord, Op};
+use super::effect::Op;
 use super::kinds::View;
-use super::observe::Seen;
-use super::plan::{Me, is_made_once, refuses};
-
-/// A removal under way.
-#[derive(Debug, Default)]
-pub(super) struct Removal {
-    pub(super) cause: Cause,
-    pub(super) wave: i32,
-    pub(super) version: Option<Arc<str>>,
-    /// Names the policy that the set had last for it, if that is still known: whose gates it waits for.
-    pub(super) last: Option<Digest>,
-    pub(super) policy: RemovalPolicy,
-    /// Which removal of this source it is: the set in which it was taken out, as its tombstone says.
-    pub(super) left: Option<Version>,
-    pub(super) failures: u32,
-    pub(super) retry_at: Option<Monotonic>,
-    pub(super) state: RemovalState,
-}
-
-impl Removal {
-    /// Whether it ends when it was looked at once more.
-    pub(super) fn is_spared(&self) -> bool {
-        self.cause == Cause::Spared && self.state != RemovalState::Done
-    }
-}
-
-/// By what it is decided whether an object is deleted or let go of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum RemovalPolicy {
-    /// A tombstone said it, and that stands for all that goes from its place, whatever journal and mark say: they know what
-    /// was said when something was written there last.
-    Tombstone(PrunePolicy),
-    /// Nobody said anything. The least destructive of what the set had last, if that is known, journal and mark.
-    Absence(Option<PrunePolicy>),
-}
-
-impl Default for RemovalPolicy {
-    fn default() -> Self {
-        Self::Absence(None)
-    }
-}
-
-impl RemovalPolicy {
-    /// Whether what stands there counts as adopted by what is assigned there again.
-    pub(super) fn lets_go(self) -> bool {
-        match self {
-            Self::Tombstone(policy) => policy.lets_go(),
-            Self::Absence(_) => false,
-        }
-    }
-}
-
-/// Why something is to be removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// It is not assigned any more: the hub says so, or a set of the same epoch lacks it. The journal keeps that until
-    /// the removal is done.
-    #[default]
-    Told,
-    /// Nothing explains that it is in no set, and a person has approved its removal. Ends with the approval.
-    Approved,
-    /// Nothing explains that it is in no set, and the cluster goes out of service. Ends if it stays in service.
-    Retired,
-    /// It was retired, and the cluster stays in service. Something may have been done by then of which nobody was told: what
-    /// stands there is looked at once, and then it ends.
-    Spared,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum RemovalState {
-    #[default]
-    Waiting,
-    /// A wave is to be ready before it goes; which, for people.
-    WaitingForWave(String),
-    /// The last look or try came to this.
-    Held(Reason, String),
-    /// Deletion was accepted.
-    Finalizing,
-    /// Done; the hub is to be told, and the journal forgets it when the hub knows.
-    Done,
-}
+use super::object::Me;
+use super::object::Seen;
+use super::plan::{is_made_once, refuses};
+use super::removal::JournalAge;
+use super::write::AppliedRecord;
+use super::write::RemovalPolicy;
 
 /// On what ground a removal is considered, and everything that speaks for or against it.
 #[derive(Clone, Copy, Debug)]
@@ -130,17 +55,6 @@ pub(super) enum Ground<'a> {
     Unexplained,
     /// Nor is this, and it came back after it was gone, or after its kind was looked at.
     Restored,
-}
-
-/// How old what the journal says of removals may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JournalAge {
-    /// The hub has said in this run what the target is to hold.
-    Current,
-    /// Nobody has: the data directory may have been set back, and a removal in it may be of years ago.
-    Unknown,
-    /// Nobody has, and it was set back: what stands at the cluster was applied by a later one.
-    SetBack,
 }
 
 /// What a live look found in a namespace, or of a CRD's kind.

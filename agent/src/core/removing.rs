@@ -11,12 +11,16 @@ use super::Core;
 use super::conclude::RETRY;
 use super::disk::Then;
 use super::doing::Doing;
-use super::effect::{AppliedRecord, Effects, Op, Write};
+use super::effect::{Effects, Op};
 use super::fuse::Passage;
-use super::observe::{Object, Seen};
-use super::plan::{Me, is_made_once};
-use super::remove::{Evidence, Ground, Inspection, Removal, RemovalPolicy, RemovalState, Verdict, may_delete};
+use super::object::Me;
+use super::object::{Object, Seen};
+use super::plan::is_made_once;
+use super::removal::{Removal, RemovalState};
+use super::remove::{Evidence, Ground, Inspection, Verdict, may_delete};
 use super::slots::Admission;
+use super::write::RemovalPolicy;
+use super::write::{AppliedRecord, Write};
 
 /// What a live look for the sake of a removal found just now.
 #[derive(Debug)]

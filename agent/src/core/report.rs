@@ -18,12 +18,15 @@ use tideline_common::wire::v1::{
 use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version, nesting};
 
 use super::doing::ReadFor;
-use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
+use super::effect::{Effect, Effects, Request, RequestId, Timer};
 use super::event::{Answer, LinkFailure};
-use super::mode::AgentMode;
 use super::name::Name;
-use super::observe::{Object, Status, Told};
-use super::remove::{Evidence, RemovalPolicy, RemovalState, Verdict, may_delete};
+use super::object::{Object, Status, Told};
+use super::removal::RemovalState;
+use super::remove::{Evidence, Verdict, may_delete};
+use super::write::AgentMode;
+use super::write::RemovalPolicy;
+use super::write::Write;
 use super::{Core, Phase};
 
 /// Changes gather this long before they are sent.

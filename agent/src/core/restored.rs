@@ -12,8 +12,9 @@ use std::sync::Arc;
 use tideline_common::{GroupKind, Mark, ObjectKey, Ownership, Uid};
 
 use super::Core;
-use super::effect::{CameBack, Write};
-use super::remove::{Cause, Ground, JournalAge};
+use super::removal::{Cause, JournalAge};
+use super::remove::Ground;
+use super::write::{CameBack, Write};
 
 #[derive(Debug, Default)]
 pub(super) struct Restored {

@@ -2,42 +2,29 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::Core;
 use super::conclude::{TRIES_MAX, is_held_up};
+use super::doing::Flight;
+use super::doing::FollowUp;
 use super::doing::{Doing, ReadFor};
-use super::effect::{Effects, LeftToOthers, Op, OpId};
-use super::event::{FieldConflict, LocalField, Observed};
-use super::observe::{Seen, Status};
+use super::effect::{Effects, Op, OpId};
+use super::object::{Seen, Status};
+use super::observed::Observed;
+use super::op_result::FieldConflict;
 use super::op_result::{Applied, Created, Deleted, Failure, Inspected, NotDone, OpResult, Orphaned, ReMarked};
 use super::plan::{mark_of, record_of};
-use super::remove::{Authorised, Inspection, RemovalState, may_replace};
+use super::removal::RemovalState;
+use super::remove::{Authorised, Inspection, may_replace};
 use super::removing::Looked;
-use super::work::Flight;
+use super::write::LeftToOthers;
+use super::write::LocalField;
 
 /// After so many reads of a status that failed in a row, what there is to tell of its object is told without it.
 const READS_MAX: u8 = 2;
-
-/// What the end of an operation leads to. No handler ends otherwise, so that whatever was under way concludes, backs off, or is
-/// looked at anew.
-#[derive(Debug)]
-#[must_use]
-pub(super) enum FollowUp {
-    /// It is looked at again now: it was done, or something else is to be done by now.
-    Look,
-    /// It is tried again after a while, longer each time; and not before the API server said, if it did.
-    BackOff(Option<Duration>),
-    /// It was meant for what is not there any more: it is looked at anew, at once unless that was in vain before.
-    Stale,
-    /// Its next operation was begun, or what it waits for has been said.
-    GoesOn,
-    /// Nothing is left to be done.
-    Concluded,
-}
 
 /// How a step of a removal ended.
 #[derive(Debug)]

@@ -17,22 +17,21 @@ use std::time::Duration;
 
 use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
 use tideline_common::wire::v1::{
-    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Fenced, PollSettings, Refusal, RefusalKind,
-    SessionAnswer, SessionRequest,
+    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
 };
-use tideline_common::{EntryState, Monotonic, SessionName, SessionNumber};
+use tideline_common::{EntryState, Monotonic, SessionName};
 
-use super::effect::{Effect, Effects, Request, RequestId, Timer, Write};
+use super::change::Change;
+use super::effect::{Effect, Effects, Request, RequestId, Timer};
 use super::event::{Answer, LinkFailure};
 use super::fetch::Fetch;
-use super::gather::{Change, Flaw, Gather, Held, Question, Step};
-use super::mode::AgentMode;
+use super::gather::{Flaw, Gather, Held, Question, Step};
+use super::write::AgentMode;
+use super::write::Write;
 use super::{Core, Phase};
 
 /// Wait after a failure, doubled each time up to the second, with full jitter.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// The same where the hub said no: only a person changes that.
-const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
 /// A hub that answers "nothing new" sooner than this is not asked again before.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 /// A poll that fails after this long was cut by something that does not like to wait.
@@ -44,169 +43,11 @@ mod enrol;
 mod flaws;
 mod home;
 mod repair;
+mod state;
 
 pub(super) use enrol::Token;
-use flaws::Flaws;
-use home::HomeReadReason;
-use repair::Repair;
-
-#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
-#[derive(Debug)]
-pub(super) struct Session {
-    link: Link,
-    last: u64,
-    /// The session that is open; none while another is being opened.
-    pub(super) name: Option<SessionName>,
-    /// The newest that is in the home.
-    home: SessionName,
-    /// What this process had when another was found in use, which is not in its home.
-    fenced: Option<Fenced>,
-    /// It says that to the hub, which it was not asked to wait with: a refusal of that alone is no further one.
-    pub(super) proves_fenced: bool,
-    /// What is said with it changed since.
-    untold: bool,
-    /// The newest that it has heard of.
-    newest: SessionNumber,
-    settings: PollSettings,
-    /// The longest wait that went well, in seconds.
-    wait_max: u64,
-    polls: u32,
-    failures: u32,
-    /// How often a set came to nothing since there was a whole one, whatever else went well meanwhile.
-    failed_sets: BTreeMap<SetFailure, u32>,
-    repair: Repair,
-    flaws: Flaws,
-    /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
-    strays: bool,
-    /// The hub said last that it does not know what this agent is, whoever has fenced it before.
-    pub(super) hub_unknown: bool,
-    /// When an agent that is not active asks next.
-    ask_at: Monotonic,
-}
-
-impl Default for Session {
-    fn default() -> Self {
-        Self {
-            link: Link::Off,
-            last: 0,
-            name: None,
-            home: SessionName::default(),
-            fenced: None,
-            proves_fenced: false,
-            untold: false,
-            newest: SessionNumber::default(),
-            settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
-            wait_max: POLL_WAIT_SECONDS_MAX,
-            polls: 0,
-            failures: 0,
-            failed_sets: BTreeMap::new(),
-            repair: Repair::default(),
-            flaws: Flaws::default(),
-            strays: false,
-            hub_unknown: false,
-            ask_at: Monotonic::START,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Link {
-    Off,
-    Enrolling(RequestId),
-    Opening(RequestId),
-    /// What was offered is being written into the home; only then it is used.
-    Keeping(Box<SessionAnswer>),
-    /// The home is being read, for this.
-    Looking(HomeReadReason),
-    Polling {
-        id: RequestId,
-        sent: Monotonic,
-        gather: Box<Gather>,
-    },
-    Gathering {
-        id: RequestId,
-        gather: Box<Gather>,
-    },
-    Fetching {
-        fetch: Box<Fetch>,
-        paused: bool,
-    },
-    Switching,
-    Resting(Next),
-}
-
-/// Why a set came to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum SetFailure {
-    Flawed(Flaw),
-    /// The hub has moved on: changes since what was gathered, or bodies that it names, are not to be had any more.
-    Outdated,
-    /// Bodies came of which nothing can be made.
-    NoBodies,
-}
-
-/// Where to go on after a rest.
-#[derive(Debug)]
-enum Next {
-    Enrol,
-    Open,
-    Poll,
-    Gather(Box<Gather>),
-}
-
-impl Session {
-    /// Goes on in a home that has this session.
-    pub(super) fn since(home: SessionName) -> Self {
-        Self { home, newest: home.number, ..Self::default() }
-    }
-
-    pub(super) fn request(&mut self) -> RequestId {
-        self.last += 1;
-        RequestId(self.last)
-    }
-
-    /// What the agent is is being written; a session follows.
-    pub(super) fn switching(&mut self) {
-        self.name = None;
-        self.link = Link::Switching;
-    }
-
-    pub(super) fn stale_after(&self) -> Duration {
-        Duration::from_secs(self.settings.stale_after_seconds.max(3))
-    }
-
-    /// Something is missing that only the hub has.
-    pub(super) fn distrust(&mut self) {
-        self.repair.distrust();
-    }
-
-    /// Whether bodies may be held that no accepted set names; said once.
-    pub(super) fn take_strays(&mut self) -> bool {
-        std::mem::take(&mut self.strays)
-    }
-
-    /// Whether a token is shown to the hub now.
-    pub(super) const fn is_enrolling(&self) -> bool {
-        matches!(self.link, Link::Enrolling(_))
-    }
-
-    fn rest(&mut self, at: Monotonic, next: Next, out: &mut Effects) {
-        self.link = Link::Resting(next);
-        out.push(Effect::SetTimer { timer: Timer::Link, at });
-    }
-
-    fn succeeded(&mut self) {
-        self.failures = 0;
-    }
-
-    /// Nothing of the set that the hub gives is refused, or lacks here.
-    fn has_whole_set(&mut self) {
-        self.succeeded();
-        self.failed_sets.clear();
-        self.flaws = Flaws::default();
-        self.repair.has_whole_set();
-    }
-}
+pub(super) use state::Session;
+use state::{HomeReadReason, Link, Next, RETRY_REFUSED, SetFailure};
 
 impl Core {
     pub(super) fn session_start(&mut self, out: &mut Effects) {
@@ -478,12 +319,12 @@ impl Core {
                 self.pause_polling(now, sent, out);
             }
             Step::Again(flaw) => {
-                self.flawed(flaw);
+                self.session.flaws.found(flaw);
                 let next = Next::Gather(Box::new(self.session.repair.anew(&gather, flaw)));
                 self.set_failed(now, SetFailure::Flawed(flaw), next, out);
             }
             Step::Refuse(flaw) => {
-                self.flawed(flaw);
+                self.session.flaws.found(flaw);
                 let wait = match self.count_failed_set(SetFailure::Flawed(flaw)) {
                     1 => self.wait_after(1, None),
                     more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),

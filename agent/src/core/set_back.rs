@@ -12,8 +12,9 @@ use std::time::Duration;
 use tideline_common::{ApplyPolicy, Entry, EntryState, Mark, Monotonic, ObjectKey, Ownership};
 
 use super::Core;
-use super::plan::{Me, is_left_alone};
-use super::remove::JournalAge;
+use super::object::Me;
+use super::plan::is_left_alone;
+use super::removal::JournalAge;
 
 /// Longest that a start without the hub waits for lists, from the first word of the API server on. They take some seconds; of a
 /// kind that answers later than this, the other kinds do not wait to be put right.

@@ -10,11 +10,15 @@ use tideline_common::{
 };
 
 use super::Core;
-use super::decommission::LET_GO;
+use super::change::Change;
 use super::disk::Then;
-use super::effect::{AppliedRecord, Effects, Write};
-use super::gather::Change;
-use super::remove::{Cause, Removal, RemovalPolicy, RemovalState, wave_of};
+use super::effect::Effects;
+use super::removal::LET_GO;
+use super::removal::before_all_of;
+use super::removal::{Cause, Removal, RemovalState};
+use super::remove::wave_of;
+use super::write::RemovalPolicy;
+use super::write::{AppliedRecord, Write};
 
 /// Entries that came at once for which what is kept by key is packed: a thousand leave some 70 KB of gaps.
 const PACK_MIN: usize = 1_000;
@@ -285,7 +289,7 @@ impl Core {
         self.tell_associates(key);
         self.dequeue(key);
         if let Some(object) = self.objects.get_mut(key) {
-            object.outcome = super::observe::Outcome::default();
+            object.outcome = super::object::Outcome::default();
         }
         self.forget_if_empty(key);
         unnamed
@@ -561,9 +565,4 @@ impl Core {
             self.disk.write(Write::DropBodies(unnamed));
         }
     }
-}
-
-/// Where the tombstones of a place begin: no UID is shorter than one character.
-pub(super) fn before_all_of(key: &ObjectKey) -> Tombstone {
-    Tombstone { key: key.clone(), source: "\u{0}".parse().expect("it is one byte long") }
 }

@@ -12,16 +12,21 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origi
 
 use super::Core;
 use super::conclude::RETRY;
+use super::doing::Flight;
 use super::doing::{Doing, ReadFor};
-use super::effect::{AppliedRecord, ApplyTakeover, Effect, Effects, Op, OpId, Timer};
+use super::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use super::kinds::View;
 use super::name::Name;
-use super::observe::{Object, Outcome, Seen};
-use super::plan::{self, Body, Decision, Found, Marks, Me, Settled, Situation};
+use super::object::Me;
+use super::object::failed_for_a_webhook;
+use super::object::{Object, Seen};
+use super::plan;
+use super::plan::{Body, Decision, Found, Marks, Settled, Situation};
 use super::ran::{VANISHED, is_gone_unread};
-use super::remove::Removal;
+use super::removal::Removal;
 use super::removing::Looked;
 use super::slots::{Admission, Slots};
+use super::write::AppliedRecord;
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
@@ -63,13 +68,6 @@ struct Finalizing {
     objects: usize,
     /// No lower wave waits any longer.
     until: Monotonic,
-}
-
-#[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) key: ObjectKey,
-    pub(super) doing: Doing,
-    pub(super) begun: Monotonic,
 }
 
 impl Work {
@@ -203,10 +201,6 @@ fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
             counts.remove(&wave);
         }
     }
-}
-
-pub(super) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
-    outcome.progress == Progress::Failed && matches!(outcome.reason, Some(Reason::Webhook | Reason::Denied))
 }
 
 /// The hub knows for what, and says so.

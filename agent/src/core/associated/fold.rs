@@ -18,8 +18,8 @@ use std::sync::Arc;
 use tideline_common::associated::{Example, Made, Phase, Tally};
 use tideline_common::{AssociatedKind, GroupKind, ObjectKey, Uid};
 
-use super::super::event::{Associate, Condition, Owner};
 use super::wish::{Follows, is_link};
+use crate::core::observed::{Associate, Condition, Owner};
 
 /// Objects of which something is kept: every Pod of the largest cluster that Kubernetes supports (150,000), and what is
 /// between. About 300 bytes each, so 60 MB if one target were placed as full as that.

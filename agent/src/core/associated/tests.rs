@@ -6,11 +6,13 @@ use tideline_common::wire::v1::{
 use tideline_common::{ApplyPolicy, DesiredSet, Entry, Epoch, Formers, GroupKind, Mark, Origin, SessionName, Version};
 
 use super::super::effect::{Request, RequestId};
-use super::super::event::{Answer, Associate, Condition, Event, Observed, Owner, Served};
-use super::super::plan::{Me, mark_of};
 use super::super::tests::{attested, entry, hub_id, key, target_id, uid};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
+use crate::core::event::{Answer, Event};
+use crate::core::object::Me;
+use crate::core::observed::{Associate, Condition, Observed, Owner, Served};
+use crate::core::plan::mark_of;
 use crate::namespaces::Namespaces;
 
 /// A core that restarted with these entries in place, and with a session.

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use tideline_common::{ApplyPolicy, Digest, Entry, Reason, Uid};
 use uuid::Uuid;
 
-use super::super::effect::LeftToOthers;
-use super::super::event::LocalField;
 use super::super::plan::{mark_of, record_of};
 use super::super::tests::{entry, key, me};
 use super::*;
+use crate::core::write::LeftToOthers;
+use crate::core::write::LocalField;
 
 fn object(entry: &Entry) -> Object {
     let seen = Seen {

@@ -5,12 +5,13 @@ use proptest::prelude::*;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Gate, Monotonic, ObjectKey, Reason};
 
-use super::super::effect::{Effect, FreezeReason, Timer};
 use super::super::event::Event;
 use super::super::mode::HubVerdict;
 use super::super::tests::key;
 use super::super::tests::world::World;
 use super::{Barrier, Gates};
+use crate::core::effect::{Effect, Timer};
+use crate::core::write::FreezeReason;
 
 const DEADLINE: u32 = 600;
 

@@ -1,6 +1,7 @@
 use super::super::tests::hub::Hub;
 use super::super::tests::{Random, attestation, entry, key, policies, uid};
 use super::*;
+use crate::core::change::Change;
 
 use tideline_common::wire::v1::{ApprovedHeld, Continuity, DesiredAnswer, DesiredRequest};
 use tideline_common::{Epoch, PrunePolicy, Revision, SessionName};

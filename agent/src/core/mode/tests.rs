@@ -7,6 +7,7 @@ use super::super::tests::world::{World, config};
 use super::super::tests::{key, uid};
 use super::super::{Event, FuseLimits, Heard, Loaded};
 use super::*;
+use crate::core::write::AgentMode;
 
 const REFUSALS: [RefusalKind; 5] = [
     RefusalKind::Fenced,

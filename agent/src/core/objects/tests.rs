@@ -1,7 +1,7 @@
 use tideline_common::{DesiredSet, GroupKind, ObjectKey};
 
-use super::super::observe::{Object, Told};
 use super::{Objects, Place};
+use crate::core::object::{Object, Told};
 
 fn key(number: u32) -> ObjectKey {
     ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", format!("settings-{number}"))

@@ -5,7 +5,7 @@ use tideline_common::{ApplyPolicy, DriftPolicy, ObjectKey, Reason};
 
 use super::super::tests::key;
 use super::super::tests::world::World;
-use super::PatrolTally;
+use crate::core::effect::PatrolTally;
 
 /// A dozen objects that are as they should be, and watches that say nothing from now on.
 fn deaf() -> (World, Vec<ObjectKey>) {

@@ -6,6 +6,7 @@ use tideline_common::{ConflictPolicy, Digest, Impersonation};
 
 use super::super::tests::{entry, key, me, uid};
 use super::*;
+use crate::core::object::Me;
 
 /// What is varied, and how.
 type Variation<'a> = (&'a str, fn(&mut Case));

@@ -7,6 +7,8 @@ use tideline_common::{Digest, Mark, Prune, PruneAdopted, Takeover};
 use super::super::plan::{mark_of, record_of};
 use super::super::tests::{entry, key, me, uid};
 use super::*;
+use crate::core::removal::JournalAge;
+use crate::core::write::RemovalPolicy;
 
 /// What is varied, and how.
 type Variation<'a> = (&'a str, fn(&mut Case));

@@ -4,15 +4,17 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
 use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, Prune, PrunePolicy, Takeover, Version};
 
-use super::super::effect::{Effect, Enrolled, OpId};
-use super::super::event::{Event, Observed, Served};
 use super::super::op_result::{Deleted, NotDone, OpResult};
 use super::super::plan::{mark_of, record_of};
-use super::super::remove::RemovalPolicy;
 use super::super::tests::world::World;
 use super::super::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
+use crate::core::effect::{Effect, OpId};
+use crate::core::event::Event;
+use crate::core::observed::{Observed, Served};
+use crate::core::write::Enrolled;
+use crate::core::write::RemovalPolicy;
 
 /// An agent that restarted with a removal to make, and what it begins.
 struct Removing {

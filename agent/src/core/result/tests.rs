@@ -11,17 +11,20 @@ use tideline_common::{
     Version,
 };
 
-use super::super::effect::{AppliedRecord, Effect, Enrolled, FreezeReason, Op, Timer};
-use super::super::event::{Event, Served};
-use super::super::gather::Change;
 use super::super::mode::HubVerdict;
 use super::super::op_result::Compared;
 use super::super::plan::mark_of;
-use super::super::remove::{RemovalPolicy, RemovalState};
 use super::super::tests::world::config;
 use super::super::tests::{attested, entry, key, me, target_id, uid};
 use super::super::{Config, FuseLimits, Loaded};
 use super::*;
+use crate::core::change::Change;
+use crate::core::effect::{Effect, Op, Timer};
+use crate::core::event::Event;
+use crate::core::observed::Served;
+use crate::core::removal::RemovalState;
+use crate::core::write::RemovalPolicy;
+use crate::core::write::{AppliedRecord, Enrolled, FreezeReason};
 
 mod each_time;
 

@@ -6,10 +6,11 @@ use tideline_common::Monotonic;
 use tideline_common::wire::v1::{EnrolAnswer, Refusal, RefusalKind};
 
 use super::super::Core;
-use super::super::effect::{Effect, Effects, Enrolled, FreezeReason, Request};
 use super::super::event::LinkFailure;
-use super::super::mode::AgentMode;
-use super::{Link, Next, RETRY_REFUSED};
+use super::state::{Link, Next, RETRY_REFUSED};
+use crate::core::effect::{Effect, Effects, Request};
+use crate::core::write::AgentMode;
+use crate::core::write::{Enrolled, FreezeReason};
 
 /// How long a token that was refused is not shown. What it was refused for may have been put right at the hub since, as where
 /// its name was another agent's; nobody has to come to the site for that.

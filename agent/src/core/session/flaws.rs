@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use tideline_common::Reason;
 use tideline_common::wire::v1::TargetCondition;
 
-use super::super::Core;
 use super::super::gather::Flaw;
-use super::Session;
 
 /// How often each was found.
 #[derive(Debug, Default)]
 pub(super) struct Flaws(BTreeMap<Flaw, u64>);
 
-impl Session {
+impl Flaws {
+    pub(super) fn found(&mut self, flaw: Flaw) {
+        *self.0.entry(flaw).or_default() += 1;
+    }
+
     /// What was wrong with the hub's answers, counted.
-    pub(in crate::core) fn conditions(&self) -> Vec<TargetCondition> {
+    pub(super) fn conditions(&self) -> Vec<TargetCondition> {
         let name = |(flaw, count): (&Flaw, &u64)| {
             let (reason, message) = match flaw {
                 Flaw::Older => (Reason::HistoryLost, "the hub answered with an older set; it was refused"),
@@ -27,12 +29,6 @@ impl Session {
             };
             TargetCondition { reason, count: *count, message: message.to_owned() }
         };
-        self.flaws.0.iter().map(name).collect()
-    }
-}
-
-impl Core {
-    pub(super) fn flawed(&mut self, flaw: Flaw) {
-        *self.session.flaws.0.entry(flaw).or_default() += 1;
+        self.0.iter().map(name).collect()
     }
 }

@@ -12,20 +12,12 @@ use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
 use tideline_common::wire::v1::{Continuity, Fenced, Handover, Refusal, RefusalKind, SessionAnswer};
 use tideline_common::{Monotonic, SessionName};
 
-use super::super::effect::{Effect, Effects, Enrolled};
 use super::super::gather::Flaw;
-use super::super::mode::{AgentMode, HubVerdict};
 use super::super::{Core, Phase};
-use super::{Link, Next};
-
-/// Why the own home is read.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum HomeReadReason {
-    /// The hub knows a newer session than this process.
-    Outdated,
-    /// This session fences this process.
-    Fenced(Fenced),
-}
+use super::state::{HomeReadReason, Link, Next};
+use crate::core::effect::{Effect, Effects};
+use crate::core::mode::HubVerdict;
+use crate::core::write::{AgentMode, Enrolled};
 
 impl Core {
     pub(super) fn refused(&mut self, now: Monotonic, refusal: &Refusal, out: &mut Effects) {
@@ -115,7 +107,7 @@ impl Core {
         }
         match self.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
-                self.flawed(Flaw::Older);
+                self.session.flaws.found(Flaw::Older);
                 self.failed(now, Next::Open, None, out);
             }
             Some(accepted) if epoch > accepted.version.epoch => {

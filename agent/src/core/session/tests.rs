@@ -3,15 +3,16 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use tideline_common::wire::v1::{
-    Accepted, ClusterFacts, DesiredPage, EnrolRequest, Handover, HubAddresses, ReportedAnswer,
+    Accepted, ClusterFacts, DesiredPage, EnrolRequest, Handover, HubAddresses, PollSettings, ReportedAnswer,
+    SessionAnswer,
 };
 use tideline_common::{Digest, Epoch, Reason, Revision, Version};
 
-use super::super::effect::Enrolled;
 use super::super::tests::hub::Hub;
 use super::super::tests::{attestation, attested, entry, hub_id, key, policies, target_id};
 use super::super::{Config, Event, FuseLimits, Loaded};
 use super::*;
+use crate::core::write::Enrolled;
 
 mod repair;
 

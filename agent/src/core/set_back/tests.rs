@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
-use super::super::effect::AppliedRecord;
 use super::super::plan::mark_of;
 use super::super::tests::world::World;
 use super::super::tests::{entry, key, me};
 use super::*;
+use crate::core::write::AppliedRecord;
 use tideline_common::{ApplyMode, ApplyPolicy, GroupKind, Origin, Reason, Uid};
 
 fn keys() -> [ObjectKey; 3] {

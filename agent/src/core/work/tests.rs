@@ -1,17 +1,18 @@
 use std::collections::VecDeque;
 
 use super::super::conclude::TRIES_MAX;
-use super::super::effect::{FreezeReason, Write};
-use super::super::event::{Event, Observed, Served};
 use super::super::mode::HubVerdict;
 use super::super::op_result::{Created, Failure, NotDone, OpResult};
 use super::super::plan::mark_of;
-use super::super::remove::RemovalPolicy;
 use super::super::set_back::LOOK_FIRST_MAX;
 use super::super::tests::world::World;
 use super::super::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
 use super::super::{Config, Enrolled, FuseLimits, Loaded};
 use super::*;
+use crate::core::event::Event;
+use crate::core::observed::{Observed, Served};
+use crate::core::write::RemovalPolicy;
+use crate::core::write::{FreezeReason, Write};
 
 use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal};
 use tideline_common::{DesiredSet, Formers, Prune, PrunePolicy, Takeover, Version};

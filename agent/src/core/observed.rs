@@ -1,0 +1,135 @@
+//! What the cluster says of objects, as the edges read it.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::value::RawValue;
+use tideline_common::associated::Phase;
+use tideline_common::health::Health;
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Uid};
+
+/// How the target's API server serves a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    Yes {
+        namespaced: bool,
+        status: bool,
+    },
+    No,
+    /// Discovery failed: neither yes nor no.
+    Unknown,
+}
+
+/// What is known of a local object from a list, a watch or a write. Cheap: no spec.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub resource_version: Arc<str>,
+    /// Zero where the kind has none.
+    pub generation: i64,
+    /// The hash of the managedFields entries of our managers, without their time; none if there are none.
+    pub managed: Option<Digest>,
+    /// The mark, if there is a readable one.
+    pub mark: Option<Arc<Mark>>,
+    /// Whether the label names this target.
+    pub labelled: bool,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    pub health: Health,
+    pub health_message: String,
+    /// `.status.observedGeneration`.
+    pub observed_generation: Option<i64>,
+    pub terminal: Option<Terminal>,
+    /// Of a Job that was just created or applied, or found to be as it was: the digest of its Pod template, as its source has it.
+    pub template: Option<Digest>,
+    /// `.status`, for kinds that have the subresource. Not kept by the core beyond the report.
+    pub status: Option<Arc<RawValue>>,
+    /// Somebody else manages it declaratively: a server-side-apply manager, Helm, Argo CD or Flux.
+    pub managed_elsewhere: bool,
+    /// The hash of which fields which others manage; none if nobody else does.
+    pub others: Option<Digest>,
+}
+
+/// What a list of metadata says of an object. Of its status it says nothing.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub resource_version: Arc<str>,
+    pub labelled: bool,
+    details: Arc<LazyLock<Option<Details>, Reader>>,
+}
+
+/// Reads the details, once.
+type Reader = Box<dyn FnOnce() -> Option<Details> + Send>;
+
+/// What is looked at only of objects that are not at the version that the watch told: of few.
+#[derive(Clone, Debug)]
+pub struct Details {
+    pub generation: i64,
+    pub managed: Option<Digest>,
+    pub mark: Option<Arc<Mark>>,
+    pub deleting: bool,
+    pub managed_elsewhere: bool,
+    pub others: Option<Digest>,
+}
+
+impl Sighting {
+    /// `details` returns none if they cannot be read.
+    pub fn new(
+        key: ObjectKey,
+        uid: Uid,
+        resource_version: Arc<str>,
+        labelled: bool,
+        details: impl FnOnce() -> Option<Details> + Send + 'static,
+    ) -> Self {
+        Self { key, uid, resource_version, labelled, details: Arc::new(LazyLock::new(Box::new(details))) }
+    }
+
+    pub fn details(&self) -> Option<&Details> {
+        LazyLock::force(&self.details).as_ref()
+    }
+}
+
+impl From<Observed> for Sighting {
+    fn from(observed: Observed) -> Self {
+        let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
+        let Observed { managed_elsewhere, others, .. } = observed;
+        let details = Details { generation, managed, mark, deleting, managed_elsewhere, others };
+        Self::new(key, uid, resource_version, labelled, || Some(details))
+    }
+}
+
+/// What is taken of an object that may have been made of something placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Associate {
+    pub uid: Uid,
+    pub namespace: String,
+    pub name: String,
+    /// Its controller.
+    pub owner: Option<Owner>,
+    /// The default where only its metadata was asked for.
+    pub condition: Condition,
+}
+
+/// Whose an object says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub kind: GroupKind,
+    pub name: String,
+    /// None where a label names the owner.
+    pub uid: Option<Uid>,
+}
+
+/// How such an object does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    pub phase: Phase,
+    pub ready: bool,
+    pub reason: Option<Box<str>>,
+    pub restarts: u32,
+    pub node: Option<Box<str>>,
+    pub endpoints: u32,
+    pub endpoints_ready: u32,
+}
