@@ -241,7 +241,9 @@ impl Group {
 
     /// By when each wave in turn has had its time, whatever joined meanwhile: nothing waits longer than that.
     fn stuck_until(&self) -> Option<Monotonic> {
-        let waves = u32::try_from(self.waves.len()).unwrap_or(u32::MAX);
+        // One that has just lost its last member may get it back in the same change, and is kept until then.
+        let waves = self.waves.values().filter(|wave| wave.members > 0).count();
+        let waves = u32::try_from(waves).unwrap_or(u32::MAX);
         Some(self.stuck_since? + self.deadline.saturating_mul(waves.max(1)))
     }
 }
