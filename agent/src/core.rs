@@ -7,6 +7,9 @@
 //!  Executed ───────────────────────────────────────────────────────┴─▶ report ─▶ Send(Reported)
 //! ```
 //!
+//! Rooms, from the bottom up: [`interface`], [`model`], [`decide`], [`work`], then [`audit`], [`report`] and [`sync`]. None names one
+//! above it. [`Core`] has the state of all of them, and each adds to it the steps that are its own.
+//!
 //! No clock, log, I/O or task: time comes with each event, and randomness from [`Config::seed`]. The process may end
 //! between any two effects: a new [`Core`] made from what the journal holds by then goes on from there.
 
@@ -23,98 +26,58 @@ use tideline_common::{
     SessionName, TargetId, Tombstone, Uid,
 };
 
-mod approve;
-mod associated;
-mod change;
-mod conclude;
-mod copies;
-mod decommission;
-mod denied;
+mod audit;
+mod decide;
 mod disk;
-mod doing;
-mod drift;
-mod effect;
-mod event;
-mod fetch;
-mod folded;
-mod fuse;
-mod gate;
-mod gather;
-mod handover;
-mod history;
-mod inputs;
+mod interface;
 mod jitter;
-mod kinds;
-mod mode;
-mod name;
-mod notice;
-mod object;
-mod objects;
-mod observe;
-mod observed;
-mod op_result;
-mod pace;
-mod patrol;
-mod place;
-mod plan;
-mod ran;
-mod rebuild;
-mod removal;
-mod remove;
-mod removing;
+mod model;
 mod report;
-mod restored;
-mod result;
-mod rows;
-mod session;
-mod set_back;
-mod shared;
-mod slots;
-mod switch;
+mod sync;
 mod work;
-mod write;
 
-pub use effect::Notice;
-pub use effect::PatrolTally;
-pub use effect::{
-    ApplyTakeover, Depth, Effect, Effects, Follow, Marked, Op, OpId, PersistId, Request, RequestId, SurveyId, Timer,
+pub use decide::fuse::{FuseLimits, Held};
+pub use interface::effect::{
+    ApplyTakeover, Depth, Effect, Effects, Follow, Marked, Notice, Op, OpId, PatrolTally, PersistId, Request,
+    RequestId, SurveyId, Timer,
 };
-pub use event::{Answer, Event, FollowNews, LinkFailure, SurveyFailure};
-pub use fuse::{FuseLimits, Held};
-pub use observed::{Associate, Condition, Details, Observed, Owner, Served, Sighting};
-pub use op_result::{Applied, Compared, Created, Deleted, Failure, Inspected, NotDone, OpResult, Orphaned, ReMarked};
-pub use op_result::{Difference, FieldConflict, Values};
-pub use pace::PaceReading;
-pub(crate) use place::is_another;
-pub(crate) use shared::Shared;
-pub use write::LocalField;
-pub use write::{AppliedRecord, CameBack, Enrolled, FreezeReason, LeftToOthers, Telltale, Write};
+pub use interface::event::{Answer, Event, FollowNews, LinkFailure, SurveyFailure};
+pub use interface::observed::{Associate, Condition, Details, Observed, Owner, Served, Sighting};
+pub use interface::op_result::{
+    Applied, Compared, Created, Deleted, Difference, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned,
+    ReMarked, Values,
+};
+pub use interface::write::{
+    AgentMode, AppliedRecord, CameBack, Enrolled, FreezeReason, LeftToOthers, LocalField, RemovalPolicy, Telltale,
+    Write,
+};
+pub(crate) use model::shared::Shared;
+pub(crate) use sync::place::is_another;
+pub use work::pace::PaceReading;
 
 use crate::namespaces::Namespaces;
-use approve::Approvals;
-use associated::Associates;
-use copies::Copies;
-use denied::Denied;
+use audit::copies::Copies;
+use audit::patrol::Patrol;
+use audit::restored::Restored;
+use decide::approve::Approvals;
+use decide::fuse::Fuse;
+use decide::gate::Gates;
+pub use decide::ran::RAN_MAX;
+use decide::ran::Ran;
 use disk::Disk;
-use fuse::Fuse;
-use gate::Gates;
-use inputs::Inputs;
 use jitter::Jitter;
-use kinds::Kinds;
-use mode::HubVerdict;
-use notice::Notices;
-use objects::Objects;
-use patrol::Patrol;
-use place::Place;
-pub use ran::RAN_MAX;
-use ran::Ran;
-use removal::{Cause, JournalAge, Removal};
-use report::Reports;
-use restored::Restored;
-use session::{Session, Token};
-use work::Work;
-pub use write::AgentMode;
-pub use write::RemovalPolicy;
+use model::denied::Denied;
+use model::inputs::Inputs;
+use model::kinds::Kinds;
+use model::objects::Objects;
+use model::removal::{Cause, JournalAge, Removal};
+use report::associated::Associates;
+use report::notice::Notices;
+use report::reports::Reports;
+use sync::mode::HubVerdict;
+use sync::place::Place;
+use sync::session::{Session, Token};
+use work::queue::Work;
 
 /// What does not change while the agent runs.
 #[derive(Clone, Debug)]

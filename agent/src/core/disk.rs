@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tideline_common::{Monotonic, ObjectKey, Tombstone};
 
-use super::change::Change;
-use super::effect::{Effect, Effects, PersistId};
 use super::jitter::Jitter;
-use super::write::Write;
+use crate::core::interface::effect::{Effect, Effects, PersistId};
+use crate::core::interface::write::Write;
+use crate::core::model::change::Change;
 
 /// Wait after a failed write, doubled each time up to the second. A full disk is emptied by a person or a rotation.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));

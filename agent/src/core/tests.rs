@@ -9,7 +9,7 @@ use tideline_common::{
     RevisionPoint, Shown, SourceRef, SpaceName, TargetId, Uid, Version,
 };
 
-use super::object::Me;
+use super::model::object::Me;
 
 mod cluster;
 pub(crate) mod hub;

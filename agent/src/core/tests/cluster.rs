@@ -8,11 +8,11 @@ use tideline_common::health::Health;
 use tideline_common::{ConflictPolicy, Digest, GroupKind, HubId, Mark, ObjectKey, Reason, TargetId, Uid};
 use uuid::Uuid;
 
-use super::super::{
+use super::{heir, target_id, uid};
+use crate::core::{
     Applied, Compared, Created, Deleted, Difference, Event, Failure, FieldConflict, Inspected, LocalField, NotDone,
     Observed, Op, OpResult, Orphaned, ReMarked, Served, Sighting, SurveyFailure, SurveyId, Values,
 };
-use super::{heir, target_id, uid};
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 #[derive(Clone, Debug)]

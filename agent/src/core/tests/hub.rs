@@ -13,8 +13,8 @@ use tideline_common::{
     Revision, SessionName, TargetId, Tombstone, Uid, Version,
 };
 
-use super::super::{Answer, LinkFailure, Request};
 use super::{Policies, attestation, entry, hub_id, policies, target_id};
+use crate::core::{Answer, LinkFailure, Request};
 
 #[derive(Debug, Default)]
 pub(crate) struct Hub {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tideline_common::wire::v1::{ClusterFacts, Decommission, DecommissionReport, EnrolRequest, Progress, RefusalKind};
 use tideline_common::{Monotonic, ObjectKey, Uid};
 
-use super::super::{
-    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op,
-    PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
-};
 use super::cluster::Cluster;
 use super::hub::Hub;
 use super::{Random, hub_id, key};
+use crate::core::{
+    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op,
+    PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
+};
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(in crate::core) struct World {

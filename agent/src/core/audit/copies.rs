@@ -1,0 +1,84 @@
+//! Objects with a mark that was written for another place: somebody copied them. They are counted and told of, and never
+//! touched.
+//!
+//! Watches see those that carry this target's label. One that was restored here from a backup of another cluster carries
+//! that one's, and only the patrol, which lists whatever carries the label at all, sees it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_common::wire::v1::TargetCondition;
+use tideline_common::{GroupKind, ObjectKey, Reason, Uid};
+
+use crate::core::interface::effect::SurveyId;
+
+/// Copies of either sort that are remembered, at some 300 bytes each. Beyond, one more or less tells nobody anything.
+const COPIES_MAX: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Copies {
+    found: BTreeMap<ObjectKey, Uid>,
+    /// Under another target's label, and the survey that saw each last.
+    sighted: BTreeMap<ObjectKey, SurveyId>,
+}
+
+impl Copies {
+    pub(in crate::core) fn found(&mut self, key: &ObjectKey, uid: &Uid) {
+        if self.found.len() < COPIES_MAX || self.found.contains_key(key) {
+            self.found.insert(key.clone(), uid.clone());
+        }
+    }
+
+    /// What is there is no copy.
+    pub(in crate::core) fn cleared(&mut self, key: &ObjectKey) {
+        self.found.remove(key);
+    }
+
+    pub(in crate::core) fn vanished(&mut self, key: &ObjectKey, uid: &Uid) {
+        if self.found.get(key) == Some(uid) {
+            self.found.remove(key);
+        }
+    }
+
+    /// Everything of a kind that is there was listed.
+    pub(in crate::core) fn listed(&mut self, kind: &GroupKind, listed: &BTreeSet<ObjectKey>) {
+        self.found.retain(|key, _| key.kind != *kind || listed.contains(key));
+    }
+
+    /// The patrol saw one under another target's label.
+    pub(in crate::core) fn sighted(&mut self, key: &ObjectKey, survey: SurveyId) {
+        if self.sighted.len() < COPIES_MAX || self.sighted.contains_key(key) {
+            self.sighted.insert(key.clone(), survey);
+        }
+    }
+
+    /// The patrol saw everything of a kind.
+    pub(in crate::core) fn surveyed(&mut self, kind: &GroupKind, survey: SurveyId) {
+        self.sighted.retain(|key, last| key.kind != *kind || *last == survey);
+    }
+
+    /// Only these kinds are watched from now on: of others nothing would tell that a copy is gone.
+    pub(in crate::core) fn watched(&mut self, kinds: &BTreeMap<GroupKind, Arc<str>>) {
+        self.found.retain(|key, _| kinds.contains_key(&key.kind));
+        self.sighted.retain(|key, _| kinds.contains_key(&key.kind));
+    }
+
+    pub(in crate::core) fn condition(&self) -> Option<TargetCondition> {
+        let all: BTreeSet<_> = self.found.keys().chain(self.sighted.keys()).collect();
+        let first = all.first()?;
+        let others = match all.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        Some(TargetCondition {
+            reason: Reason::Copy,
+            count: all.len() as u64,
+            message: format!(
+                "{first}{others}: copied with the mark of another object, and left alone; take label and annotation off"
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Local changes that are not to be corrected: looked at once, and told of field by field.
+//!
+//! That there is a change follows from metadata. What it is takes a look at the whole object, and one is enough until the
+//! metadata changes again.
+//!
+//! What is changed so stays when the object is applied for another reason: the journal knows the fields, and what was
+//! assigned to each by then. Where something else is assigned, the source was changed since, and the field follows it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Reason};
+
+use crate::core::Core;
+use crate::core::decide::plan;
+use crate::core::interface::effect::{Effects, Op};
+use crate::core::interface::op_result::{Compared, Difference, Failure, NotDone, Values};
+use crate::core::interface::write::{AppliedRecord, LocalField, Telltale};
+use crate::core::model::object::{Drift, Fingerprint, Me, Seen};
+use crate::core::work::doing::{Doing, FollowUp};
+
+/// What a look found.
+struct Found<'a> {
+    differences: &'a [Difference],
+    total: usize,
+    local: Arc<[LocalField]>,
+    at: Arc<str>,
+}
+
+impl From<&Seen> for Fingerprint {
+    fn from(seen: &Seen) -> Self {
+        Self {
+            managed: seen.managed,
+            generation: seen.generation,
+            version: (seen.generation == 0).then(|| Arc::clone(&seen.resource_version)),
+            labelled: seen.labelled,
+            marked: seen.mark.as_ref().map(|mark| Digest::of(mark.encode().as_bytes())),
+        }
+    }
+}
+
+impl Core {
+    /// An object was changed locally, and the policy says to report that and no more.
+    pub(in crate::core) fn drifted(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        entry: &Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        seen: &Seen,
+        out: &mut Effects,
+    ) {
+        let key = &entry.key;
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if let Some(drift) = object.drift.as_ref().filter(|drift| drift.of == Fingerprint::from(seen)) {
+            let message = drift.message.clone();
+            object.failures = 0;
+            self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+            return self.enqueue_removals(key);
+        }
+        let Some(record) = &object.record else { return };
+        // Changed since it was applied, and under the policy of then: what another asks for is no change of anybody's.
+        let policy = self.policies.get(&record.policy).cloned().unwrap_or(policy);
+        let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
+        let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
+        self.execute(now, key, Doing::Compare, op, out);
+    }
+
+    /// The look ended.
+    pub(in crate::core) fn compared(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        result: Result<Compared, NotDone>,
+    ) -> FollowUp {
+        match result {
+            Ok(Compared { observed, differences, total, local, at }) => {
+                let seen = Seen::from(&*observed);
+                self.see(key, *observed);
+                if self.desired.get(key).is_some() {
+                    self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
+                }
+                self.dirty(key, now);
+                FollowUp::Look
+            }
+            Err(NotDone::Stale) => {
+                self.dirty(key, now);
+                FollowUp::Stale
+            }
+            Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
+                let message = format!("it was changed locally; what was changed is not known: {message}");
+                self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+                if reason == Reason::BodyMissing
+                    && let Some(entry) = self.desired.get(key).cloned()
+                {
+                    self.body_is_missing(&entry);
+                }
+                FollowUp::BackOff(retry_after)
+            }
+        }
+    }
+
+    fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) {
+        let Found { differences, total, local, at } = found;
+        let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return };
+        if record.uid != seen.uid {
+            return;
+        }
+        if total == 0 {
+            // What others may change, or what is as it was all the same: that is how it is from now on.
+            let owned = seen.managed == record.managed && record.telltale == Telltale::Owner;
+            let record = AppliedRecord {
+                managed: seen.managed,
+                generation: seen.generation,
+                resource_version: Arc::clone(&seen.resource_version),
+                drifted: None,
+                telltale: if owned { Telltale::Owner } else { Telltale::Version },
+                local: Arc::default(),
+                ..record.clone()
+            };
+            return self.set_record(key, record);
+        }
+        let since = record.drifted.clone().unwrap_or(at);
+        let record = AppliedRecord { drifted: Some(Arc::clone(&since)), local, ..record.clone() };
+        let message = describe(&since, differences, total);
+        self.set_record(key, record);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.drift = Some(Box::new(Drift { of: Fingerprint::from(seen), message: message.clone() }));
+        }
+        self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+    }
+}
+
+fn describe(since: &str, differences: &[Difference], total: usize) -> String {
+    let mut text = format!("changed locally, seen first at {since}");
+    let mut separator = ": ";
+    for Difference { field, values } in differences {
+        let _ = match values {
+            Values::Are { assigned, found } => write!(text, "{separator}{field} is {found}, not {assigned}"),
+            Values::Gone { assigned } => write!(text, "{separator}{field} is gone, not {assigned}"),
+            Values::Redacted => write!(text, "{separator}{field} differs"),
+        };
+        separator = "; ";
+    }
+    match total.saturating_sub(differences.len()) {
+        0 => {}
+        more => {
+            let _ = write!(text, "{separator}and {more} more");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,514 @@
+//! The patrol: besides the watches, now and then a look at everything through lists of metadata, whatever the watches say.
+//!
+//! ```text
+//!  resting ──period──▶ first look ──nothing suspect──────────────────────────────▶ resting
+//!                        kind by kind       │ suspects                               ▲
+//!                                           ▼                                        │
+//!                                         pause ──▶ second look ──▶ mending ─────────┘
+//!                                                   suspects only   until all is mended, or its time is over
+//! ```
+//!
+//! Two strikes: what is suspect at both looks is a finding, is counted and acted on; what is suspect once was under way. A
+//! finding is told to the rest of the core as if a watch had said it, so the patrol decides nothing by itself: it asks
+//! [`plan`](crate::core::decide::plan) what it would do about what is there, and anything but nothing is suspect. Nothing is ever deleted
+//! for what a list says.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{Entry, EntryState, GroupKind, Monotonic, ObjectKey, Ownership, Reason};
+
+use crate::core::decide::plan;
+use crate::core::decide::plan::{Decision, Settled};
+use crate::core::interface::effect::{Effect, Effects, PatrolTally, SurveyId, Timer};
+use crate::core::interface::event::SurveyFailure;
+use crate::core::interface::observed::Sighting;
+use crate::core::model::kinds::View;
+use crate::core::model::object::{Me, Object, Seen};
+use crate::core::model::removal::RemovalState;
+use crate::core::work::doing::ReadFor;
+use crate::core::{Core, Phase};
+
+/// Between the two looks: longer than a watch takes to tell, and than an operation takes.
+const STRIKE_AFTER: Duration = Duration::from_secs(10);
+/// Time for what was found to be mended, before the patrol ends without it.
+const MENDING_MAX: Duration = Duration::from_mins(2);
+/// Suspects that are kept from one look to the next, with some 300 bytes each: 3 MiB. More than that are left to the next
+/// patrol.
+const SUSPECTS_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Patrol {
+    /// When the next step is due, as the timer was set.
+    at: Option<Monotonic>,
+    stage: Stage,
+    last: SurveyId,
+    tally: PatrolTally,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Resting,
+    First(Look),
+    Pause(Suspects),
+    Second(Look),
+    Mending(BTreeSet<ObjectKey>),
+}
+
+type Suspects = BTreeMap<ObjectKey, Suspicion>;
+
+#[derive(Debug, Default)]
+struct Look {
+    survey: SurveyId,
+    kind: Option<GroupKind>,
+    open: VecDeque<(GroupKind, Arc<str>)>,
+    suspects: Suspects,
+    /// Found at the second look, and to be mended.
+    mending: BTreeSet<ObjectKey>,
+}
+
+#[derive(Clone, Debug)]
+struct Suspicion {
+    /// As it was sighted, if it was.
+    version: Option<Arc<str>>,
+    /// Everything of its kind was looked at before that.
+    listed: bool,
+}
+
+/// What is the matter with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Matter {
+    Nothing,
+    /// Something is under way: what was seen says nothing.
+    Busy,
+    Withheld,
+    Failing,
+    Held,
+    /// Known and reported.
+    Foreign,
+    Suspect(Finding),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Missing,
+    /// To be corrected.
+    Drifted,
+    /// To be reported only.
+    Differs,
+    Orphaned,
+    Foreign,
+    Unseen,
+}
+
+impl Patrol {
+    /// An entry was tried, with or without success.
+    pub(in crate::core) fn concluded(&mut self, key: &ObjectKey, progress: Progress) {
+        let mending = match &mut self.stage {
+            Stage::Second(look) => &mut look.mending,
+            Stage::Mending(keys) => keys,
+            Stage::Resting | Stage::First(_) | Stage::Pause(_) => return,
+        };
+        if progress != Progress::Pending && mending.remove(key) {
+            self.tally.repaired += u64::from(progress == Progress::Applied);
+        }
+    }
+
+    fn look(&mut self) -> Option<&mut Look> {
+        match &mut self.stage {
+            Stage::First(look) | Stage::Second(look) => Some(look),
+            Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(in crate::core) fn pauses(&self) -> bool {
+        matches!(self.stage, Stage::Pause(_))
+    }
+
+    fn is_second(&self) -> bool {
+        matches!(self.stage, Stage::Second(_))
+    }
+}
+
+impl Look {
+    fn of(open: impl IntoIterator<Item = (GroupKind, Arc<str>)>, suspects: Suspects) -> Self {
+        Self { open: open.into_iter().collect(), suspects, ..Self::default() }
+    }
+}
+
+impl Core {
+    /// Sees to it that a patrol is due some time, and that one ends that has nothing more to do.
+    pub(in crate::core) fn patrol(&mut self, now: Monotonic, out: &mut Effects) {
+        if self.phase != Phase::Running || self.accepted.is_none() || self.me().is_none() {
+            return;
+        }
+        if matches!(&self.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {
+            self.patrol_ends(now, out);
+        } else if matches!(self.patrol.stage, Stage::Resting) && self.patrol.at.is_none() {
+            // The first comes sooner, at any time, so that agents that were started together do not go on together.
+            let wait = self.jitter.half(1, self.config.patrol, self.config.patrol);
+            self.patrol_next(now + wait, out);
+        }
+    }
+
+    fn patrol_next(&mut self, at: Monotonic, out: &mut Effects) {
+        self.patrol.at = Some(at);
+        out.push(Effect::SetTimer { timer: Timer::Patrol, at });
+    }
+
+    pub(in crate::core) fn patrol_due(&mut self, now: Monotonic, out: &mut Effects) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.patrol.at = None;
+        match std::mem::take(&mut self.patrol.stage) {
+            Stage::Resting => {
+                self.patrol.tally = PatrolTally::default();
+                self.patrol.stage = Stage::First(Look::of(self.patrolled(), Suspects::new()));
+                self.next_survey(now, out);
+            }
+            Stage::Pause(suspects) => {
+                let kinds: BTreeSet<GroupKind> = suspects.keys().map(|key| key.kind.clone()).collect();
+                let open = self.patrolled().into_iter().filter(|(kind, _)| kinds.contains(kind));
+                self.patrol.stage = Stage::Second(Look::of(open, suspects));
+                self.next_survey(now, out);
+            }
+            Stage::Mending(_) => self.patrol_ends(now, out),
+            looking @ (Stage::First(_) | Stage::Second(_)) => self.patrol.stage = looking,
+        }
+    }
+
+    /// The kinds of which something is to be known, and those of which something may have come back.
+    fn patrolled(&self) -> BTreeMap<GroupKind, Arc<str>> {
+        self.restored.kinds().chain(self.kinds.needed()).collect()
+    }
+
+    /// Lists the next kind, or ends the look.
+    fn next_survey(&mut self, now: Monotonic, out: &mut Effects) {
+        let second = self.patrol.is_second();
+        loop {
+            let id = SurveyId(self.patrol.last.0 + 1);
+            let Some(look) = self.patrol.look() else { return };
+            let Some((kind, version)) = look.open.pop_front() else { break };
+            look.kind = Some(kind.clone());
+            look.survey = id;
+            self.patrol.last = id;
+            if self.kinds.view_of(&kind) != View::Missing {
+                return out.push(Effect::Survey { id, kind, version });
+            }
+            // There is nothing to list, and that has been reported.
+            if !second {
+                self.count_failing(&kind);
+            }
+        }
+        match std::mem::take(&mut self.patrol.stage) {
+            Stage::First(look) if look.suspects.is_empty() => self.patrol_ends(now, out),
+            Stage::First(look) => {
+                self.patrol.stage = Stage::Pause(look.suspects);
+                self.patrol_next(now + STRIKE_AFTER, out);
+            }
+            Stage::Second(look) => {
+                self.patrol.stage = Stage::Mending(look.mending);
+                self.patrol_next(now + MENDING_MAX, out);
+            }
+            other @ (Stage::Resting | Stage::Pause(_) | Stage::Mending(_)) => self.patrol.stage = other,
+        }
+    }
+
+    fn patrol_ends(&mut self, now: Monotonic, out: &mut Effects) {
+        self.patrol.stage = Stage::Resting;
+        let held = self.removals.values().filter(|removal| matches!(removal.state, RemovalState::Held(..)));
+        self.patrol.tally.held += held.count() as u64;
+        out.push(Effect::Patrolled(self.patrol.tally));
+        // A tenth sooner or later.
+        let period = self.config.patrol;
+        let wait = period * 9 / 10 + self.jitter.full(1, period / 5, period / 5);
+        self.patrol_next(now + wait, out);
+    }
+
+    /// A page of what there is.
+    pub(in crate::core) fn sighted(&mut self, now: Monotonic, survey: SurveyId, objects: &[Sighting]) {
+        let Some(me) = self.me() else { return };
+        if self.patrol.look().is_none_or(|look| look.survey != survey) {
+            return;
+        }
+        for sighting in objects {
+            if !sighting.labelled {
+                self.copy_sighted(me, survey, sighting);
+                continue;
+            }
+            let assigned = self.desired.get(&sighting.key);
+            if assigned.is_some_and(|entry| self.objects.resighted(survey, sighting, entry)) {
+                self.judge(now, &sighting.key, None, Matter::Nothing);
+                continue;
+            }
+            if let Some(object) = self.objects.get_mut(&sighting.key) {
+                object.sighted = survey;
+            }
+            let sighted = Seen::of_sighting(sighting);
+            // From what cannot be read nothing follows.
+            let matter = sighted.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &sighting.key, Some(seen)));
+            self.judge(now, &sighting.key, sighted, matter);
+            self.fold_if_many();
+        }
+    }
+
+    /// It carries the label of another target. What stands in a place of ours is told of with what is assigned there.
+    fn copy_sighted(&mut self, me: Me, survey: SurveyId, sighting: &Sighting) {
+        let key = &sighting.key;
+        let mark = sighting.details().and_then(|details| details.mark.as_deref());
+        let ownership = mark.map(|mark| mark.ownership(me, key));
+        if ownership == Some(Ownership::Copy) && self.desired.get(key).is_none() {
+            self.copies.sighted(key, survey);
+        }
+    }
+
+    /// Every page was seen: what was on none of them is not there.
+    pub(in crate::core) fn surveyed(
+        &mut self,
+        now: Monotonic,
+        survey: SurveyId,
+        result: &Result<(), SurveyFailure>,
+        out: &mut Effects,
+    ) {
+        let Some(me) = self.me() else { return };
+        let Some(look) = self.patrol.look().filter(|look| look.survey == survey) else { return };
+        let Some(kind) = look.kind.take() else { return };
+        if result.is_ok() {
+            self.copies.surveyed(&kind, survey);
+            self.restored.listed(&kind);
+            for key in self.keys_of(&kind) {
+                if self.objects.last_sighted(&key).is_some_and(|last| last != survey) {
+                    let matter = self.matter(me, &key, None);
+                    self.judge(now, &key, None, matter);
+                }
+            }
+        } else {
+            look.suspects.retain(|key, _| key.kind != kind);
+            if !self.patrol.is_second() {
+                self.count_unknown(&kind);
+            }
+        }
+        self.next_survey(now, out);
+    }
+
+    /// Takes a look at an object into account. `sighted` is what is to be known of it if something is the matter.
+    fn judge(&mut self, now: Monotonic, key: &ObjectKey, sighted: Option<Seen>, matter: Matter) {
+        let assigned = self.desired.get(key).is_some();
+        let tally = &mut self.patrol.tally;
+        match &mut self.patrol.stage {
+            Stage::First(look) => {
+                tally.checked += u64::from(assigned && matter != Matter::Withheld);
+                match matter {
+                    Matter::Nothing | Matter::Busy => {}
+                    Matter::Withheld => tally.withheld += 1,
+                    Matter::Failing => tally.failing += 1,
+                    Matter::Held => tally.held += 1,
+                    Matter::Foreign => tally.foreign += 1,
+                    Matter::Suspect(_) => {
+                        if look.suspects.len() < SUSPECTS_MAX {
+                            let version = sighted.map(|sighted| sighted.resource_version);
+                            let listed = self.restored.has_listed(&key.kind);
+                            look.suspects.insert(key.clone(), Suspicion { version, listed });
+                        }
+                    }
+                }
+            }
+            Stage::Second(look) => {
+                let Some(suspicion) = look.suspects.remove(key) else { return };
+                if let Matter::Suspect(finding) = matter {
+                    self.found(now, key, &suspicion, sighted, finding);
+                }
+            }
+            Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => {}
+        }
+    }
+
+    /// The second strike.
+    fn found(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        suspicion: &Suspicion,
+        sighted: Option<Seen>,
+        finding: Finding,
+    ) {
+        let tally = &mut self.patrol.tally;
+        match finding {
+            Finding::Missing => tally.missing += 1,
+            Finding::Drifted | Finding::Differs => tally.drifted += 1,
+            Finding::Orphaned => tally.orphaned += 1,
+            Finding::Foreign => tally.foreign += 1,
+            Finding::Unseen => {
+                // Its status may change all the time: what the first look saw must still be news to the watch.
+                let object = self.objects.get(key);
+                let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+                if let (Some(seen), Some(first)) = (seen, &suspicion.version)
+                    && !seen.is_before(first)
+                {
+                    return;
+                }
+                tally.unseen += 1;
+            }
+        }
+        let is_there = sighted.is_some();
+        if let Some(sighted) = sighted {
+            self.may_have_come_back(key, &sighted.uid, sighted.mark.as_deref(), suspicion.listed);
+            self.take_sighting(key, sighted);
+        } else {
+            // By its label at least. The creation finds out what is there, if it lost that.
+            if let Some(object) = self.objects.get_mut(key) {
+                object.doubt();
+            }
+            self.tell_gates(key);
+        }
+        if finding == Finding::Unseen && is_there && self.kinds.has_status(&key.kind) {
+            self.work.read(key.clone(), ReadFor::Status);
+        }
+        self.dirty(key, now);
+        self.enqueue(key);
+        if matches!(finding, Finding::Missing | Finding::Drifted)
+            && let Some(look) = self.patrol.look()
+        {
+            look.mending.insert(key.clone());
+        }
+        self.forget_if_empty(key);
+    }
+
+    fn take_sighting(&mut self, key: &ObjectKey, mut seen: Seen) {
+        let object = self.objects.at(key);
+        match &object.seen {
+            Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
+            Some(_) | None => object.unsee(),
+        }
+        object.seen = Some(seen);
+        object.doubted = false;
+    }
+
+    /// What is the matter with an object that is there so, or is not.
+    fn matter(&self, me: Me, key: &ObjectKey, sighted: Option<&Seen>) -> Matter {
+        let object = self.objects.get(key);
+        match (self.desired.get(key), object.as_deref(), sighted) {
+            (Some(entry), Some(object), sighted) => self.matter_of_assigned(me, entry, object, sighted),
+            // What is not assigned is gone, and the watch did not tell.
+            (None, Some(object), None) if object.seen.is_some() && !is_busy(object) => Matter::Suspect(Finding::Unseen),
+            // Every entry has an object.
+            (Some(_), None, _) | (None, _, None) => Matter::Nothing,
+            (None, object, Some(sighted)) => self.matter_of_other(me, key, object, sighted),
+        }
+    }
+
+    fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, sighted: Option<&Seen>) -> Matter {
+        if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::Elsewhere {
+            return Matter::Withheld;
+        }
+        // It waits for what stands there to be gone, and the watch may have missed just that.
+        let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
+        let awaited = object.seen.as_ref().filter(|seen| match object.outcome.reason {
+            Some(Reason::Finalizing) => true,
+            // Only of what carries our label a list tells that it is gone.
+            Some(reason) => in_the_way(reason) && seen.labelled,
+            None => false,
+        });
+        if let Some(leaving) = awaited
+            && object.flight.is_none()
+            && sighted.is_none_or(|sighted| sighted.uid != leaving.uid)
+        {
+            return Matter::Suspect(Finding::Unseen);
+        }
+        match object.outcome.progress {
+            Progress::Applied => {}
+            _ if object.outcome.reason.is_some_and(in_the_way) => return Matter::Foreign,
+            Progress::Failed | Progress::Pending if object.outcome.reason.is_some() => return Matter::Failing,
+            Progress::Pending
+            | Progress::Failed
+            | Progress::Withheld
+            | Progress::Deleting
+            | Progress::DeletionHeld
+            | Progress::Unknown => return Matter::Busy,
+        }
+        let labelled = object.seen.as_ref().is_some_and(|seen| seen.labelled);
+        if sighted.is_none() && entry.implied && !labelled {
+            // It is not ours, so that no list of ours tells whether it is there.
+            return Matter::Nothing;
+        }
+        let overtaken = |sighted: &Seen| object.seen.as_ref().is_some_and(|seen| sighted.is_older_than(seen));
+        if is_busy(object) || sighted.is_some_and(overtaken) {
+            return Matter::Busy;
+        }
+        let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
+        let situation = self.situation(me, entry, policy, object, sighted, View::Current);
+        match plan::plan(situation) {
+            Decision::Nothing(Settled::Drifted) => Matter::Suspect(Finding::Differs),
+            Decision::Nothing(Settled::Unchanged | Settled::Terminal) | Decision::Record { .. } | Decision::Note => {
+                let told = match (&object.seen, sighted) {
+                    (Some(seen), Some(sighted)) => !seen.is_older_than(sighted) && seen.uid == sighted.uid,
+                    (_, None) => true,
+                    (None, Some(_)) => false,
+                };
+                if told { Matter::Nothing } else { Matter::Suspect(Finding::Unseen) }
+            }
+            Decision::Create | Decision::RunAnew(_) | Decision::Withhold(Reason::Vanished) => {
+                Matter::Suspect(Finding::Missing)
+            }
+            Decision::Apply { .. } | Decision::ReMark { .. } => Matter::Suspect(Finding::Drifted),
+            Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
+            Decision::Withhold(_) => Matter::Withheld,
+            Decision::Spare(..) => Matter::Suspect(Finding::Foreign),
+            Decision::Fail(..) => Matter::Failing,
+        }
+    }
+
+    /// It carries our label, and is not assigned.
+    fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, sighted: &Seen) -> Matter {
+        let mut removals = self.removals_of(key).peekable();
+        if removals.peek().is_some() {
+            // Held ones are counted as what they are.
+            return Matter::Busy;
+        }
+        let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == sighted.uid));
+        let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == sighted.uid));
+        match sighted.mark.as_ref().map(|mark| mark.ownership(me, key)) {
+            _ if sighted.deleting || object.is_some_and(is_busy) => Matter::Busy,
+            Some(Ownership::Ours) if known => Matter::Held,
+            Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),
+            Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Matter::Held,
+            Some(Ownership::Copy | Ownership::Foreign) | None => Matter::Foreign,
+        }
+    }
+
+    fn count_failing(&mut self, kind: &GroupKind) {
+        let (applied, withheld) = self.count_assigned(kind);
+        self.patrol.tally.checked += applied;
+        self.patrol.tally.failing += applied;
+        self.patrol.tally.withheld += withheld;
+    }
+
+    fn count_unknown(&mut self, kind: &GroupKind) {
+        let (applied, withheld) = self.count_assigned(kind);
+        self.patrol.tally.unknown += applied;
+        self.patrol.tally.withheld += withheld;
+    }
+
+    /// Assigned objects of a kind: those to be applied, and the others.
+    fn count_assigned(&self, kind: &GroupKind) -> (u64, u64) {
+        let entries = self.keys_of(kind);
+        let entries = entries.iter().filter_map(|key| self.desired.get(key));
+        entries.fold((0, 0), |(applied, withheld), entry| match entry.state {
+            EntryState::Apply => (applied + 1, withheld),
+            EntryState::Hold(_) | EntryState::Withheld(_) => (applied, withheld + 1),
+        })
+    }
+}
+
+/// Whether something is under way, or will be, that the patrol must not interfere with.
+fn is_busy(object: &Object) -> bool {
+    object.flight.is_some() || object.queued.is_some() || object.retry_at.is_some() || object.unrecorded > 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What came back: an object with this agent's mark that nothing assigns, and that was not there when its kind was last looked
+//! at. Somebody restored it from a backup, or set the API server back. It waits for a person like what lost history leaves
+//! behind, under a word of its own: nothing was lost at the hub.
+//!
+//! What is there when a kind is looked at first in a run may have come at any time, and counts as left behind by lost history,
+//! unless the journal says otherwise. So that what comes back of a kind that nothing is assigned of any more is seen, too, the
+//! patrol looks at every kind of which there ever was anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tideline_common::{GroupKind, Mark, ObjectKey, Ownership, Uid};
+
+use crate::core::Core;
+use crate::core::decide::remove::Ground;
+use crate::core::interface::write::{CameBack, Write};
+use crate::core::model::removal::{Cause, JournalAge};
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Restored {
+    objects: BTreeMap<ObjectKey, Uid>,
+    /// Kinds of which there was anything, in this run or an earlier one, and the version each was spoken of in.
+    kinds: BTreeMap<GroupKind, Arc<str>>,
+    /// Kinds of which everything was looked at in this run.
+    listed: BTreeSet<GroupKind>,
+}
+
+impl Restored {
+    /// Everything of a kind was looked at.
+    pub(in crate::core) fn listed(&mut self, kind: &GroupKind) {
+        if !self.listed.contains(kind) {
+            self.listed.insert(kind.clone());
+        }
+    }
+
+    /// Whether everything of a kind was looked at in this run.
+    pub(in crate::core) fn has_listed(&self, kind: &GroupKind) -> bool {
+        self.listed.contains(kind)
+    }
+
+    /// Whether it was there in an earlier run, and its kind was not listed in this one.
+    pub(in crate::core) fn awaits(&self, key: &ObjectKey) -> bool {
+        self.objects.contains_key(key) && !self.listed.contains(&key.kind)
+    }
+
+    pub(in crate::core) fn is(&self, key: &ObjectKey, uid: &Uid) -> bool {
+        self.objects.get(key) == Some(uid)
+    }
+
+    /// Every kind of which there was anything.
+    pub(in crate::core) fn kinds(&self) -> impl Iterator<Item = (GroupKind, Arc<str>)> {
+        self.kinds.iter().map(|(kind, version)| (kind.clone(), Arc::clone(version)))
+    }
+}
+
+impl Core {
+    /// At the start: what the journal has of it.
+    pub(in crate::core) fn resume_restored(&mut self, kinds: Vec<(GroupKind, Arc<str>)>, came_back: Vec<CameBack>) {
+        self.restored.kinds.extend(kinds);
+        for CameBack { key, uid, source } in came_back {
+            // Watched from the start, so that its end is seen.
+            self.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
+            self.objects.at(&key).unexplained = Some(source);
+            self.restored.objects.insert(key, uid);
+        }
+    }
+
+    /// There is something of this kind.
+    pub(in crate::core) fn there_was(&mut self, kind: &GroupKind, version: &Arc<str>) {
+        let known = self.restored.kinds.get(kind);
+        if known.is_none_or(|known| known != version && !version.is_empty()) {
+            self.restored.kinds.insert(kind.clone(), Arc::clone(version));
+            self.disk.write(Write::Kind { kind: kind.clone(), version: Arc::clone(version) });
+        }
+    }
+
+    /// An object is about to be seen. `listed` says that everything of its kind was looked at before.
+    pub(in crate::core) fn may_have_come_back(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+        mark: Option<&Mark>,
+        listed: bool,
+    ) {
+        let whole = !self.is_broken() && self.accepted.is_some() && self.journal_age != JournalAge::SetBack;
+        let Some((me, mark)) = self.me().zip(mark).filter(|_| listed && whole) else { return };
+        if mark.ownership(me, key) != Ownership::Ours
+            || self.desired.get(key).is_some()
+            // One that was approved was approved of what stood there before.
+            || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)
+            || self.objects.get(key).is_some_and(|object| object.is_known_as(uid))
+        {
+            return;
+        }
+        if self.restored.objects.insert(key.clone(), uid.clone()).as_ref() != Some(uid) {
+            // Whoever approved something there has not seen this one.
+            self.approvals.strike_at(key);
+            let source = mark.source.uid.clone();
+            self.disk.write(Write::CameBack(CameBack { key: key.clone(), uid: uid.clone(), source }));
+        }
+    }
+
+    /// It is gone, or stands as something says.
+    pub(in crate::core) fn came_back_no_more(&mut self, key: &ObjectKey) {
+        if self.restored.objects.remove(key).is_some() {
+            self.disk.write(Write::CameBackNoMore { key: key.clone() });
+        }
+    }
+
+    /// Why an object of ours that nothing assigns is there.
+    pub(in crate::core) fn ground_of_left_over(&self, key: &ObjectKey) -> Ground<'static> {
+        let object = self.objects.get(key);
+        let stands = object.as_ref().and_then(|object| object.seen.as_ref()).map(|seen| &seen.uid);
+        match self.restored.objects.get(key) {
+            Some(uid) if stands == Some(uid) => Ground::Restored,
+            Some(_) | None => Ground::Unexplained,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

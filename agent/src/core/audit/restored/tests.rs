@@ -1,0 +1,217 @@
+use std::time::Duration;
+
+use tideline_common::wire::v1::Continuity;
+use tideline_common::{ObjectKey, Reason, Tombstone};
+
+use crate::core::decide::approve::tests::{keys, removals, world};
+use crate::core::tests::world::World;
+use crate::core::tests::{key, uid};
+
+/// Longer than from one patrol to the next, and than its looks.
+const PATROLS: Duration = Duration::from_hours(2);
+
+fn kept() -> ObjectKey {
+    key("", "ConfigMap", "kept")
+}
+
+fn back() -> ObjectKey {
+    key("", "ConfigMap", "back")
+}
+
+/// A world in which one object stands, and this one was removed.
+fn world_without(gone: &ObjectKey) -> World {
+    let mut world = world(&[kept(), gone.clone()]);
+    world.hub.remove(gone);
+    world.quiesce();
+    world
+}
+
+/// What was restored carries the mark of what was removed before.
+fn restore(world: &mut World, key: &ObjectKey) -> Tombstone {
+    world.cluster.restore_from_backup(key, &kept(), "s99");
+    Tombstone { key: key.clone(), source: uid("s99") }
+}
+
+/// The same, and what was removed has come back.
+fn world_with_what_came_back() -> (World, Tombstone) {
+    let mut world = world_without(&back());
+    let told = restore(&mut world, &back());
+    world.quiesce();
+    (world, told)
+}
+
+/// This is held for this reason, and nothing for the other.
+fn assert_held(world: &World, reason: Reason, key: &ObjectKey) {
+    let held = |reason| world.hub.held(reason).collect::<Vec<_>>();
+    let of = |it| if it == reason { vec![key] } else { Vec::new() };
+    let both = [Reason::Restored, Reason::HistoryLost];
+    assert_eq!(both.map(held), both.map(of), "{reason} of {key}");
+}
+
+fn held(world: &World, reason: Reason) -> usize {
+    world.hub.held(reason).count()
+}
+
+#[test]
+fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
+    let (mut world, _) = world_with_what_came_back();
+    for _ in 0..2 {
+        assert_held(&world, Reason::Restored, &back());
+        world.check_at_rest();
+        world.crash();
+        world.hub.forget_reports();
+        world.quiesce();
+    }
+    world.crash();
+    world.cluster.delete(&back());
+    world.quiesce();
+    assert_eq!(held(&world, Reason::Restored), 0);
+    assert!(world.journal.came_back.is_empty());
+}
+
+/// Before its kind is listed it is not known to be gone.
+#[test]
+fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
+    let (mut world, _) = world_with_what_came_back();
+    // Neither by a watch nor by a patrol.
+    world.cluster.unreadable.insert(back());
+    world.cluster.unlistable.insert(back().kind);
+    world.crash();
+    world.quiesce();
+    assert_held(&world, Reason::Restored, &back());
+    world.cluster.unreadable.clear();
+    world.cluster.unlistable.clear();
+    world.cluster.lose_watch(&back().kind);
+    world.quiesce();
+    assert_held(&world, Reason::Restored, &back());
+}
+
+#[test]
+fn what_was_there_when_the_agent_began_counts_as_left_behind() {
+    let mut world = world_without(&back());
+    world.cluster.deaf = true;
+    restore(&mut world, &back());
+    world.crash();
+    world.cluster.deaf = false;
+    world.quiesce();
+    assert_held(&world, Reason::HistoryLost, &back());
+    // Also when the watch breaks and shows it once more.
+    world.cluster.lose_watch(&back().kind);
+    world.quiesce();
+    assert_held(&world, Reason::HistoryLost, &back());
+}
+
+#[test]
+fn what_comes_back_while_history_is_broken_counts_as_left_behind() {
+    let mut world = world_without(&back());
+    world.hub.history = Continuity::Broken;
+    world.quiesce();
+    restore(&mut world, &back());
+    world.quiesce();
+    assert_held(&world, Reason::HistoryLost, &back());
+}
+
+#[test]
+fn what_comes_back_of_a_kind_of_which_nothing_is_left_is_found_by_the_patrol() {
+    let last = key("apps", "Deployment", "last");
+    for restarts in [false, true] {
+        let mut world = world_without(&last);
+        if restarts {
+            world.crash();
+            world.quiesce();
+            // A patrol has looked at its kind before it comes back.
+            world.run_for(PATROLS);
+        }
+        restore(&mut world, &last);
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(held(&world, Reason::Restored), 0, "nobody watches its kind");
+        world.run_for(PATROLS);
+        assert_held(&world, Reason::Restored, &last);
+        world.hub.remove(&kept());
+        world.cluster.delete(&last);
+        world.quiesce();
+        assert_eq!(held(&world, Reason::Restored), 0, "its end is seen");
+    }
+}
+
+#[test]
+fn what_is_found_at_the_first_look_at_its_kind_counts_as_left_behind() {
+    let last = key("apps", "Deployment", "last");
+    let mut world = world_without(&last);
+    world.crash();
+    restore(&mut world, &last);
+    world.quiesce();
+    world.run_for(PATROLS);
+    assert_held(&world, Reason::HistoryLost, &last);
+}
+
+#[test]
+fn what_is_released_stays_without_its_mark_and_what_is_approved_goes() {
+    for (lost, releases) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = world_without(&back());
+        let (told, reason) = if lost {
+            world.hub = world.hub.restored_empty();
+            (Tombstone { key: kept(), source: uid("s1") }, Reason::HistoryLost)
+        } else {
+            (restore(&mut world, &back()), Reason::Restored)
+        };
+        world.quiesce();
+        assert_held(&world, reason, &told.key);
+        let uid = world.cluster.objects[&told.key].uid.clone();
+        say(&mut world, &told, releases);
+        let case = format!("history lost: {lost}, released: {releases}");
+        assert_eq!(held(&world, reason), 0, "{case}");
+        let left = world.cluster.objects.get(&told.key);
+        assert_eq!(left.map(|local| (&local.uid, local.mark.is_none())), releases.then_some((&uid, true)), "{case}");
+        world.check_at_rest();
+        world.crash();
+        world.quiesce();
+        assert_eq!(world.cluster.objects.contains_key(&told.key), releases, "{case}");
+    }
+}
+
+/// A person approves its deletion, or releases it.
+fn say(world: &mut World, told: &Tombstone, releases: bool) {
+    let list = if releases { &mut world.hub.released } else { &mut world.hub.approved };
+    list.push(told.clone());
+    world.quiesce();
+}
+
+#[test]
+fn an_approval_is_of_what_was_there_and_not_of_what_comes_back_later() {
+    for releases in [false, true] {
+        let (mut world, told) = world_with_what_came_back();
+        say(&mut world, &told, releases);
+        world.cluster.delete(&back());
+        world.quiesce();
+        restore(&mut world, &back());
+        world.quiesce();
+        assert_held(&world, Reason::Restored, &back());
+        assert!(world.cluster.objects[&back()].mark.is_some(), "released: {releases}");
+    }
+}
+
+/// A person who means to keep it is heard.
+#[test]
+fn what_is_approved_and_released_stays() {
+    let (mut world, told) = world_with_what_came_back();
+    world.hub.approved.push(told.clone());
+    world.hub.released.push(told);
+    world.quiesce();
+    assert!(world.cluster.objects[&back()].mark.is_none());
+}
+
+/// A release is of what nothing explains; what is to go because the hub says so goes on waiting.
+#[test]
+fn a_release_lets_nothing_go_that_the_fuse_holds() {
+    let keys = keys(30);
+    let mut world = world(&keys);
+    for key in &keys {
+        world.hub.remove(key);
+    }
+    world.quiesce();
+    world.hub.released = removals(&keys);
+    world.quiesce();
+    assert_eq!(held(&world, Reason::FuseHeld), 30);
+    assert!(world.cluster.objects.values().all(|local| local.mark.is_some()));
+}

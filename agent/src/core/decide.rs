@@ -1,0 +1,12 @@
+//! What is to be done about an object, and what must not be: functions of what is known.
+//!
+//! [`plan`] decides for what is assigned, [`remove`] for what is not, as the one gate for deletions. [`gate`] has a wave wait for
+//! the one before it, [`fuse`] holds what is too much at once until [`approve`] says that a person wants it, and [`ran`] knows what
+//! is not to run again.
+
+pub(super) mod approve;
+pub(super) mod fuse;
+pub(super) mod gate;
+pub(super) mod plan;
+pub(super) mod ran;
+pub(super) mod remove;

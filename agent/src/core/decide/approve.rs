@@ -1,0 +1,218 @@
+//! Removals that a person approved. The hub says which, for how long, and that they are approved no more; the agent
+//! makes use of it while it is told so, and forgets it when it ends.
+//!
+//! An approval permits a deletion and does not trigger one: what is removed must be authorised by [`may_delete`] all the same.
+//! Only where nothing says that an object was taken out, because the hub lost that history or the object came back, the
+//! approval says so. There a person may also release it: it stays, without the mark.
+//!
+//! [`may_delete`]: super::remove::may_delete
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_common::limits::DESIRED_OBJECTS_MAX;
+use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
+use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
+
+use super::fuse::Leave;
+use crate::core::Core;
+use crate::core::interface::write::{RemovalPolicy, Write};
+use crate::core::model::removal::{Cause, LET_GO, before_all_of};
+
+/// The list in force, as far as it came. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: more than that a
+/// target cannot hold.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Approvals {
+    held: ApprovedHeld,
+    /// What was not made use of yet.
+    open: BTreeMap<Tombstone, Approval>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Approval {
+    /// Until when it may be made use of.
+    until: Monotonic,
+    /// The object is let go of, not deleted.
+    releases: bool,
+}
+
+impl Approval {
+    fn policy(self) -> RemovalPolicy {
+        if self.releases { LET_GO } else { RemovalPolicy::default() }
+    }
+}
+
+impl Approvals {
+    /// What the hub is to know, so that it sends the rest.
+    pub(in crate::core) fn held(&self) -> ApprovedHeld {
+        self.held
+    }
+
+    /// Takes a page and returns what is newly approved; none if the page is not the next one.
+    fn take(&mut self, now: Monotonic, page: ApprovedPage) -> Option<Vec<Tombstone>> {
+        let ApprovedPage { list, offset, count, total: _, expires_seconds, removals, releases } = page;
+        if list != self.held.list {
+            *self = Self { held: ApprovedHeld { list, count: 0 }, open: BTreeMap::new() };
+        } else if count == 0 {
+            return None;
+        }
+        if offset != self.held.count {
+            return None;
+        }
+        self.held.count += count;
+        let until = now + Duration::from_secs(expires_seconds);
+        let pages = [(&removals, false), (&releases, true)];
+        for (removal, releases) in pages.into_iter().flat_map(|(part, how)| part.iter().map(move |it| (it, how))) {
+            // What is on both counts as released: that loses nothing.
+            let known = self.open.get(removal).is_some_and(|known| known.releases);
+            if self.open.len() < DESIRED_OBJECTS_MAX || self.open.contains_key(removal) {
+                self.open.insert(removal.clone(), Approval { until, releases: releases || known });
+            }
+        }
+        Some([removals, releases].concat())
+    }
+
+    /// Whether it may be deleted.
+    fn covers(&self, now: Monotonic, removal: &Tombstone) -> bool {
+        self.open.get(removal).is_some_and(|approval| now < approval.until && !approval.releases)
+    }
+
+    /// Whether it may be deleted or let go of.
+    fn speaks_of(&self, now: Monotonic, removal: &Tombstone) -> bool {
+        self.open.get(removal).is_some_and(|approval| now < approval.until)
+    }
+
+    /// It was made use of, ended, or is void: what is assigned again was not approved to be removed again.
+    pub(in crate::core) fn strike(&mut self, removal: &Tombstone) {
+        self.open.remove(removal);
+    }
+
+    /// Something is assigned there: whatever was approved there is void.
+    pub(in crate::core) fn strike_at(&mut self, key: &ObjectKey) {
+        if self.open.is_empty() {
+            return;
+        }
+        let there = self.open.range(before_all_of(key)..).map(|(removal, _)| removal);
+        for removal in there.take_while(|removal| removal.key == *key).cloned().collect::<Vec<_>>() {
+            self.open.remove(&removal);
+        }
+    }
+
+    /// All that was approved is void, and whatever is approved now has to be told anew.
+    pub(in crate::core) fn void(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Core {
+    /// The hub says what is approved. Returns whether that was news, so that there may be more.
+    pub(in crate::core) fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
+        let Some(fresh) = self.approvals.take(now, page) else { return false };
+        for removal in fresh {
+            if self.desired.get(&removal.key).is_some() {
+                self.approvals.strike(&removal);
+            }
+            if let Some(approval) = self.approvals.open.get(&removal)
+                && let Some(state) = self.removals.get_mut(&removal)
+                && state.cause == Cause::Approved
+            {
+                state.policy = approval.policy();
+            }
+            // Whatever waits there need not wait for its retry.
+            self.enqueue(&removal.key);
+            self.dirty(&removal.key, now);
+        }
+        true
+    }
+
+    /// Begins the removal of what nothing says was unassigned, if it was approved, or if nothing is to be left.
+    pub(in crate::core) fn take_up(&mut self, key: &ObjectKey) {
+        let retired = self.decommission != Decommission::No;
+        let asked = retired || !self.approvals.open.is_empty();
+        if !asked || self.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
+            return;
+        }
+        let Some(source) = self.left_over(key) else { return };
+        let removal = Tombstone { key: key.clone(), source };
+        if retired {
+            self.put_removal(removal, RemovalPolicy::default(), None, Cause::Retired);
+        } else if let Some(approval) = self.approvals.open.get(&removal) {
+            self.put_removal(removal, approval.policy(), None, Cause::Approved);
+        }
+    }
+
+    /// The source of an object of ours that is in no set, as journal or mark have it.
+    pub(in crate::core) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
+        let (object, me) = (self.objects.get(key)?, self.me()?);
+        let mark = object.seen.as_ref().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
+        let ours = mark.filter(|mark| mark.ownership(me, key) == Ownership::Ours);
+        let recorded = object.record.as_ref().map(|record| record.source.clone());
+        recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
+    }
+
+    /// Whether a removal that stands on its approval alone, or on the decommission, may not go on, because that has ended.
+    pub(in crate::core) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
+        match self.removals.get(removal).map(|state| state.cause) {
+            Some(Cause::Approved) if !self.approvals.speaks_of(now, removal) => {
+                self.approvals.strike(removal);
+                self.dirty(&removal.key, now);
+                self.forget_removal(removal);
+                true
+            }
+            Some(Cause::Retired) if self.decommission == Decommission::No => {
+                self.spare(now, removal);
+                true
+            }
+            Some(Cause::Approved | Cause::Retired | Cause::Spared | Cause::Told) | None => false,
+        }
+    }
+
+    /// A removal that was approved begins. Once it has, it is seen through like any other, whenever its approval ends.
+    pub(in crate::core) fn begun(&mut self, removal: &Tombstone) {
+        if self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
+            self.see_through(removal);
+        }
+    }
+
+    /// From now on this removal stands for itself, in the journal too.
+    pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
+        if let Some(state) = self.removals.get_mut(removal)
+            && state.cause != Cause::Told
+        {
+            state.cause = Cause::Told;
+            if self.decommission.keeps() {
+                state.policy = LET_GO;
+            }
+            self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
+        }
+    }
+
+    /// Who has said that this may be deleted, however many go with it.
+    pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Leave {
+        if self.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
+            Leave::InAdvance
+        } else if self.approvals.covers(now, removal) {
+            Leave::Approved
+        } else {
+            Leave::None
+        }
+    }
+
+    /// Whether the tombstone says so. Without one, the policy that the object was last written under and the one that the set
+    /// had last, if that is known.
+    pub(in crate::core) fn is_approved_in_advance(&self, removal: &Tombstone) -> bool {
+        let in_advance = |policy: PrunePolicy| policy.approve_deletions == ApproveDeletions::InAdvance;
+        let last = match self.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
+            RemovalPolicy::Tombstone(policy) => return in_advance(policy),
+            RemovalPolicy::Absence(last) => last,
+        };
+        let object = self.objects.get(&removal.key);
+        let record = object.as_ref().and_then(|object| object.record.as_ref());
+        let applied = record.filter(|record| record.source == removal.source);
+        let applied = applied.and_then(|record| self.policies.get(&record.policy));
+        applied.is_some_and(|policy| in_advance(PrunePolicy::of(policy))) && last.is_none_or(in_advance)
+    }
+}
+
+#[cfg(test)]
+pub(in crate::core) mod tests;

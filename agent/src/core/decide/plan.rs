@@ -1,0 +1,444 @@
+//! Decides, for one assigned object, what to do next. Pure: the same situation always gives the same decision, and
+//! carrying it out leads to a situation in which nothing is to be done.
+
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{
+    ApplyMode, ApplyPolicy, Digest, DriftPolicy, Entry, EntryState, Mark, Origin, Ownership, Prune, PruneAdopted,
+    Reason, Recreate, Takeover, Uid,
+};
+
+use crate::core::interface::effect::ApplyTakeover;
+use crate::core::interface::write::{AppliedRecord, LocalField, Telltale};
+use crate::core::model::kinds::View;
+use crate::core::model::object::{Me, Seen};
+
+/// All that is known about an assigned object.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Situation<'a> {
+    pub(in crate::core) me: Me,
+    pub(in crate::core) entry: &'a Entry,
+    /// Absent if it was lost with the journal.
+    pub(in crate::core) policy: Option<&'a ApplyPolicy>,
+    pub(in crate::core) body: Body,
+    pub(in crate::core) record: Option<&'a AppliedRecord>,
+    pub(in crate::core) seen: Option<&'a Seen>,
+    pub(in crate::core) view: View,
+    /// A fact of this very source.
+    pub(in crate::core) terminal: Option<Terminal>,
+    pub(in crate::core) marks: Marks,
+    pub(in crate::core) found: Found,
+}
+
+/// What stands in the place of an entry, besides what journal and mark know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Found {
+    AsKnown,
+    /// It was to be let go of before this was assigned, and was not: so it counts as adopted.
+    LetGo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Body {
+    Held,
+    Missing,
+}
+
+/// What a mark says that the journal does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Marks {
+    /// The journal was lost: where a mark says just what is desired, the object is looked at before anything is applied to
+    /// it, so that nothing is applied twice. See `rebuild`.
+    Believed,
+    /// The journal is whole: it misses at most a write that was under way, which is done again.
+    Checked,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Decision {
+    /// It is as it should be, or is to be left as it is.
+    Nothing(Settled),
+    /// It is left as it is, under another policy or as another account: what becomes of it later is what these say.
+    Note,
+    /// What is there is ours and right; only the journal does not know.
+    Record {
+        uid: Uid,
+        origin: Origin,
+    },
+    /// It says of itself that it is right, and the journal does not know: a look will tell.
+    Verify {
+        uid: Uid,
+        origin: Origin,
+    },
+    Create,
+    /// It ran with the Pod template of this digest: it is created if it has another by now.
+    RunAnew(Digest),
+    Apply {
+        uid: Uid,
+        takeover: ApplyTakeover,
+        origin: Origin,
+    },
+    /// What is there is left as it is, and is this source's from now on: its mark is to say so.
+    ReMark {
+        uid: Uid,
+        origin: Origin,
+    },
+    /// Something has to happen first that the agent will be told of.
+    Wait(Reason),
+    /// Assigned, but not to be applied.
+    Withhold(Reason),
+    /// Not to be applied onto what is in its place; nothing tells when that goes.
+    Spare(Reason, &'static str),
+    /// Cannot be done, for now.
+    Fail(Reason, String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Settled {
+    Unchanged,
+    /// It was changed locally, and the policy says to report that and no more.
+    Drifted,
+    /// Done once and for all.
+    Terminal,
+}
+
+/// The mark that a local object of this entry must carry.
+pub(in crate::core) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> Mark {
+    Mark {
+        v: 1,
+        hub: me.hub,
+        target: me.target,
+        source: entry.source.clone(),
+        local: entry.key.clone(),
+        generation: entry.generation,
+        input: entry.input,
+        policy: Some(entry.policy),
+        // An implied namespace is nobody's to delete.
+        prune: if entry.implied { Prune::Orphan } else { policy.prune },
+        prune_adopted: if entry.implied { PruneAdopted::Orphan } else { policy.prune_adopted },
+        origin,
+    }
+}
+
+pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
+    let Situation { entry, policy, body, seen, view, terminal, .. } = situation;
+    match entry.state {
+        EntryState::Apply => {}
+        EntryState::Hold(reason) | EntryState::Withheld(reason) => return Decision::Withhold(reason),
+    }
+    match view {
+        View::Unlisted => return Decision::Wait(Reason::Progressing),
+        View::Unknown => return Decision::Wait(Reason::Unavailable),
+        View::Missing => {
+            return Decision::Fail(Reason::KindMissing, format!("this cluster does not serve {}", entry.key.kind));
+        }
+        // A namespace that is kept is there, or what is in it says that it is not.
+        View::Elsewhere if entry.implied => return Decision::Nothing(Settled::Unchanged),
+        View::Elsewhere => return Decision::Withhold(Reason::OtherNamespace),
+        View::Current | View::Lost => {}
+    }
+    let Some(policy) = policy else {
+        return Decision::Fail(Reason::BodyMissing, "its policy was lost with the journal; it is fetched again".into());
+    };
+    let decision = match seen {
+        Some(seen) => present(situation, policy, seen),
+        None => match (terminal, template_that_ran(situation, policy)) {
+            (Some(Terminal::Finished | Terminal::Started), Some(ran)) => Decision::RunAnew(ran),
+            (Some(Terminal::Finished), None) => Decision::Nothing(Settled::Terminal),
+            (Some(Terminal::CreatedOnce | Terminal::Started), _) if stays_gone(situation, policy) => {
+                Decision::Nothing(Settled::Terminal)
+            }
+            // What was written may stand there, though nothing shows it.
+            (Some(Terminal::Started), None) if view == View::Current || situation.record.is_none() => {
+                Decision::Withhold(Reason::Vanished)
+            }
+            (Some(Terminal::MayHaveRun), _) => Decision::Withhold(Reason::MayHaveRun),
+            (Some(Terminal::CreatedOnce | Terminal::Started | Terminal::Released | Terminal::Unknown) | None, _) => {
+                absent(situation, policy)
+            }
+        },
+    };
+    match (&decision, body) {
+        (Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::Verify { .. }, Body::Missing) => {
+            Decision::Fail(Reason::BodyMissing, "its body is not in the journal; it is fetched again".into())
+        }
+        _ => decision,
+    }
+}
+
+/// Nothing is seen in its place.
+fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
+    let Situation { entry, record, view, .. } = situation;
+    // What was let go of is there without its label, or is gone.
+    let record = record.filter(|record| !record.letting_go);
+    match (record, view) {
+        (Some(record), _) if stays_gone(situation, policy) && record.source == entry.source.uid => {
+            Decision::Nothing(Settled::Terminal)
+        }
+        // Whether it may be taken over is to be seen first.
+        (Some(_), View::Lost) if situation.found == Found::LetGo => Decision::Create,
+        // While the view is not current nothing follows from not seeing it; it is written to where it was.
+        (Some(record), View::Lost) if is_left_alone(entry, policy) => {
+            if is_known(situation, record) {
+                Decision::Nothing(Settled::Unchanged)
+            } else {
+                Decision::ReMark { uid: record.uid.clone(), origin: origin_of(situation, record) }
+            }
+        }
+        (Some(record), View::Lost) => {
+            if is_as_recorded(entry, record) && origin_of(situation, record) == record.origin {
+                Decision::Nothing(Settled::Unchanged)
+            } else {
+                apply_onto(situation, record)
+            }
+        }
+        // A creation is safe without a look: where something is, it is refused and told what is there.
+        (Some(_) | None, _) => Decision::Create,
+    }
+}
+
+/// The Pod template that a Job had which is gone, if it may run again with another one.
+fn template_that_ran(situation: Situation<'_>, policy: &ApplyPolicy) -> Option<Digest> {
+    let Situation { entry, record, view, .. } = situation;
+    let changed = record.filter(|record| record.source == entry.source.uid && record.input != entry.input)?;
+    let runs_anew = policy.recreate == Recreate::OnImmutable && policy.mode == ApplyMode::Continuous;
+    changed.template.filter(|_| runs_anew && view == View::Current)
+}
+
+/// Whether it is not made again when it is gone. An implied namespace is: without it nothing in it could be.
+pub(in crate::core) fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
+    policy.mode == ApplyMode::CreateOnly && !entry.implied
+}
+
+/// Whether what was made once stays as it is where nothing is seen of it: unless it was to be let go of meanwhile.
+fn stays_gone(situation: Situation<'_>, policy: &ApplyPolicy) -> bool {
+    is_made_once(situation.entry, policy) && situation.found == Found::AsKnown
+}
+
+/// Something is in its place.
+fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decision {
+    let Situation { me, entry, record, .. } = situation;
+    // Without its mark, what was let go of is not ours any more.
+    let let_go = |record: &AppliedRecord| record.letting_go && seen.mark.is_none();
+    let record = record.filter(|record| record.uid == seen.uid && !let_go(record));
+    let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me, &entry.key));
+    match (ownership, record) {
+        // It is there, whoever's it is, and that is all that is asked for.
+        (Some(Ownership::Foreign | Ownership::Copy) | None, None) if entry.implied => {
+            return Decision::Nothing(Settled::Unchanged);
+        }
+        (Some(Ownership::Foreign), _) => {
+            return Decision::Spare(Reason::Conflict, "it is managed by another hub");
+        }
+        (Some(Ownership::Copy), None) => {
+            return Decision::Spare(
+                Reason::Copy,
+                "an object is there whose mark is another's: somebody copied it; remove its label and annotation",
+            );
+        }
+        // What is made once would be taken for made, and is about to go.
+        (None, None) if !seen.deleting => return adopt(entry, policy, seen),
+        (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}
+    }
+    if seen.deleting {
+        return Decision::Wait(Reason::Finalizing);
+    }
+    if situation.found == Found::LetGo
+        && let Some(why) = refuses(entry, policy, seen)
+    {
+        return Decision::Spare(Reason::Unmanaged, why);
+    }
+    let origin = match (record, &seen.mark) {
+        (Some(record), _) => origin_of(situation, record),
+        (None, Some(mark)) if situation.found == Found::AsKnown => mark.origin,
+        (None, _) => Origin::Adopted,
+    };
+    match record {
+        None => {
+            let right = seen.mark.as_deref() == Some(&mark_of(me, entry, policy, origin));
+            if is_left_alone(entry, policy) {
+                take_up(situation, seen, origin)
+            } else if right && seen.labelled && seen.managed.is_some() && situation.marks == Marks::Believed {
+                Decision::Verify { uid: seen.uid.clone(), origin }
+            } else {
+                Decision::Apply { uid: seen.uid.clone(), takeover: ApplyTakeover::Posted, origin }
+            }
+        }
+        Some(record) => ours(situation, policy, seen, record),
+    }
+}
+
+fn origin_of(situation: Situation<'_>, record: &AppliedRecord) -> Origin {
+    match situation.found {
+        Found::AsKnown => record.origin,
+        Found::LetGo => Origin::Adopted,
+    }
+}
+
+/// It is ours, and the journal knows it.
+fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &AppliedRecord) -> Decision {
+    let Situation { me, entry, .. } = situation;
+    if is_left_alone(entry, policy) {
+        let known = is_known(situation, record);
+        // Whoever handed it over may not have written its mark: an older build did not. That of a namespace which is only
+        // implied may be nobody's to write: nothing waits for it.
+        let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
+        return if !known || (!entry.implied && (another || is_formers(me, seen))) {
+            take_up(situation, seen, origin_of(situation, record))
+        } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
+            Decision::Nothing(Settled::Unchanged)
+        } else {
+            Decision::Note
+        };
+    }
+    // A change of a field of ours by anybody else takes the field out of our entry. A change of anything else is none of ours:
+    // an autoscaler's, or a status that is written as a part of the object.
+    let touched = seen.managed != record.managed
+        || match record.telltale {
+            Telltale::Owner => false,
+            Telltale::Version if seen.generation != 0 => seen.generation != record.generation,
+            Telltale::Version => seen.resource_version != record.resource_version,
+        };
+    if !is_as_recorded(entry, record) || origin_of(situation, record) != record.origin {
+        // Which fields are to be left as they are has to be known before others are written.
+        let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
+        let look = unknown && record.input == entry.input && record.source == entry.source.uid && !record.letting_go;
+        return if look { Decision::Nothing(Settled::Drifted) } else { apply_onto(situation, record) };
+    }
+    let drifted = touched
+        || record.drifted.is_some()
+        || !seen.labelled
+        || seen.mark.as_deref() != Some(&mark_of(me, entry, policy, record.origin));
+    // Somebody has taken fields, or let go of some: perhaps of those that were left to them.
+    let released = record.left.as_ref().is_some_and(|left| left.others != seen.others);
+    match (drifted, policy.drift) {
+        (false, _) if released => apply_onto(situation, record),
+        (false, _) if !is_same_account(entry, record) => Decision::Note,
+        (false, _) => Decision::Nothing(Settled::Unchanged),
+        // What was changed locally is known by now, and stays.
+        (true, DriftPolicy::Report) if is_formers(me, seen) && (!touched || record.drifted.is_some()) => {
+            apply_onto(situation, record)
+        }
+        (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
+        (true, DriftPolicy::Correct) => apply_onto(situation, record),
+    }
+}
+
+/// Whether what is there stays as it is, whatever its source says.
+pub(in crate::core) fn is_left_alone(entry: &Entry, policy: &ApplyPolicy) -> bool {
+    policy.mode == ApplyMode::CreateOnly || entry.implied
+}
+
+/// Whether the journal knows what is left alone as this source's.
+fn is_known(situation: Situation<'_>, record: &AppliedRecord) -> bool {
+    let entry = situation.entry;
+    record.source == entry.source.uid
+        && record.implied == entry.implied
+        && record.origin == origin_of(situation, record)
+}
+
+/// Whether its mark names a target that this agent was before: it is to name the present one.
+fn is_formers(me: Me, seen: &Seen) -> bool {
+    seen.mark.as_ref().is_some_and(|mark| mark.hub == me.hub && me.formers.contains(mark.target))
+}
+
+/// Whose it is by its own mark, if that is ours and belongs there.
+fn marked_source<'a>(me: Me, entry: &Entry, seen: &'a Seen) -> Option<&'a Uid> {
+    let mark = seen.mark.as_ref()?;
+    (mark.ownership(me, &entry.key) == Ownership::Ours).then_some(&mark.source.uid)
+}
+
+/// What is left alone is this source's from now on. Nothing else would ever write the mark by which it is known when it is
+/// to go, or when the journal is lost.
+fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
+    let Situation { me, entry, .. } = situation;
+    let uid = seen.uid.clone();
+    let says_so = situation.found == Found::AsKnown || seen.mark.as_ref().is_some_and(|mark| mark.origin == origin);
+    if marked_source(me, entry, seen) == Some(&entry.source.uid) && says_so && !is_formers(me, seen) {
+        Decision::Record { uid, origin }
+    } else {
+        Decision::ReMark { uid, origin }
+    }
+}
+
+/// An object without a mark is there that the journal does not know.
+fn adopt(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Decision {
+    let (uid, origin) = (seen.uid.clone(), Origin::Adopted);
+    let adopted = if is_left_alone(entry, policy) {
+        Decision::ReMark { uid, origin }
+    } else {
+        Decision::Apply { uid, takeover: ApplyTakeover::Adopt, origin }
+    };
+    refuses(entry, policy, seen).map_or(adopted, |why| Decision::Spare(Reason::Unmanaged, why))
+}
+
+/// Why something that is not ours may not be adopted, if so.
+pub(in crate::core) fn refuses(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Option<&'static str> {
+    match policy.takeover {
+        _ if entry.implied => None,
+        Takeover::Always => None,
+        Takeover::IfUnmanaged if !seen.managed_elsewhere => None,
+        Takeover::IfUnmanaged => {
+            Some("an object is there that something else manages; only apply.takeover Always would take it over")
+        }
+        Takeover::Never => Some("an object is there, and apply.takeover is Never in its Placement"),
+    }
+}
+
+fn apply_onto(situation: Situation<'_>, record: &AppliedRecord) -> Decision {
+    let takeover = if record.posted { ApplyTakeover::Posted } else { ApplyTakeover::None };
+    Decision::Apply { uid: record.uid.clone(), takeover, origin: origin_of(situation, record) }
+}
+
+/// What an apply leaves as somebody made it, where such changes are only reported.
+pub(in crate::core) fn left_alone(policy: &ApplyPolicy, record: Option<&AppliedRecord>) -> Arc<[LocalField]> {
+    match (policy.drift, record) {
+        (DriftPolicy::Report, Some(record)) => Arc::clone(&record.local),
+        (DriftPolicy::Report, None) | (DriftPolicy::Correct, _) => Arc::default(),
+    }
+}
+
+/// Whether it would be removed as the account that its entry names.
+fn is_same_account(entry: &Entry, record: &AppliedRecord) -> bool {
+    record.impersonate == entry.impersonate
+}
+
+/// Whether what was applied last is what the entry says. Of what was only implied nothing was applied, whatever stood there.
+pub(in crate::core) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
+    (entry.implied || !record.implied)
+        && record.input == entry.input
+        && record.policy == entry.policy
+        && record.source == entry.source.uid
+        && record.source_generation == entry.generation
+        && !record.letting_go
+}
+
+/// What the journal shall know after a write, or of what was found to be right.
+pub(in crate::core) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool) -> AppliedRecord {
+    AppliedRecord {
+        uid: seen.uid.clone(),
+        version: Arc::clone(&entry.version),
+        source: entry.source.uid.clone(),
+        input: entry.input,
+        policy: entry.policy,
+        source_generation: entry.generation,
+        managed: seen.managed,
+        generation: seen.generation,
+        resource_version: Arc::clone(&seen.resource_version),
+        origin,
+        posted,
+        implied: entry.implied,
+        letting_go: false,
+        wave: Some(entry.wave),
+        impersonate: entry.impersonate.clone(),
+        drifted: None,
+        telltale: Telltale::Owner,
+        left: None,
+        local: Arc::default(),
+        template: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

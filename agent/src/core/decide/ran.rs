@@ -1,0 +1,185 @@
+//! What ran here, of sources that are not assigned any more: should the same be assigned again, it does not run again. What
+//! is assigned has that with its object.
+//!
+//! The hub remembers it too and says it with the entry: it is told with the end of the removal, for it may not have heard of it
+//! before. But it may have lost that.
+
+use std::collections::BTreeMap;
+
+use tideline_common::wire::v1::{Terminal, TerminalFact};
+use tideline_common::{Entry, ObjectKey, Ownership, Reason, Tombstone, Uid};
+
+use super::plan::{Decision, Settled};
+use crate::core::Core;
+use crate::core::interface::write::{AppliedRecord, Write};
+use crate::core::model::object::Object;
+
+/// So many are remembered; each takes some 200 bytes, so 400 KiB. With more of them, what left first is forgotten first, here;
+/// the hub remembers more.
+pub const RAN_MAX: usize = 2_000;
+
+/// What is said of a Job that is gone, and that nobody has seen end.
+pub(in crate::core) const VANISHED: &str = "this Job was created here and is gone, so it may have run: it is not created again; to run it again, \
+                                   create its source anew, or change its Pod template where apply.recreate is OnImmutable";
+
+/// What ran, by place and source.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Ran {
+    numbers: BTreeMap<Tombstone, u64>,
+    by_number: BTreeMap<u64, Tombstone>,
+}
+
+impl Ran {
+    pub(in crate::core) fn new(loaded: Vec<(u64, Tombstone)>) -> Self {
+        let numbers = loaded.iter().map(|(number, ran)| (ran.clone(), *number)).collect();
+        Self { numbers, by_number: loaded.into_iter().collect() }
+    }
+
+    /// Returns its number, if that is news.
+    fn put(&mut self, ran: &Tombstone) -> Option<u64> {
+        if self.numbers.contains_key(ran) {
+            return None;
+        }
+        let number = self.by_number.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.numbers.insert(ran.clone(), number);
+        self.by_number.insert(number, ran.clone());
+        Some(number)
+    }
+
+    fn take(&mut self, ran: &Tombstone) -> Option<u64> {
+        let number = self.numbers.remove(ran)?;
+        self.by_number.remove(&number);
+        Some(number)
+    }
+
+    /// That it ran, as the hub is told with the end of its removal.
+    pub(in crate::core) fn fact(&self, ran: &Tombstone) -> Option<TerminalFact> {
+        let Tombstone { key, source } = ran.clone();
+        let known = self.numbers.contains_key(ran);
+        known.then_some(TerminalFact { key, source_uid: source, fact: Terminal::Finished })
+    }
+
+    /// What is too much.
+    fn take_first(&mut self) -> Option<u64> {
+        let first = self.by_number.values().next().filter(|_| self.by_number.len() > RAN_MAX)?.clone();
+        self.take(&first)
+    }
+}
+
+impl Core {
+    /// What is known of an object is about to be forgotten: that it ran is not.
+    pub(in crate::core) fn remember_run(&mut self, key: &ObjectKey) {
+        let fact = self.objects.get(key).and_then(|object| object.terminal.clone());
+        // What nobody has seen end has done so, or was ended by others.
+        if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
+            let tombstone = Tombstone { key: key.clone(), source };
+            if let Some(number) = self.ran.put(&tombstone) {
+                self.disk.write(Write::Ran { number, tombstone });
+            }
+            while let Some(number) = self.ran.take_first() {
+                self.disk.write(Write::RanForgotten { number });
+            }
+        }
+    }
+
+    /// A source is assigned that may have been here before.
+    pub(in crate::core) fn recall_run(&mut self, key: &ObjectKey, source: &Uid) {
+        let tombstone = Tombstone { key: key.clone(), source: source.clone() };
+        if let Some(number) = self.ran.take(&tombstone) {
+            self.note_terminal(key, source.clone(), Terminal::Finished);
+            self.disk.write(Write::RanForgotten { number });
+        }
+    }
+
+    /// The hub says what it knows of something that runs once.
+    pub(in crate::core) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
+        let known = self.objects.get(key).and_then(|object| object.happened(source_uid));
+        let noted = match fact {
+            // What stands here may run anew, with another Pod template.
+            Terminal::Finished => !self.stands_for(key, source_uid),
+            Terminal::CreatedOnce | Terminal::Unknown => true,
+            Terminal::Started | Terminal::MayHaveRun => {
+                !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid)
+            }
+            Terminal::Released => known == Some(Terminal::MayHaveRun),
+        };
+        if noted {
+            self.note_terminal(key, source_uid.clone(), *fact);
+        }
+    }
+
+    /// What this agent has deleted itself is made again should it be assigned again, unless it was seen to end.
+    pub(in crate::core) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid) {
+        self.forget_fact(key, source, Terminal::Started);
+    }
+
+    /// Forgets, if that is what is known of this source. Whether it was.
+    pub(in crate::core) fn forget_fact(&mut self, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
+        let known = self.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
+        let Some(object) = known else { return false };
+        object.terminal = None;
+        self.disk.write(Write::Sent { key: key.clone() });
+        true
+    }
+
+    /// A Job was created just now: that one before it ended says nothing of it, and it may end as unseen.
+    pub(in crate::core) fn runs_anew(&mut self, key: &ObjectKey, source: &Uid) {
+        if self.forget_fact(key, source, Terminal::Finished) {
+            self.note_terminal(key, source.clone(), Terminal::Started);
+        }
+    }
+
+    /// A Job that is gone was to run with another Pod template, and its source has changed in something else.
+    pub(in crate::core) fn has_run_as_it_is(&mut self, entry: &Entry) {
+        let key = &entry.key;
+        if let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) {
+            self.set_record(key, AppliedRecord { input: entry.input, ..record });
+        }
+    }
+
+    /// What stands here as ours is no matter of doubt: should it go, it is made again as anywhere else. But for a Job, which may
+    /// have ended by then and have been collected unseen.
+    pub(in crate::core) fn undoubt(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
+        if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
+            && self.stands_for(key, &source)
+        {
+            self.note_terminal(key, source, Terminal::Released);
+        }
+    }
+
+    /// Whether what is seen in its place is ours, for this source.
+    fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
+        let ours = || {
+            let object = self.objects.get(key)?;
+            let mark = object.seen.as_ref()?.mark.as_deref()?;
+            Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
+        };
+        ours().unwrap_or(false)
+    }
+
+    /// Whether this source was here before: what it did since is in the journal, or stands in the cluster.
+    fn knows_of(&self, key: &ObjectKey, source: &Uid) -> bool {
+        if self.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
+            return true;
+        }
+        let object = self.objects.get(key);
+        let object = object.as_ref();
+        let assigned = self.assigns(key, source);
+        let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);
+        let withheld = object.and_then(|object| object.happened(source)) == Some(Terminal::MayHaveRun);
+        recorded || self.stands_for(key, source) || (assigned && !withheld)
+    }
+}
+
+/// Whether a Job is taken for gone that nobody has looked for: somebody may have taken its label only.
+pub(in crate::core) fn is_gone_unread(object: &Object, source: &Uid, decision: &Decision) -> bool {
+    let gone = matches!(
+        decision,
+        Decision::RunAnew(_) | Decision::Nothing(Settled::Terminal) | Decision::Withhold(Reason::Vanished)
+    );
+    gone && object.happened(source) == Some(Terminal::Started) && !object.doubted
+}
+
+#[cfg(test)]
+mod tests;

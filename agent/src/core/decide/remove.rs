@@ -1,0 +1,336 @@
+//! The gate. Nothing is deleted that did not come through here: [`Authorised`] cannot be made elsewhere, and the
+//! operations that delete or orphan are made of it alone.
+
+use std::sync::Arc;
+
+use tideline_common::wire::v1::{Decommission, Terminal};
+use tideline_common::{
+    ApplyMode, ApplyPolicy, Entry, EntryState, GroupKind, Impersonation, Mark, ObjectKey, Origin, Ownership,
+    PrunePolicy, Reason, Recreate, Uid,
+};
+
+use super::plan::{is_made_once, refuses};
+use crate::core::interface::effect::Op;
+use crate::core::interface::write::{AppliedRecord, RemovalPolicy};
+use crate::core::model::kinds::View;
+use crate::core::model::object::{Me, Seen};
+use crate::core::model::removal::JournalAge;
+
+/// On what ground a removal is considered, and everything that speaks for or against it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Evidence<'a> {
+    pub(in crate::core) me: Me,
+    pub(in crate::core) key: &'a ObjectKey,
+    pub(in crate::core) ground: Ground<'a>,
+    /// What the accepted set assigns to this place.
+    pub(in crate::core) entry: Option<&'a Entry>,
+    pub(in crate::core) record: Option<&'a AppliedRecord>,
+    /// The policy it was applied under, if still known.
+    pub(in crate::core) applied: Option<&'a ApplyPolicy>,
+    /// That of `entry`, if it is known.
+    pub(in crate::core) assigned: Option<&'a ApplyPolicy>,
+    pub(in crate::core) policy: RemovalPolicy,
+    pub(in crate::core) seen: Option<&'a Seen>,
+    /// Something may stand there that no list or watch has shown.
+    pub(in crate::core) unshown: bool,
+    pub(in crate::core) view: View,
+    pub(in crate::core) inspection: Option<Inspection>,
+    /// What is seen was read just now.
+    pub(in crate::core) looked: bool,
+    pub(in crate::core) journal: JournalAge,
+    /// What stands there is of another source, which is or was being removed too.
+    pub(in crate::core) leaves_too: bool,
+    /// Whether the cluster goes out of service.
+    pub(in crate::core) decommission: Decommission,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Ground<'a> {
+    /// This source is not assigned here any more: a tombstone says so, it was missing from a set that is complete and of
+    /// the epoch of the set that had it, or a person looked at it and approved its removal.
+    Unassigned(&'a Uid),
+    /// It is in no set that is known, and nothing says that it was taken out.
+    Unexplained,
+    /// Nor is this, and it came back after it was gone, or after its kind was looked at.
+    Restored,
+}
+
+/// What a live look found in a namespace, or of a CRD's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct Inspection {
+    pub(in crate::core) foreign: u64,
+    pub(in crate::core) ours: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::core) enum Verdict {
+    Delete(Authorised),
+    Orphan(Authorised),
+    /// A live look at what it holds is needed first.
+    Inspect,
+    /// A live look at itself is needed first.
+    Look,
+    /// The place has a new source: what is there is handed over when that is applied, or its mark is written. Or it has
+    /// the same again, and is adopted by it.
+    ReMark,
+    /// Nothing of this source stands there: the removal is done.
+    Forget,
+    /// Not before something changes.
+    Hold(Reason),
+    /// Not enough is known yet.
+    Wait,
+}
+
+/// The right to remove one object, by UID.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::core) struct Authorised {
+    key: ObjectKey,
+    uid: Uid,
+    how: How,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum How {
+    Delete,
+    Orphan,
+}
+
+impl Authorised {
+    pub(in crate::core) fn op(self, version: Arc<str>, impersonate: Option<Arc<Impersonation>>) -> Op {
+        let Self { key, uid, how } = self;
+        match how {
+            How::Delete => Op::Delete { key, version, uid, impersonate },
+            How::Orphan => Op::Orphan { key, version, uid, impersonate },
+        }
+    }
+
+    /// Makes use of it another time.
+    pub(in crate::core) fn later(self) -> Verdict {
+        let Self { .. } = self;
+        Verdict::Wait
+    }
+
+    /// Forgoes the right.
+    pub(in crate::core) fn held(self, reason: Reason) -> Verdict {
+        let Self { .. } = self;
+        Verdict::Hold(reason)
+    }
+}
+
+/// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
+pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
+    let Evidence { me, key, ground, entry, record, seen, unshown, view, inspection, .. } = *evidence;
+    let source = match ground {
+        Ground::Unassigned(source) => source,
+        Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
+        Ground::Restored => return Verdict::Hold(Reason::Restored),
+    };
+    let placed = record.filter(|record| record.source == *source);
+    if view == View::Elsewhere {
+        return if placed.is_some() { Verdict::Hold(Reason::OtherNamespace) } else { Verdict::Forget };
+    }
+    if let Some(entry) = entry {
+        return handover(evidence, entry, source);
+    }
+    let record = placed;
+    let Some(seen) = seen else {
+        return match (record, view) {
+            // Looked at before that was looked into.
+            (Some(record), View::Current | View::Lost) if inspection.is_some() => {
+                dispose(evidence, record.uid.clone(), Some(record))
+            }
+            // Not seen by its label, which it may have lost, or got another: the same object may be another hub's by now. And a
+            // kind that may not be listed is never current.
+            (Some(_), View::Current) | (_, View::Lost) => Verdict::Look,
+            // Made, or found there, and taken out again before anything showed it.
+            (None, View::Current) if unshown => Verdict::Look,
+            (_, View::Missing) | (None, View::Current) => Verdict::Forget,
+            (_, View::Unlisted | View::Unknown | View::Elsewhere) => Verdict::Wait,
+        };
+    };
+    let recorded = record.is_some_and(|record| record.uid == seen.uid);
+    let record = record.filter(|_| recorded);
+    // Of whichever source it was written.
+    let written = evidence.record.filter(|record| record.uid == seen.uid);
+    let behind = written.is_some_and(|record| seen.is_before(&record.resource_version));
+    match seen.mark.as_ref().map(|mark| mark.ownership(me, key)) {
+        // A list from before it was handed over shows whose it was then.
+        Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => {
+            if behind {
+                Verdict::Look
+            } else if speaks_for_its_place(evidence) {
+                match evidence.journal {
+                    JournalAge::Current => dispose(evidence, seen.uid.clone(), written),
+                    // Only the hub knows, and it is not heard.
+                    JournalAge::Unknown | JournalAge::SetBack => Verdict::Hold(Reason::Unavailable),
+                }
+            } else {
+                Verdict::Forget
+            }
+        }
+        // Of the same source, and another object than the journal knows: it may have been assigned again since.
+        Some(Ownership::Ours) if !recorded && evidence.journal != JournalAge::Current => {
+            Verdict::Hold(Reason::Unavailable)
+        }
+        Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
+        Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
+        None if recorded => dispose(evidence, seen.uid.clone(), record),
+        Some(Ownership::Copy | Ownership::Foreign) | None => Verdict::Forget,
+    }
+}
+
+/// A tombstone does, whatever source of ours stands there: who saw every step has handed it from one to the next. A removal
+/// of what stands there speaks for itself.
+fn speaks_for_its_place(evidence: &Evidence<'_>) -> bool {
+    matches!(evidence.policy, RemovalPolicy::Tombstone(_)) && !evidence.leaves_too
+}
+
+fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
+    let Evidence { record, policy, seen, view, .. } = *evidence;
+    if policy.lets_go() {
+        return overtaken(evidence, entry);
+    }
+    if entry.source.uid == *source {
+        return comes_back(evidence, entry);
+    }
+    match record {
+        // It was let go of by another removal of this place, and nothing is to be handed over.
+        Some(record) if record.letting_go && seen.is_none() && view == View::Current => Verdict::Forget,
+        Some(record) if record.source == *source => Verdict::ReMark,
+        None if seen.is_some() || view != View::Current => Verdict::ReMark,
+        Some(_) | None => Verdict::Forget,
+    }
+}
+
+/// It is assigned again before it was deleted. What stands there stays. Whether what is made once is still there decides
+/// whether it is made anew.
+fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
+    let Evidence { record, assigned, seen, unshown, view, policy, looked, .. } = *evidence;
+    // What is withheld is told under another policy than its own.
+    let Some(assigned) = assigned.filter(|_| entry.state == EntryState::Apply) else { return Verdict::Wait };
+    if matches!(policy, RemovalPolicy::Absence(_)) || !is_made_once(entry, assigned) {
+        return Verdict::Forget;
+    }
+    match (seen, view) {
+        (Some(seen), _) if seen.deleting => Verdict::Wait,
+        (None, View::Unlisted | View::Unknown) => Verdict::Wait,
+        // What is seen may be of before its deletion, which was accepted, or of which no answer came.
+        (Some(_), _) | (None, View::Lost) if !looked => Verdict::Look,
+        (None, View::Current) if record.is_some() || unshown => Verdict::Look,
+        (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::Elsewhere) => Verdict::Forget,
+    }
+}
+
+/// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
+/// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
+fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
+    let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
+    let ours = |seen: &Seen| {
+        let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
+        let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
+        mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
+    };
+    match (record, seen) {
+        (_, Some(seen)) if !ours(seen) => Verdict::Forget,
+        (_, Some(seen)) if seen.deleting => Verdict::Wait,
+        (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {
+            Verdict::Orphan(Authorised { key: key.clone(), uid: seen.uid.clone(), how: How::Orphan })
+        }
+        (Some(record), _)
+            if record.origin == Origin::Adopted
+                && record.source == entry.source.uid
+                && (seen.is_some() || matches!(view, View::Current | View::Missing)) =>
+        {
+            Verdict::Forget
+        }
+        // Perhaps it was let go of just before a restart: without its label nothing shows it.
+        (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
+        // What may stand there unseen is found by the creation of what is assigned.
+        (None, None) if view == View::Current && !unshown => Verdict::Forget,
+        (_, Some(_) | None) => Verdict::ReMark,
+    }
+}
+
+/// It is ours, and its source is gone. What becomes of it is what was said last: by the tombstone. Where there is none, by the
+/// set that had it, by the journal and by its mark, whichever is least destructive.
+fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
+    let Evidence { me, key, applied, policy, seen, inspection, decommission, .. } = *evidence;
+    if seen.is_some_and(|seen| seen.deleting) {
+        return Verdict::Hold(Reason::Finalizing);
+    }
+    let mark = seen.and_then(|seen| seen.mark.as_deref());
+    let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
+        || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
+    let letting_go = record.is_some_and(|record| record.letting_go);
+    // What was adopted was not refused.
+    let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
+    let deletes = match policy {
+        // It may have been let go of already, and be another's. With our mark on it it is not.
+        RemovalPolicy::Tombstone(policy) => {
+            let ours = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
+            policy.deletes(adopted, managed) && (ours || !letting_go)
+        }
+        RemovalPolicy::Absence(last) => {
+            let said = last.into_iter().chain(applied.map(PrunePolicy::of)).chain(mark.map(prune_policy));
+            let spared = letting_go || record.is_some_and(|record| record.implied);
+            !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted, managed))
+        }
+    };
+    let delete = deletes && !decommission.keeps();
+    let key = key.clone();
+    if !delete {
+        return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });
+    }
+    if holds_others(&key.kind) {
+        if adopted || is_system_namespace(&key) {
+            return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });
+        }
+        match inspection {
+            None => return Verdict::Inspect,
+            Some(Inspection { foreign: 0, ours: 0 }) => {}
+            Some(Inspection { .. }) => return Verdict::Hold(Reason::NotEmpty),
+        }
+    }
+    Verdict::Delete(Authorised { key, uid, how: How::Delete })
+}
+
+fn prune_policy(mark: &Mark) -> PrunePolicy {
+    PrunePolicy { prune: mark.prune, prune_adopted: mark.prune_adopted, ..PrunePolicy::LEAST }
+}
+
+/// Whether an object may be deleted to be created again at once, because a field of it cannot be changed. What ran is not
+/// created again.
+pub(in crate::core) fn may_replace(
+    entry: &Entry,
+    policy: &ApplyPolicy,
+    (record, terminal): (Option<&AppliedRecord>, Option<Terminal>),
+    uid: &Uid,
+) -> Option<Authorised> {
+    let kind = &entry.key.kind;
+    let never = holds_others(kind) || kind.is("", "PersistentVolumeClaim");
+    let created = record.is_some_and(|record| record.uid == *uid && record.origin == Origin::Created);
+    let ran = matches!(terminal, Some(Terminal::Finished | Terminal::MayHaveRun));
+    let once = policy.mode == ApplyMode::CreateOnly || ran;
+    (policy.recreate == Recreate::OnImmutable && !never && !once && created).then(|| Authorised {
+        key: entry.key.clone(),
+        uid: uid.clone(),
+        how: How::Delete,
+    })
+}
+
+/// With a Namespace or a CRD goes all that is in it.
+pub(in crate::core) fn holds_others(kind: &GroupKind) -> bool {
+    kind.is("", "Namespace") || kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
+fn is_system_namespace(key: &ObjectKey) -> bool {
+    key.kind.is("", "Namespace") && (&*key.name == "default" || key.name.starts_with("kube-"))
+}
+
+/// The wave of a removal whose entry is not known any more: what holds others goes last.
+pub(in crate::core) fn wave_of(kind: &GroupKind) -> i32 {
+    if holds_others(kind) { i32::MIN } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

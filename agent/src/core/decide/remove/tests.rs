@@ -1,0 +1,588 @@
+use expect_test::{Expect, expect};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::{Digest, Mark, Prune, PruneAdopted, Takeover};
+
+use super::*;
+use crate::core::decide::plan::{mark_of, record_of};
+use crate::core::interface::write::RemovalPolicy;
+use crate::core::model::removal::JournalAge;
+use crate::core::tests::{entry, key, me, uid};
+
+/// What is varied, and how.
+type Variation<'a> = (&'a str, fn(&mut Case));
+
+#[derive(Clone)]
+struct Case {
+    former: Entry,
+    applied: Option<ApplyPolicy>,
+    policy: RemovalPolicy,
+    assigned: ApplyPolicy,
+    entry: Option<Entry>,
+    record: Option<AppliedRecord>,
+    seen: Option<Seen>,
+    unshown: bool,
+    view: View,
+    inspection: Option<Inspection>,
+    looked: bool,
+    journal: JournalAge,
+    leaves_too: bool,
+    decommission: Decommission,
+}
+
+impl Case {
+    /// Created by us, of a source that is not assigned any more.
+    fn plain() -> Self {
+        Self::of(&key("", "ConfigMap", "web"))
+    }
+
+    fn of(key: &ObjectKey) -> Self {
+        let former = entry(key, 1, 1);
+        let policy = ApplyPolicy::default();
+        let seen = Seen {
+            uid: uid("u1"),
+            resource_version: "5".into(),
+            generation: 0,
+            managed: Some(Digest::of(b"managed")),
+            mark: Some(Arc::new(mark_of(me(), &former, &policy, Origin::Created))),
+            labelled: true,
+            deleting: false,
+            managed_elsewhere: false,
+            observed_generation: None,
+            others: None,
+        };
+        Self {
+            record: Some(record_of(&former, &seen, Origin::Created, false)),
+            policy: RemovalPolicy::Absence(Some(PrunePolicy::of(&policy))),
+            assigned: policy.clone(),
+            applied: Some(policy),
+            former,
+            entry: None,
+            seen: Some(seen),
+            unshown: false,
+            view: View::Current,
+            inspection: None,
+            looked: false,
+            journal: JournalAge::Current,
+            leaves_too: false,
+            decommission: Decommission::No,
+        }
+    }
+
+    fn judge(&self) -> Verdict {
+        may_delete(&Evidence {
+            me: me(),
+            key: &self.former.key,
+            ground: Ground::Unassigned(&self.former.source.uid),
+            entry: self.entry.as_ref(),
+            record: self.record.as_ref(),
+            policy: self.policy,
+            applied: self.applied.as_ref(),
+            assigned: Some(&self.assigned),
+            seen: self.seen.as_ref(),
+            unshown: self.unshown,
+            view: self.view,
+            inspection: self.inspection,
+            looked: self.looked,
+            journal: self.journal,
+            leaves_too: self.leaves_too,
+            decommission: self.decommission,
+        })
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        self.seen.as_mut().unwrap()
+    }
+
+    fn mark(&mut self) -> &mut Mark {
+        Arc::make_mut(self.seen().mark.as_mut().unwrap())
+    }
+}
+
+fn text(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Delete(Authorised { uid, how: How::Delete, .. }) => format!("Delete {uid}"),
+        Verdict::Orphan(Authorised { uid, how: How::Orphan, .. }) => format!("Orphan {uid}"),
+        Verdict::Hold(reason) => format!("Hold({reason})"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What the set had last, where a removal follows from absence.
+fn last(case: &mut Case) -> &mut PrunePolicy {
+    match &mut case.policy {
+        RemovalPolicy::Absence(Some(last)) => last,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SAYS_DELETE: PrunePolicy = PrunePolicy { prune: Prune::Delete, ..PrunePolicy::LEAST };
+const SAYS_ORPHAN: PrunePolicy = PrunePolicy::LEAST;
+
+fn check(plain: fn() -> Case, cases: &[Variation], expected: &Expect) {
+    let mut table = String::new();
+    for (name, change) in cases {
+        let mut case = plain();
+        change(&mut case);
+        writeln!(table, "{name:46} {}", text(&case.judge())).unwrap();
+    }
+    expected.assert_eq(&table);
+}
+
+#[test]
+fn only_what_is_ours_is_deleted() {
+    check(
+        Case::plain,
+        &[
+            ("ours by journal and mark", |_| {}),
+            ("ours by its mark, the journal lost", |case| (case.record, case.applied) = (None, None)),
+            ("ours by the journal, its mark gone", |case| case.seen().mark = None),
+            ("ours by the journal, its label gone", |case| case.seen = None),
+            ("the same, and the watch is lost", |case| {
+                case.seen = None;
+                case.view = View::Lost;
+            }),
+            ("not in the journal, unmarked", |case| {
+                case.record = None;
+                case.seen().mark = None;
+            }),
+            ("somebody else's with the same name, unmarked", |case| {
+                case.seen().uid = uid("u2");
+                case.seen().mark = None;
+            }),
+            ("another hub's", |case| {
+                case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("a copy of another object", |case| {
+                case.record = None;
+                case.mark().local = key("", "ConfigMap", "other");
+            }),
+            ("ours, but its mark is a copy", |case| case.mark().local = key("", "ConfigMap", "other")),
+            ("of another target", |case| {
+                case.record = None;
+                case.mark().target = "33333333-3333-4333-8333-333333333333".parse().unwrap();
+            }),
+            ("of another source", |case| {
+                case.record.as_mut().unwrap().source = uid("s2");
+                case.mark().source.uid = uid("s2");
+            }),
+            ("not there", |case| (case.seen, case.record) = (None, None)),
+            ("not there, as far as was shown", |case| {
+                (case.seen, case.record, case.unshown) = (None, None, true);
+            }),
+            ("not seen, the watch is lost", |case| {
+                (case.seen, case.record) = (None, None);
+                case.view = View::Lost;
+            }),
+            ("not seen, its kind not yet listed", |case| {
+                case.seen = None;
+                case.view = View::Unlisted;
+            }),
+            ("its kind is not served", |case| {
+                case.seen = None;
+                case.view = View::Missing;
+            }),
+            ("being deleted", |case| case.seen().deleting = true),
+            ("in a namespace that is not kept any more", |case| {
+                case.seen = None;
+                case.view = View::Elsewhere;
+            }),
+            ("in a namespace that never was kept", |case| {
+                (case.seen, case.record) = (None, None);
+                case.view = View::Elsewhere;
+            }),
+        ],
+        &expect![[r"
+            ours by journal and mark                       Delete u1
+            ours by its mark, the journal lost             Delete u1
+            ours by the journal, its mark gone             Delete u1
+            ours by the journal, its label gone            Look
+            the same, and the watch is lost                Look
+            not in the journal, unmarked                   Forget
+            somebody else's with the same name, unmarked   Forget
+            another hub's                                  Forget
+            a copy of another object                       Forget
+            ours, but its mark is a copy                   Hold(Copy)
+            of another target                              Forget
+            of another source                              Forget
+            not there                                      Forget
+            not there, as far as was shown                 Look
+            not seen, the watch is lost                    Look
+            not seen, its kind not yet listed              Wait
+            its kind is not served                         Forget
+            being deleted                                  Hold(Finalizing)
+            in a namespace that is not kept any more       Hold(OtherNamespace)
+            in a namespace that never was kept             Forget
+        "]],
+    );
+}
+
+#[test]
+fn what_is_assigned_is_handed_over() {
+    check(
+        Case::plain,
+        &[
+            ("to another source, not applied yet", |case| case.entry = Some(entry(&case.former.key, 2, 1))),
+            ("to another source, applied", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                case.record.as_mut().unwrap().source = uid("s2");
+            }),
+            ("to another source, withheld", |case| {
+                let mut other = entry(&case.former.key, 2, 1);
+                other.state = tideline_common::EntryState::Withheld(Reason::Conflict);
+                case.entry = Some(other);
+            }),
+            ("to another source, nothing there", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                (case.seen, case.record) = (None, None);
+            }),
+            ("to the same source again", |case| case.entry = Some(case.former.clone())),
+            ("to another source, and let go of by another removal", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen = None;
+            }),
+            ("the same, as far as is known", |case| {
+                case.entry = Some(entry(&case.former.key, 2, 1));
+                case.record.as_mut().unwrap().letting_go = true;
+                (case.seen, case.view) = (None, View::Unlisted);
+            }),
+        ],
+        &expect![[r"
+            to another source, not applied yet             ReMark
+            to another source, applied                     Forget
+            to another source, withheld                    ReMark
+            to another source, nothing there               Forget
+            to the same source again                       Forget
+            to another source, and let go of by another removal Forget
+            the same, as far as is known                   ReMark
+        "]],
+    );
+}
+
+#[test]
+fn the_least_destructive_policy_decides() {
+    check(
+        Case::plain,
+        &[
+            ("the policy says orphan", |case| case.applied.as_mut().unwrap().prune = Prune::Orphan),
+            ("the mark says orphan", |case| case.mark().prune = Prune::Orphan),
+            ("it is being let go of, its mark is gone", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen = None;
+            }),
+            ("the same, and it was looked at", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen().mark = None;
+                case.seen().labelled = false;
+            }),
+            ("nothing says anything", |case| {
+                (case.policy, case.applied) = (RemovalPolicy::default(), None);
+                case.seen().mark = None;
+            }),
+            ("adopted", |case| case.mark().origin = Origin::Adopted),
+            ("adopted by the journal", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("adopted, to be pruned as created", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                case.applied.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
+                case.mark().prune_adopted = PruneAdopted::AsCreated;
+                last(case).prune_adopted = PruneAdopted::AsCreated;
+            }),
+            ("the set said orphan last", |case| last(case).prune = Prune::Orphan),
+            ("it was assigned again, and let go of before", |case| last(case).adopted = Some(Takeover::IfUnmanaged)),
+        ],
+        &expect![[r"
+            the policy says orphan                         Orphan u1
+            the mark says orphan                           Orphan u1
+            it is being let go of, its mark is gone        Look
+            the same, and it was looked at                 Orphan u1
+            nothing says anything                          Orphan u1
+            adopted                                        Orphan u1
+            adopted by the journal                         Orphan u1
+            adopted, to be pruned as created               Delete u1
+            the set said orphan last                       Orphan u1
+            it was assigned again, and let go of before    Orphan u1
+        "]],
+    );
+}
+
+/// It counts as adopted, is to be pruned as what was created, and something else manages it too.
+fn as_created(case: &mut Case, by: Takeover) {
+    let policy = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, ..SAYS_DELETE };
+    case.policy = RemovalPolicy::Tombstone(policy.overtaken(by));
+    case.seen().managed_elsewhere = true;
+}
+
+#[test]
+fn the_word_of_a_tombstone_stands_for_its_place() {
+    check(
+        || Case { policy: RemovalPolicy::Tombstone(SAYS_DELETE), ..Case::plain() },
+        &[
+            ("journal and mark say orphan, it says delete", |case| {
+                case.applied.as_mut().unwrap().prune = Prune::Orphan;
+                case.mark().prune = Prune::Orphan;
+            }),
+            ("journal and mark say delete, it says orphan", |case| case.policy = RemovalPolicy::Tombstone(SAYS_ORPHAN)),
+            ("another source's, which has its own removal", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record.as_mut().unwrap().source = uid("s0");
+                case.leaves_too = true;
+            }),
+            ("another source's, which nothing speaks for", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record.as_mut().unwrap().source = uid("s0");
+            }),
+            ("another source's, unknown to the journal", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record = None;
+            }),
+            ("another source's, and the journal may be of long ago", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record = None;
+                case.journal = JournalAge::Unknown;
+            }),
+            ("another source's, which follows from absence", |case| {
+                case.mark().source.uid = uid("s0");
+                case.record = None;
+                case.policy = RemovalPolicy::Absence(Some(SAYS_DELETE));
+            }),
+            ("another target's", |case| case.mark().target = "99999999-2222-4222-8222-222222222222".parse().unwrap()),
+            ("nobody's", |case| {
+                case.record = None;
+                case.seen().mark = None;
+            }),
+            ("adopted", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("adopted, as the hub knows", |case| {
+                case.policy =
+                    RemovalPolicy::Tombstone(PrunePolicy { adopted: Some(Takeover::IfUnmanaged), ..SAYS_DELETE });
+            }),
+            ("adopted, to be pruned as created", |case| {
+                let prune_adopted = PruneAdopted::AsCreated;
+                let policy = PrunePolicy { adopted: Some(Takeover::IfUnmanaged), prune_adopted, ..SAYS_DELETE };
+                case.policy = RemovalPolicy::Tombstone(policy);
+            }),
+            ("adopted by force, to be pruned as created", |case| as_created(case, Takeover::Always)),
+            ("it would have been refused, as something else manages it", |case| {
+                as_created(case, Takeover::IfUnmanaged);
+            }),
+            ("it would have been refused, as nothing is taken over", |case| as_created(case, Takeover::Never)),
+            ("it was being let go of, and is ours still", |case| case.record.as_mut().unwrap().letting_go = true),
+            ("it was being let go of, and has no mark", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen().mark = None;
+            }),
+            ("the cluster is let go of", |case| case.decommission = Decommission::Keep),
+        ],
+        &expect![[r"
+            journal and mark say orphan, it says delete    Delete u1
+            journal and mark say delete, it says orphan    Orphan u1
+            another source's, which has its own removal    Forget
+            another source's, which nothing speaks for     Delete u1
+            another source's, unknown to the journal       Delete u1
+            another source's, and the journal may be of long ago Hold(Unavailable)
+            another source's, which follows from absence   Forget
+            another target's                               Hold(Copy)
+            nobody's                                       Forget
+            adopted                                        Orphan u1
+            adopted, as the hub knows                      Orphan u1
+            adopted, to be pruned as created               Delete u1
+            adopted by force, to be pruned as created      Delete u1
+            it would have been refused, as something else manages it Orphan u1
+            it would have been refused, as nothing is taken over Orphan u1
+            it was being let go of, and is ours still      Delete u1
+            it was being let go of, and has no mark        Orphan u1
+            the cluster is let go of                       Orphan u1
+        "]],
+    );
+}
+
+#[test]
+fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
+    check(
+        || {
+            let case = Case::plain();
+            Case { entry: Some(case.former.clone()), policy: RemovalPolicy::Tombstone(SAYS_ORPHAN), ..case }
+        },
+        &[
+            ("not applied yet", |_| {}),
+            ("adopted", |case| case.record.as_mut().unwrap().origin = Origin::Adopted),
+            ("adopted, and not listed yet", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                (case.seen, case.view) = (None, View::Unknown);
+            }),
+            ("the journal lost", |case| case.record = None),
+            ("to another source", |case| case.entry.as_mut().unwrap().source.uid = uid("s2")),
+            ("nothing there", |case| (case.record, case.seen) = (None, None)),
+            ("nothing there, as far as is known", |case| {
+                (case.record, case.seen, case.view) = (None, None, View::Unlisted);
+            }),
+            ("let go of already", |case| {
+                case.record.as_mut().unwrap().letting_go = true;
+                case.seen().mark = None;
+            }),
+            ("takeover Never", |case| case.assigned.takeover = Takeover::Never),
+            ("takeover Never, of something implied", |case| {
+                case.assigned.takeover = Takeover::Never;
+                case.entry.as_mut().unwrap().implied = true;
+            }),
+            ("takeover IfUnmanaged, and others manage it", |case| case.seen().managed_elsewhere = true),
+            ("it was to be deleted, which is void", |case| case.policy = RemovalPolicy::Tombstone(SAYS_DELETE)),
+        ],
+        &expect![[r"
+            not applied yet                                ReMark
+            adopted                                        Forget
+            adopted, and not listed yet                    ReMark
+            the journal lost                               ReMark
+            to another source                              ReMark
+            nothing there                                  Forget
+            nothing there, as far as is known              ReMark
+            let go of already                              Forget
+            takeover Never                                 Orphan u1
+            takeover Never, of something implied           ReMark
+            takeover IfUnmanaged, and others manage it     Orphan u1
+            it was to be deleted, which is void            Forget
+        "]],
+    );
+}
+
+#[test]
+fn what_is_made_once_and_comes_back_is_looked_for() {
+    check(
+        || {
+            let case = Case::plain();
+            let assigned = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+            let policy = RemovalPolicy::Tombstone(SAYS_DELETE);
+            Case { entry: Some(case.former.clone()), assigned, policy, ..case }
+        },
+        &[
+            ("it stands", |_| {}),
+            ("it stands, and was looked at", |case| case.looked = true),
+            ("it is being deleted", |case| case.seen().deleting = true),
+            ("not shown, and it was made", |case| case.seen = None),
+            ("not shown, and it was never made", |case| (case.record, case.seen) = (None, None)),
+            ("not shown, and perhaps made", |case| {
+                (case.record, case.seen, case.unshown) = (None, None, true);
+            }),
+            ("not listed yet", |case| (case.seen, case.view) = (None, View::Unlisted)),
+            ("it cannot be listed", |case| (case.seen, case.view) = (None, View::Lost)),
+            ("it stood when the watch ended", |case| case.view = View::Lost),
+            ("the same, and it was looked at", |case| (case.view, case.looked) = (View::Lost, true)),
+            ("withheld", |case| {
+                case.entry.as_mut().unwrap().state = tideline_common::EntryState::Withheld(Reason::AgentTooOld);
+                case.seen = None;
+            }),
+            ("its kind is gone", |case| (case.seen, case.view) = (None, View::Missing)),
+            ("applied over and over, and not shown", |case| {
+                (case.seen, case.assigned) = (None, ApplyPolicy::default());
+            }),
+            ("nothing says that it was taken out", |case| {
+                (case.seen, case.policy) = (None, RemovalPolicy::Absence(None));
+            }),
+        ],
+        &expect![[r"
+            it stands                                      Look
+            it stands, and was looked at                   Forget
+            it is being deleted                            Wait
+            not shown, and it was made                     Look
+            not shown, and it was never made               Forget
+            not shown, and perhaps made                    Look
+            not listed yet                                 Wait
+            it cannot be listed                            Look
+            it stood when the watch ended                  Look
+            the same, and it was looked at                 Forget
+            withheld                                       Wait
+            its kind is gone                               Forget
+            applied over and over, and not shown           Forget
+            nothing says that it was taken out             Forget
+        "]],
+    );
+}
+
+#[test]
+fn a_namespace_goes_only_when_it_is_empty() {
+    check(
+        || Case::of(&key("", "Namespace", "shop")),
+        &[
+            ("not looked into", |_| {}),
+            ("empty", |case| case.inspection = Some(Inspection { foreign: 0, ours: 0 })),
+            ("something foreign is in it", |case| case.inspection = Some(Inspection { foreign: 1, ours: 0 })),
+            ("something of ours is in it", |case| case.inspection = Some(Inspection { foreign: 0, ours: 1 })),
+            ("adopted, to be pruned as created, empty", |case| {
+                case.record.as_mut().unwrap().origin = Origin::Adopted;
+                case.applied.as_mut().unwrap().prune_adopted = PruneAdopted::AsCreated;
+                case.mark().prune_adopted = PruneAdopted::AsCreated;
+                last(case).prune_adopted = PruneAdopted::AsCreated;
+                case.inspection = Some(Inspection { foreign: 0, ours: 0 });
+            }),
+            ("not seen", |case| case.seen = None),
+            ("not seen, looked at and empty", |case| {
+                case.seen = None;
+                case.inspection = Some(Inspection { foreign: 0, ours: 0 });
+            }),
+            ("it was only implied", |case| {
+                case.former.implied = true;
+                let mark = mark_of(me(), &case.former, &ApplyPolicy::default(), Origin::Created);
+                case.seen().mark = Some(Arc::new(mark));
+            }),
+        ],
+        &expect![[r"
+            not looked into                                Inspect
+            empty                                          Delete u1
+            something foreign is in it                     Hold(NotEmpty)
+            something of ours is in it                     Hold(NotEmpty)
+            adopted, to be pruned as created, empty        Orphan u1
+            not seen                                       Look
+            not seen, looked at and empty                  Delete u1
+            it was only implied                            Orphan u1
+        "]],
+    );
+}
+
+#[test]
+fn after_lost_history_nothing_is_removed_by_absence() {
+    let case = Case::plain();
+    let verdict = may_delete(&Evidence {
+        me: me(),
+        key: &case.former.key,
+        ground: Ground::Unexplained,
+        entry: None,
+        record: case.record.as_ref(),
+        policy: case.policy,
+        applied: case.applied.as_ref(),
+        assigned: None,
+        seen: case.seen.as_ref(),
+        unshown: false,
+        view: View::Current,
+        inspection: None,
+        looked: false,
+        journal: JournalAge::Current,
+        leaves_too: false,
+        decommission: Decommission::No,
+    });
+    assert_eq!(verdict, Verdict::Hold(Reason::HistoryLost));
+}
+
+#[test]
+fn only_what_we_created_is_replaced_and_never_what_holds_others() {
+    let recreate = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
+    let may = |case: &Case, policy: &ApplyPolicy| {
+        may_replace(&case.former, policy, (case.record.as_ref(), None), &uid("u1")).is_some()
+    };
+    let job = Case::of(&key("batch", "Job", "x"));
+    let known = [None, Some(Terminal::Released), Some(Terminal::Finished), Some(Terminal::MayHaveRun)];
+    let may_be =
+        known.map(|known| may_replace(&job.former, &recreate, (job.record.as_ref(), known), &uid("u1")).is_some());
+    assert_eq!(may_be, [true, true, false, false], "what ran is not made again");
+    assert!(may(&Case::plain(), &recreate));
+    assert!(!may(&Case::plain(), &ApplyPolicy::default()));
+    assert!(!may(&Case::plain(), &ApplyPolicy { mode: ApplyMode::CreateOnly, ..recreate.clone() }));
+    for (group, kind) in
+        [("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")]
+    {
+        assert!(!may(&Case::of(&key(group, kind, "x")), &recreate), "{kind}");
+    }
+    let mut adopted = Case::plain();
+    adopted.record.as_mut().unwrap().origin = Origin::Adopted;
+    assert!(!may(&adopted, &recreate));
+}

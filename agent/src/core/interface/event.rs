@@ -1,0 +1,154 @@
+//! What the core is told.
+
+use std::time::Duration;
+
+use tideline_common::wire::v1::{
+    BodiesAnswer, ClusterFacts, DesiredAnswer, EnrolAnswer, Refusal, ReportedAnswer, SessionAnswer,
+};
+use tideline_common::{AssociatedKind, GroupKind, ObjectKey, Reason, SessionName, Uid};
+
+use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
+use super::observed::{Associate, Observed, Served, Sighting};
+use super::op_result::OpResult;
+
+/// One thing that happened outside the core.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The first event of a run, after the journal was read.
+    Started,
+    /// What the cluster says of itself, perhaps as before.
+    Cluster(ClusterFacts),
+    /// Whether the API server answers at all, when that changed: watches that are silent do not tell, nor none.
+    Pulse {
+        answers: bool,
+    },
+    /// Another process has taken the identity, as its Secret says.
+    Superseded(String),
+    /// [`Effect::KeepSession`](crate::core::Effect::KeepSession) ended: the home has that session, or one that was there before and is
+    /// newer; or it could not be written.
+    SessionKept {
+        result: Result<SessionName, String>,
+    },
+    /// [`Effect::ReadHome`](crate::core::Effect::ReadHome) ended.
+    HomeRead {
+        result: Result<SessionName, String>,
+    },
+    /// An effect of [`Effect::Send`](crate::core::Effect::Send) ended.
+    Answered {
+        id: RequestId,
+        result: Result<Answer, LinkFailure>,
+    },
+    /// The writes of [`Effect::Persist`](crate::core::Effect::Persist) are on disk, or are not.
+    Persisted {
+        id: PersistId,
+        result: Result<(), String>,
+    },
+    /// An effect of [`Effect::Execute`](crate::core::Effect::Execute) ended.
+    Executed {
+        id: OpId,
+        result: OpResult,
+    },
+    Timer(Timer),
+    /// Discovery knows the kind, or does not; sent for every kind to be watched and again when it changes.
+    Kind {
+        kind: GroupKind,
+        served: Served,
+    },
+    /// A complete list of the kind's objects of ours (by label). Replaces all that was observed of the kind.
+    Listed {
+        kind: GroupKind,
+        objects: Vec<Observed>,
+    },
+    /// One object of ours was added or changed.
+    Observed(Box<Observed>),
+    /// An object left the watch: it was deleted, or lost its label.
+    Vanished {
+        key: ObjectKey,
+        uid: Uid,
+    },
+    /// The watch of a kind is not current: nothing may be concluded from absence until the next `Listed`.
+    WatchLost {
+        kind: GroupKind,
+        reason: Reason,
+        message: String,
+    },
+    /// A kind may be listed and not watched: it is listed again now and then, and what is known is as of the last time.
+    Unwatched {
+        kind: GroupKind,
+        message: String,
+    },
+    /// A kind that could not be watched can be.
+    Watched {
+        kind: GroupKind,
+    },
+    /// News of what was made of placed objects, from a watch of [`Effect::Follow`](crate::core::Effect::Follow).
+    Followed {
+        kind: AssociatedKind,
+        /// The watch's [`Follow::run`](crate::core::Follow).
+        run: u32,
+        news: FollowNews,
+    },
+    /// A page of a survey.
+    Sighted {
+        survey: SurveyId,
+        objects: Vec<Sighting>,
+    },
+    /// A survey ended: every page was sighted, or not.
+    Surveyed {
+        survey: SurveyId,
+        result: Result<(), SurveyFailure>,
+    },
+    /// The process is asked to end: finish what is under way, report once, stop.
+    Stop,
+}
+
+/// An answer that is authentic: signed by the pinned hub, for the request it answers.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Enrolled(EnrolAnswer),
+    Session(SessionAnswer),
+    Desired(DesiredAnswer),
+    /// Every complete body was checked against its SHA-256.
+    Bodies(BodiesAnswer),
+    Reported(ReportedAnswer),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+pub enum LinkFailure {
+    /// The hub said no, signed.
+    Refused(Refusal),
+    /// No answer came back.
+    Unreachable { message: String, retry_after: Option<Duration> },
+    /// Something came back that is not the hub's answer to this request: a proxy's or a portal's, or one that the hub gave
+    /// to another.
+    NotTheHub { message: String, retry_after: Option<Duration> },
+}
+
+/// What a watch of associated objects tells.
+#[derive(Clone, Debug)]
+pub enum FollowNews {
+    /// A complete list begins.
+    Listing,
+    /// Objects as they are now: some of a list, or one that changed.
+    Seen(Vec<Associate>),
+    Gone(Uid),
+    /// The list is complete: what it did not have is not there.
+    Listed,
+    /// The list is complete, and all there is: the kind may not be watched, and is listed again now and then.
+    Unwatched {
+        message: String,
+    },
+    /// Nothing follows from absence until the next list.
+    Lost {
+        reason: Reason,
+        message: String,
+    },
+}
+
+/// Why a kind could not be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurveyFailure {
+    pub reason: Reason,
+    pub message: String,
+}

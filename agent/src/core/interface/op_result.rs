@@ -1,0 +1,192 @@
+//! How operations on the cluster end: of each, just what can come of it. What that leads to is [`FollowUp`](crate::core::work::doing::FollowUp).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::Reason;
+use tideline_common::health::truncate;
+use tideline_common::limits::MESSAGE_BYTES_MAX;
+
+use super::effect::Op;
+use super::observed::Observed;
+use super::write::LocalField;
+
+/// How an operation ended, by what it was.
+#[derive(Clone, Debug)]
+pub enum OpResult {
+    Create(Result<Created, Failure>),
+    /// It would be created.
+    DryRunCreate(Result<(), Failure>),
+    Apply(Result<Applied, NotDone>),
+    ReMark(Result<ReMarked, NotDone>),
+    /// The object with the new mark.
+    ReTarget(Result<Box<Observed>, NotDone>),
+    Delete(Result<Deleted, NotDone>),
+    Orphan(Result<Orphaned, NotDone>),
+    Inspect(Result<Inspected, Failure>),
+    /// None if it is not there.
+    Get(Result<Option<Box<Observed>>, Failure>),
+    Compare(Result<Compared, NotDone>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Created {
+    Made(Box<Observed>),
+    /// Something stood there, which was left as it is.
+    Exists(Box<Observed>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Applied {
+    pub observed: Box<Observed>,
+    /// The fields that were left to others, by manager, where the policy says to report them.
+    pub conflicts: Vec<FieldConflict>,
+}
+
+#[derive(Clone, Debug)]
+pub enum ReMarked {
+    /// It bears the mark.
+    Marked(Box<Observed>),
+    /// Somebody has deleted it, and it waits for its finalizers.
+    Finalizing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is not there, or was not.
+    Gone,
+    /// Deletion was accepted and waits for finalizers.
+    Finalizing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphaned {
+    LetGo,
+    /// It was not there.
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inspected {
+    Holds {
+        foreign: u64,
+        /// One of the foreign objects.
+        example: Option<String>,
+        ours: u64,
+    },
+    /// It is not there itself.
+    Gone,
+}
+
+/// How an object differs from what was applied.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    pub observed: Box<Observed>,
+    /// The first of `total` fields.
+    pub differences: Vec<Difference>,
+    pub total: usize,
+    /// All of them, as far as they are kept.
+    pub local: Arc<[LocalField]>,
+    /// When that was seen (RFC 3339).
+    pub at: Arc<str>,
+}
+
+/// Why an operation on a certain object was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// The object with this UID, or this version of it, is not there: something else is, or nothing.
+    Stale,
+    Failed(Failure),
+}
+
+/// A failure as it is reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub reason: Reason,
+    pub message: String,
+    /// How long the API server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let mut message: String = message.into();
+        truncate(&mut message, MESSAGE_BYTES_MAX);
+        Self { reason, message, retry_after: None }
+    }
+}
+
+impl From<Failure> for NotDone {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Op {
+    /// The result of this operation where it failed so.
+    pub fn failed(&self, failure: Failure) -> OpResult {
+        match self {
+            Self::Create { .. } => OpResult::Create(Err(failure)),
+            Self::DryRunCreate { .. } => OpResult::DryRunCreate(Err(failure)),
+            Self::Apply { .. } => OpResult::Apply(Err(failure.into())),
+            Self::ReMark { .. } => OpResult::ReMark(Err(failure.into())),
+            Self::ReTarget { .. } => OpResult::ReTarget(Err(failure.into())),
+            Self::Delete { .. } => OpResult::Delete(Err(failure.into())),
+            Self::Orphan { .. } => OpResult::Orphan(Err(failure.into())),
+            Self::Inspect { .. } => OpResult::Inspect(Err(failure)),
+            Self::Get { .. } => OpResult::Get(Err(failure)),
+            Self::Compare { .. } => OpResult::Compare(Err(failure.into())),
+        }
+    }
+}
+
+impl OpResult {
+    /// Why the operation failed; none if it was done, or is stale.
+    pub fn failure(&self) -> Option<&Failure> {
+        let not_done = match self {
+            Self::Create(result) => return result.as_ref().err(),
+            Self::DryRunCreate(result) => return result.as_ref().err(),
+            Self::Inspect(result) => return result.as_ref().err(),
+            Self::Get(result) => return result.as_ref().err(),
+            Self::Apply(result) => result.as_ref().err(),
+            Self::ReMark(result) => result.as_ref().err(),
+            Self::ReTarget(result) => result.as_ref().err(),
+            Self::Delete(result) => result.as_ref().err(),
+            Self::Orphan(result) => result.as_ref().err(),
+            Self::Compare(result) => result.as_ref().err(),
+        };
+        match not_done? {
+            NotDone::Failed(failure) => Some(failure),
+            NotDone::Stale => None,
+        }
+    }
+}
+
+/// A field that somebody changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// A JSON pointer.
+    pub field: String,
+    pub values: Values,
+}
+
+/// What a changed field holds, as bounded JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Values {
+    Are {
+        assigned: String,
+        found: String,
+    },
+    Gone {
+        assigned: String,
+    },
+    /// Not for the eyes of everybody who may read a report.
+    Redacted,
+}
+
+/// A field that is another manager's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldConflict {
+    pub manager: String,
+    pub field: String,
+}

@@ -1,0 +1,17 @@
+//! What the agent knows of its cluster.
+//!
+//! An [`Object`](object::Object) is one place at the cluster. Most are at rest, and [`folded`] into rows of a few bytes;
+//! [`objects`] has both kinds, and unfolds what is touched. [`observe`] takes in what the cluster says.
+
+pub(super) mod change;
+pub(super) mod denied;
+pub(super) mod folded;
+pub(super) mod inputs;
+pub(super) mod kinds;
+pub(super) mod name;
+pub(super) mod object;
+pub(super) mod objects;
+pub(super) mod observe;
+pub(super) mod removal;
+pub(super) mod rows;
+pub(super) mod shared;

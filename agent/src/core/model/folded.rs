@@ -1,0 +1,374 @@
+//! A place at which nothing is under way and nothing is the matter, as little as can be kept of it: what follows from the
+//! entry that it was written from is not held again.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
+use uuid::Uuid;
+
+use super::object::{Live, Me, Object, Outcome, Seen, Status, Told};
+use super::shared::Shared;
+use crate::core::interface::effect::SurveyId;
+use crate::core::interface::observed::Sighting;
+use crate::core::interface::write::{AppliedRecord, Telltale};
+
+/// Some 160 bytes, where an [`Object`] with all that it points to has ten times as many.
+#[derive(Debug)]
+pub(in crate::core) struct Folded {
+    /// As it was applied.
+    entry: Arc<Entry>,
+    uid: Uuid,
+    managed: Option<Digest>,
+    generation: u32,
+    /// The one that was recorded.
+    resource_version: u64,
+    origin: Origin,
+    posted: bool,
+    /// Its wave was recorded; journals of older builds lack it.
+    waved: bool,
+    seen: Option<FoldedSeen>,
+    health: Health,
+    message: Arc<str>,
+    /// Of the source.
+    observed_generation: Option<NonZeroU32>,
+    status: FoldedStatus,
+    tried: bool,
+    progress: Progress,
+    queued: Option<i32>,
+    terminal: Option<Terminal>,
+    /// Of the Pods of a Job.
+    template: Option<Box<Digest>>,
+    sighted: SurveyId,
+    told: Option<Told>,
+}
+
+/// What the watch shows in another way than the journal.
+#[derive(Debug)]
+struct FoldedSeen {
+    /// Whose mark it carries.
+    me: Arc<Me>,
+    /// Marks of older builds do not.
+    names_policy: bool,
+    prune: Prune,
+    prune_adopted: PruneAdopted,
+    resource_version: u64,
+    observed_generation: Option<NonZeroU32>,
+    labelled: bool,
+    managed_elsewhere: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum FoldedStatus {
+    None,
+    Dropped { failed: u8 },
+    Awaited { failed: u8 },
+    Unreadable { failed: u8 },
+}
+
+impl Folded {
+    /// Folds an object that stands as `entry` says; none if there is more to it.
+    pub(in crate::core) fn of(
+        object: &Object,
+        entry: &Arc<Entry>,
+        me: Option<&Arc<Me>>,
+        messages: &mut Shared,
+    ) -> Option<Self> {
+        let Object {
+            record,
+            unrecorded: 0,
+            seen,
+            probe: None,
+            doubted: false,
+            unshown: false,
+            flight: None,
+            tried,
+            queued,
+            failures: 0,
+            retry_at: None,
+            corrections: (0, Monotonic::START),
+            outcome: Outcome { progress, reason: None, message: said },
+            terminal,
+            live: Live { health, message, observed_generation, status },
+            sighted,
+            drift: None,
+            told,
+            unexplained: None,
+        } = object
+        else {
+            return None;
+        };
+        let record = record.as_ref()?;
+        let resource_version = follows(record, entry)?;
+        let seen = match seen {
+            Some(seen) => Some(FoldedSeen::of(seen, record, entry, me?)?),
+            None => None,
+        };
+        let terminal = match terminal {
+            Some((source, fact)) if *source == entry.source.uid => Some(*fact),
+            Some(_) => return None,
+            None => None,
+        };
+        let status = match status {
+            Status::None => FoldedStatus::None,
+            Status::Dropped { failed } => FoldedStatus::Dropped { failed: *failed },
+            Status::Awaited { failed } => FoldedStatus::Awaited { failed: *failed },
+            Status::Unreadable { failed } => FoldedStatus::Unreadable { failed: *failed },
+            Status::Known(_) => return None,
+        };
+        if !said.is_empty() {
+            return None;
+        }
+        Some(Self {
+            entry: Arc::clone(entry),
+            uid: record.uid.to_uuid()?,
+            managed: record.managed,
+            generation: record.generation.try_into().ok()?,
+            resource_version,
+            origin: record.origin,
+            posted: record.posted,
+            waved: record.wave.is_some(),
+            seen,
+            health: *health,
+            message: messages.shared(message),
+            observed_generation: fold_generation(*observed_generation)?,
+            status,
+            tried: *tried,
+            progress: *progress,
+            queued: *queued,
+            terminal,
+            template: record.template.map(Box::new),
+            sighted: *sighted,
+            told: *told,
+        })
+    }
+
+    /// Whether it was tried and stands as it was recorded, which is as its entry says.
+    pub(in crate::core) fn is_settled(&self) -> bool {
+        self.tried && self.queued.is_none() && self.seen.as_ref().is_some_and(|seen| seen.labelled)
+    }
+
+    pub(in crate::core) const fn sighted(&self) -> SurveyId {
+        self.sighted
+    }
+
+    /// Takes a sighting of what is settled, applied as `entry` says, and as the watch told: nothing follows from it. False
+    /// if it is of something else.
+    pub(in crate::core) fn resighted(&mut self, survey: SurveyId, sighting: &Sighting, entry: &Arc<Entry>) -> bool {
+        let told = self.seen.as_ref().map(|seen| seen.resource_version);
+        let same = self.is_settled()
+            && self.progress == Progress::Applied
+            && Arc::ptr_eq(&self.entry, entry)
+            && entry.state == EntryState::Apply
+            && sighting.uid.to_uuid() == Some(self.uid)
+            && told.is_some_and(|told| fold_version(&sighting.resource_version) == Some(told));
+        if same {
+            self.sighted = survey;
+        }
+        same
+    }
+
+    pub(in crate::core) fn unfold(&self) -> Object {
+        let Self { entry, queued, tried, progress, sighted, told, .. } = self;
+        let record = self.record();
+        let seen = self.seen.as_ref().map(|seen| seen.unfold(&record, entry));
+        let status = match self.status {
+            FoldedStatus::None => Status::None,
+            FoldedStatus::Dropped { failed } => Status::Dropped { failed },
+            FoldedStatus::Awaited { failed } => Status::Awaited { failed },
+            FoldedStatus::Unreadable { failed } => Status::Unreadable { failed },
+        };
+        Object {
+            record: Some(record),
+            seen,
+            tried: *tried,
+            queued: *queued,
+            outcome: Outcome { progress: *progress, ..Outcome::default() },
+            terminal: self.terminal.map(|fact| (entry.source.uid.clone(), fact)),
+            live: Live {
+                health: self.health,
+                message: self.message.as_ref().to_owned(),
+                observed_generation: unfold_generation(self.observed_generation),
+                status,
+            },
+            sighted: *sighted,
+            told: *told,
+            ..Object::default()
+        }
+    }
+
+    fn record(&self) -> AppliedRecord {
+        let Self { entry, uid, managed, generation, resource_version, origin, posted, waved, template, .. } = self;
+        AppliedRecord {
+            uid: Uid::from_uuid(*uid),
+            version: Arc::clone(&entry.version),
+            source: entry.source.uid.clone(),
+            input: entry.input,
+            policy: entry.policy,
+            source_generation: entry.generation,
+            managed: *managed,
+            generation: i64::from(*generation),
+            resource_version: resource_version.to_string().into(),
+            origin: *origin,
+            posted: *posted,
+            implied: entry.implied,
+            letting_go: false,
+            wave: waved.then_some(entry.wave),
+            impersonate: entry.impersonate.clone(),
+            drifted: None,
+            telltale: Telltale::Owner,
+            left: None,
+            local: Arc::default(),
+            template: template.as_deref().copied(),
+        }
+    }
+}
+
+impl FoldedSeen {
+    /// None if what is seen is not what was recorded, under the mark that goes with it.
+    fn of(seen: &Seen, record: &AppliedRecord, entry: &Entry, me: &Arc<Me>) -> Option<Self> {
+        let Seen {
+            uid,
+            resource_version,
+            generation,
+            managed,
+            mark: Some(mark),
+            labelled,
+            deleting: false,
+            managed_elsewhere,
+            observed_generation,
+            // Nothing is left to them.
+            others: _,
+        } = seen
+        else {
+            return None;
+        };
+        let Mark { v: 1, hub, target, source, local, generation: marked, input, policy, prune, prune_adopted, origin } =
+            &**mark
+        else {
+            return None;
+        };
+        let same = *uid == record.uid
+            && *generation == record.generation
+            && *managed == record.managed
+            && (*hub, *target) == (me.hub, me.target)
+            && *source == entry.source
+            && *local == entry.key
+            && *marked == entry.generation
+            && *input == entry.input
+            && policy.is_none_or(|policy| policy == entry.policy)
+            && *origin == record.origin;
+        same.then_some(())?;
+        Some(Self {
+            me: Arc::clone(me),
+            names_policy: policy.is_some(),
+            prune: *prune,
+            prune_adopted: *prune_adopted,
+            resource_version: fold_version(resource_version)?,
+            observed_generation: fold_generation(*observed_generation)?,
+            labelled: *labelled,
+            managed_elsewhere: *managed_elsewhere,
+        })
+    }
+
+    fn unfold(&self, record: &AppliedRecord, entry: &Entry) -> Seen {
+        let Self {
+            me,
+            prune,
+            prune_adopted,
+            resource_version,
+            observed_generation,
+            labelled,
+            managed_elsewhere,
+            names_policy,
+        } = self;
+        Seen {
+            uid: record.uid.clone(),
+            resource_version: resource_version.to_string().into(),
+            generation: record.generation,
+            managed: record.managed,
+            mark: Some(Arc::new(Mark {
+                v: 1,
+                hub: me.hub,
+                target: me.target,
+                source: entry.source.clone(),
+                local: entry.key.clone(),
+                generation: entry.generation,
+                input: entry.input,
+                policy: names_policy.then_some(entry.policy),
+                prune: *prune,
+                prune_adopted: *prune_adopted,
+                origin: record.origin,
+            })),
+            labelled: *labelled,
+            deleting: false,
+            managed_elsewhere: *managed_elsewhere,
+            observed_generation: unfold_generation(*observed_generation),
+            others: None,
+        }
+    }
+}
+
+/// The resource version of a record that says nothing else than its entry does.
+fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
+    let AppliedRecord {
+        uid: _,
+        version,
+        source,
+        input,
+        policy,
+        source_generation,
+        managed: _,
+        generation: _,
+        resource_version,
+        origin: _,
+        posted: _,
+        implied,
+        letting_go: false,
+        wave,
+        impersonate,
+        drifted: None,
+        telltale: Telltale::Owner,
+        left: None,
+        local,
+        template: _,
+    } = record
+    else {
+        return None;
+    };
+    let same = *version == entry.version
+        && *source == entry.source.uid
+        && *input == entry.input
+        && *policy == entry.policy
+        && *source_generation == entry.generation
+        && *implied == entry.implied
+        && *impersonate == entry.impersonate
+        && wave.is_none_or(|wave| wave == entry.wave)
+        && local.is_empty();
+    same.then(|| fold_version(resource_version))?
+}
+
+/// Those of API servers are decimal numbers.
+fn fold_version(version: &str) -> Option<u64> {
+    let number: u64 = version.parse().ok()?;
+    let canonical = version.len() == 1 || !version.starts_with(['0', '+']);
+    canonical.then_some(number)
+}
+
+/// None if it cannot be folded.
+#[expect(clippy::option_option, reason = "whether it can be folded, and whether there is any")]
+fn fold_generation(generation: Option<i64>) -> Option<Option<NonZeroU32>> {
+    match generation {
+        None => Some(None),
+        Some(generation) => NonZeroU32::new(generation.try_into().ok()?).map(Some),
+    }
+}
+
+fn unfold_generation(generation: Option<NonZeroU32>) -> Option<i64> {
+    generation.map(|generation| i64::from(generation.get()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use std::sync::Arc;
+
+use tideline_common::{ApplyPolicy, Digest, Entry, Reason, Uid};
+use uuid::Uuid;
+
+use super::*;
+use crate::core::decide::plan::{mark_of, record_of};
+use crate::core::interface::write::{LeftToOthers, LocalField};
+use crate::core::tests::{entry, key, me};
+
+fn object(entry: &Entry) -> Object {
+    let seen = Seen {
+        uid: Uid::from_uuid(Uuid::from_u128(7)),
+        resource_version: "5".into(),
+        generation: 3,
+        managed: Some(Digest::of(b"managed")),
+        mark: Some(Arc::new(mark_of(me(), entry, &ApplyPolicy::default(), Origin::Created))),
+        labelled: true,
+        deleting: false,
+        managed_elsewhere: false,
+        observed_generation: Some(3),
+        others: None,
+    };
+    Object {
+        record: Some(record_of(entry, &seen, Origin::Created, true)),
+        seen: Some(Seen { resource_version: "17".into(), ..seen }),
+        tried: true,
+        outcome: Outcome { progress: Progress::Applied, ..Outcome::default() },
+        live: Live {
+            health: Health::Progressing,
+            message: "1 of 2 are ready".to_owned(),
+            observed_generation: Some(1),
+            status: Status::Dropped { failed: 0 },
+        },
+        sighted: SurveyId(4),
+        told: Some(Told { facts: 1, status: Some(2) }),
+        ..Object::default()
+    }
+}
+
+fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Folded> {
+    Folded::of(object, entry, Some(&Arc::new(me())), &mut Shared::default())
+}
+
+#[test]
+fn what_stands_as_it_was_recorded_is_settled() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let settled = |change: fn(&mut Object)| {
+        let mut object = object(&entry);
+        change(&mut object);
+        fold(&object, &entry).expect("it can be folded").is_settled()
+    };
+    assert!(settled(|_| {}));
+    // Perhaps it is gone.
+    assert!(!settled(|object| object.seen = None));
+    assert!(!settled(|object| object.tried = false));
+    assert!(!settled(|object| object.queued = Some(-3)));
+    assert!(!settled(|object| object.seen.as_mut().expect("it has one").labelled = false));
+}
+
+/// As a list of metadata says it of what the watch told.
+fn sighting(object: &Object, entry: &Entry) -> Sighting {
+    let Seen { uid, resource_version, labelled, .. } = object.seen.clone().expect("it is seen");
+    Sighting::new(entry.key.clone(), uid, resource_version, labelled, || panic!("nobody asks for more"))
+}
+
+#[test]
+fn nothing_follows_from_a_sighting_of_what_is_settled_and_as_the_watch_told() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let resighted = |change: fn(&mut Object), other: fn(&mut Sighting), now: &Arc<Entry>| {
+        let mut object = object(&entry);
+        change(&mut object);
+        let mut sighting = sighting(&object, &entry);
+        other(&mut sighting);
+        let mut folded = fold(&object, &entry).expect("it can be folded");
+        let nothing = folded.resighted(SurveyId(9), &sighting, now);
+        assert_eq!(folded.sighted(), if nothing { SurveyId(9) } else { SurveyId(4) });
+        nothing
+    };
+    assert!(resighted(|_| {}, |_| {}, &entry));
+    assert!(!resighted(|_| {}, |sighting| sighting.uid = Uid::from_uuid(Uuid::from_u128(8)), &entry));
+    // The one that was recorded, of before its status changed; and one that the watch has yet to tell of.
+    assert!(!resighted(|_| {}, |sighting| sighting.resource_version = "5".into(), &entry));
+    assert!(!resighted(|_| {}, |sighting| sighting.resource_version = "18".into(), &entry));
+    assert!(!resighted(|object| object.tried = false, |_| {}, &entry));
+    assert!(!resighted(|object| object.outcome = Outcome::default(), |_| {}, &entry));
+    // Assigned anew since.
+    assert!(!resighted(|_| {}, |_| {}, &Arc::new(Entry::clone(&entry))));
+}
+
+#[test]
+fn what_is_withheld_is_not_taken_for_what_stands() {
+    let state = EntryState::Withheld(Reason::Conflict);
+    let entry = Arc::new(Entry { state, ..entry(&key("apps", "Deployment", "web"), 1, 1) });
+    let object = object(&entry);
+    let mut folded = fold(&object, &entry).expect("it can be folded");
+    assert!(!folded.resighted(SurveyId(9), &sighting(&object, &entry), &entry));
+}
+
+#[test]
+fn what_is_unfolded_is_what_was_folded() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let changes: [fn(&mut Object); 10] = [
+        |_| {},
+        |object| object.seen = None,
+        |object| object.tried = false,
+        |object| object.queued = Some(-3),
+        |object| object.told = None,
+        |object| object.live = Live::default(),
+        |object| object.live.status = Status::Awaited { failed: 0 },
+        |object| object.terminal = object.record.as_ref().map(|it| (it.source.clone(), Terminal::CreatedOnce)),
+        |object| object.outcome = Outcome::default(),
+        |object| {
+            let record = object.record.as_mut().expect("it has one");
+            (record.managed, record.wave, record.generation) = (None, None, 0);
+            object.seen = None;
+        },
+    ];
+    for (index, change) in changes.iter().enumerate() {
+        let mut object = object(&entry);
+        change(&mut object);
+        let folded = fold(&object, &entry).unwrap_or_else(|| panic!("change {index} can be folded"));
+        // Neither can be compared: a status is text as it came.
+        assert_eq!(format!("{:#?}", folded.unfold()), format!("{object:#?}"), "change {index}");
+    }
+}
+
+#[test]
+fn what_is_not_as_its_entry_says_stays_whole() {
+    let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let mark = |object: &mut Object, change: fn(&mut Mark)| {
+        let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
+        change(Arc::make_mut(mark));
+    };
+    let left = || LeftToOthers { message: "left to others: /data/a".to_owned(), others: None };
+    let local = || LocalField { field: "/data/a".into(), assigned: Digest::of(b"1") };
+    let changes: [&dyn Fn(&mut Object); 18] = [
+        &|object| object.record = None,
+        &|object| object.unrecorded = 1,
+        &|object| object.retry_at = Some(Monotonic::from_millis(1)),
+        &|object| object.failures = 1,
+        &|object| object.doubted = true,
+        &|object| object.outcome.reason = Some(Reason::FieldConflict),
+        &|object| object.outcome.message = "left to others".to_owned(),
+        &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),
+        &|object| object.record.as_mut().expect("it has one").letting_go = true,
+        &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
+        &|object| object.record.as_mut().expect("it has one").local = [local()].into(),
+        &|object| object.record.as_mut().expect("it has one").left = Some(Arc::new(left())),
+        &|object| object.seen.as_mut().expect("it is seen").generation = 4,
+        &|object| object.seen.as_mut().expect("it is seen").deleting = true,
+        &|object| object.seen.as_mut().expect("it is seen").resource_version = "08".into(),
+        &|object| object.seen.as_mut().expect("it is seen").mark = None,
+        &|object| mark(object, |mark| mark.generation += 1),
+        &|object| mark(object, |mark| mark.local.name = "copy".into()),
+    ];
+    for (index, change) in changes.iter().enumerate() {
+        let mut object = object(&entry);
+        change(&mut object);
+        assert!(fold(&object, &entry).is_none(), "change {index}");
+    }
+}
+
+#[test]
+fn a_folded_object_is_small() {
+    assert!(size_of::<Folded>() <= 176, "{}", size_of::<Folded>());
+}

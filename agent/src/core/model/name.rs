@@ -1,0 +1,55 @@
+//! An object's key, held once with its entry where there is one. Whatever queues objects holds these: of tens of thousands of
+//! keys, each copy takes megabytes.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use tideline_common::{Entry, ObjectKey};
+
+#[derive(Clone, Debug)]
+pub(in crate::core) enum Name {
+    Of(Arc<Entry>),
+    Other(Arc<ObjectKey>),
+}
+
+impl Name {
+    pub(in crate::core) fn key(&self) -> &ObjectKey {
+        match self {
+            Self::Of(entry) => &entry.key,
+            Self::Other(key) => key,
+        }
+    }
+}
+
+impl From<&ObjectKey> for Name {
+    fn from(key: &ObjectKey) -> Self {
+        Self::Other(Arc::new(key.clone()))
+    }
+}
+
+impl Borrow<ObjectKey> for Name {
+    fn borrow(&self) -> &ObjectKey {
+        self.key()
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Name {}

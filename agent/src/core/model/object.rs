@@ -1,0 +1,266 @@
+//! What is known of one object.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::{Digest, Mark, Monotonic, Reason, Uid};
+
+use crate::core::interface::effect::{OpId, SurveyId};
+use crate::core::interface::observed::{Details, Observed, Sighting};
+use crate::core::interface::write::AppliedRecord;
+
+/// One place at the cluster: assigned, or ours, or to be removed.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Object {
+    pub(in crate::core) record: Option<AppliedRecord>,
+    /// Writes of the record that are not on disk yet; what they say is not reported before.
+    pub(in crate::core) unrecorded: u32,
+    /// What the watch, or a write after it, showed.
+    pub(in crate::core) seen: Option<Seen>,
+    /// What a read, or a creation, found in its place: good for one decision, and until anything else is heard of it or done
+    /// to it.
+    pub(in crate::core) probe: Option<Seen>,
+    /// A write found something else than was seen there; the next creation finds out what.
+    pub(in crate::core) doubted: bool,
+    /// A creation has found something there, or has ended without a word of what it did, and no list or watch has shown since
+    /// what stands there. So that they show nothing does not say that nothing does.
+    pub(in crate::core) unshown: bool,
+    pub(in crate::core) flight: Option<OpId>,
+    /// The present entry was tried, well or not.
+    pub(in crate::core) tried: bool,
+    /// The wave under which it is in the queue.
+    pub(in crate::core) queued: Option<i32>,
+    pub(in crate::core) failures: u32,
+    pub(in crate::core) retry_at: Option<Monotonic>,
+    /// Corrections in a row, and when the last was made: somebody may be undoing them.
+    pub(in crate::core) corrections: (u32, Monotonic),
+    pub(in crate::core) outcome: Outcome,
+    /// Something that happened once, and for which source.
+    pub(in crate::core) terminal: Option<(Uid, Terminal)>,
+    pub(in crate::core) live: Live,
+    /// The survey that sighted it last.
+    pub(in crate::core) sighted: SurveyId,
+    /// In what it differs from what was applied, where that is only to be reported.
+    pub(in crate::core) drift: Option<Box<Drift>>,
+    /// What the hub acknowledged last.
+    pub(in crate::core) told: Option<Told>,
+    /// The hub may have been told that it stands there for this source, and that nothing says why.
+    pub(in crate::core) unexplained: Option<Uid>,
+}
+
+/// How the last try went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::core) struct Outcome {
+    pub(in crate::core) progress: Progress,
+    pub(in crate::core) reason: Option<Reason>,
+    pub(in crate::core) message: String,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self { progress: Progress::Pending, reason: None, message: String::new() }
+    }
+}
+
+/// What is reported of the live object.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Live {
+    pub(in crate::core) health: Health,
+    pub(in crate::core) message: String,
+    /// The source generation that the status is about.
+    pub(in crate::core) observed_generation: Option<i64>,
+    pub(in crate::core) status: Status,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::core) enum Status {
+    #[default]
+    None,
+    Known(Arc<RawValue>),
+    /// Reported and dropped, or not to be read so often in a row. It is read again if a report is due for another reason, or
+    /// if the hub knows nothing of the object.
+    Dropped {
+        failed: u8,
+    },
+    /// Being read again.
+    Awaited {
+        failed: u8,
+    },
+    /// It could not be read, often or before the hub knew anything of the object: it is told without it, before that is tried
+    /// again.
+    Unreadable {
+        failed: u8,
+    },
+}
+
+/// A report by its digests, cut to 64 bits: that a change is taken for none happens once in 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct Told {
+    pub(in crate::core) facts: u64,
+    pub(in crate::core) status: Option<u64>,
+}
+
+/// What decisions are made from.
+#[derive(Clone, Debug)]
+pub(in crate::core) struct Seen {
+    pub(in crate::core) uid: Uid,
+    pub(in crate::core) resource_version: Arc<str>,
+    pub(in crate::core) generation: i64,
+    pub(in crate::core) managed: Option<Digest>,
+    pub(in crate::core) mark: Option<Arc<Mark>>,
+    pub(in crate::core) labelled: bool,
+    pub(in crate::core) deleting: bool,
+    pub(in crate::core) managed_elsewhere: bool,
+    pub(in crate::core) observed_generation: Option<i64>,
+    /// Which fields others manage. Known as long as some are left to them.
+    pub(in crate::core) others: Option<Digest>,
+}
+
+impl From<&Observed> for Seen {
+    fn from(observed: &Observed) -> Self {
+        Self {
+            uid: observed.uid.clone(),
+            resource_version: Arc::clone(&observed.resource_version),
+            generation: observed.generation,
+            managed: observed.managed,
+            mark: observed.mark.clone(),
+            labelled: observed.labelled,
+            deleting: observed.deleting,
+            managed_elsewhere: observed.managed_elsewhere,
+            observed_generation: observed.observed_generation,
+            others: observed.others,
+        }
+    }
+}
+
+impl Seen {
+    /// None if the details cannot be read.
+    pub(in crate::core) fn of_sighting(sighting: &Sighting) -> Option<Self> {
+        let Details { generation, managed, mark, deleting, managed_elsewhere, others } = sighting.details()?.clone();
+        Some(Self {
+            uid: sighting.uid.clone(),
+            resource_version: Arc::clone(&sighting.resource_version),
+            generation,
+            managed,
+            mark,
+            labelled: sighting.labelled,
+            deleting,
+            managed_elsewhere,
+            observed_generation: None,
+            others,
+        })
+    }
+
+    /// Whether a decision could differ; a change of status alone makes no difference.
+    pub(in crate::core) fn decides_like(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.generation == other.generation
+            && self.managed == other.managed
+            && self.labelled == other.labelled
+            && self.deleting == other.deleting
+            && self.mark == other.mark
+    }
+
+    /// Whether this is an earlier state of the same object. Resource versions of one object are comparable where they
+    /// are decimal numbers (KEP-5504); where they are not, what comes later is taken to be later.
+    pub(in crate::core) fn is_older_than(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.is_before(&other.resource_version)
+    }
+
+    /// Whether this is from before a resource version of the same object.
+    pub(in crate::core) fn is_before(&self, version: &str) -> bool {
+        let number = |version: &str| version.parse::<u128>().ok();
+        number(&self.resource_version).zip(number(version)).is_some_and(|(this, other)| this < other)
+    }
+}
+
+impl Object {
+    /// What is known to stand there is not believed any more, until it is looked at.
+    pub(in crate::core) fn doubt(&mut self) {
+        self.unsee();
+        self.doubted = true;
+    }
+
+    /// What happened once to it, as this source's.
+    pub(in crate::core) fn happened(&self, source: &Uid) -> Option<Terminal> {
+        self.terminal.as_ref().filter(|(of, _)| of == source).map(|(_, fact)| *fact)
+    }
+
+    /// Under which wave it is in the queue and what the hub was told, if nothing else is known of it.
+    pub(in crate::core) fn blank(&self) -> Option<(Option<i32>, Option<Told>)> {
+        let Self {
+            record: None,
+            unrecorded: 0,
+            seen: None,
+            probe: None,
+            doubted: false,
+            unshown: false,
+            flight: None,
+            tried: false,
+            queued,
+            failures: 0,
+            retry_at: None,
+            corrections: (0, Monotonic::START),
+            outcome: Outcome { progress: Progress::Pending, reason: None, message },
+            terminal: None,
+            live: Live { health: Health::Unknown, message: said, observed_generation: None, status: Status::None },
+            sighted: SurveyId(0),
+            drift: None,
+            told,
+            unexplained: None,
+        } = self
+        else {
+            return None;
+        };
+        (message.is_empty() && said.is_empty()).then_some((*queued, *told))
+    }
+
+    /// Whether the object of this UID is what was seen here, or what the journal knows.
+    pub(in crate::core) fn is_known_as(&self, uid: &Uid) -> bool {
+        let seen = self.seen.as_ref().map(|seen| &seen.uid);
+        let recorded = self.record.as_ref().map(|record| &record.uid);
+        seen == Some(uid) || recorded == Some(uid)
+    }
+
+    pub(in crate::core) fn unsee(&mut self) {
+        self.seen = None;
+        self.live = Live { observed_generation: self.live.observed_generation, ..Live::default() };
+    }
+
+    /// The local controller has seen our last apply: what it says now is about that source generation.
+    pub(in crate::core) fn translate_generation(&mut self) {
+        if let (Some(record), Some(seen)) = (&self.record, &self.seen)
+            && record.uid == seen.uid
+            && seen.observed_generation.is_some_and(|observed| observed >= record.generation)
+        {
+            self.live.observed_generation = Some(record.source_generation);
+        }
+    }
+}
+
+/// What was found the last time.
+#[derive(Debug)]
+pub(in crate::core) struct Drift {
+    pub(in crate::core) of: Fingerprint,
+    pub(in crate::core) message: String,
+}
+
+/// What a change of ours would change.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::core) struct Fingerprint {
+    pub(in crate::core) managed: Option<Digest>,
+    pub(in crate::core) generation: i64,
+    /// Where the kind has no generation: who has taken a field may go on changing it.
+    pub(in crate::core) version: Option<Arc<str>>,
+    pub(in crate::core) labelled: bool,
+    pub(in crate::core) marked: Option<Digest>,
+}
+
+/// Whose agent this is.
+pub(in crate::core) use tideline_common::Owner as Me;
+
+pub(in crate::core) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
+    outcome.progress == Progress::Failed && matches!(outcome.reason, Some(Reason::Webhook | Reason::Denied))
+}

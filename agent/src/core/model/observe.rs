@@ -1,0 +1,186 @@
+//! What is known of each object, and how it follows from what the cluster says.
+
+use std::collections::BTreeSet;
+
+use tideline_common::{GroupKind, Monotonic, ObjectKey, Ownership, Reason, Uid};
+
+use super::kinds::View;
+use super::object::{Seen, Status};
+use super::removal::JournalAge;
+use crate::core::Core;
+use crate::core::interface::observed::{Observed, Served};
+
+impl Core {
+    pub(in crate::core) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
+        if self.kinds.served(kind, served) {
+            if served == Served::No {
+                self.unsee(kind, |_| true);
+                self.copies.listed(kind, &BTreeSet::new());
+            }
+            self.enqueue_kind(now, kind);
+        }
+    }
+
+    pub(in crate::core) fn watch_lost(&mut self, now: Monotonic, kind: &GroupKind, reason: Reason, message: String) {
+        let unlisted = self.kinds.view_of(kind) == View::Unlisted;
+        let blinded = reason == Reason::Forbidden && !self.kinds.is_forbidden(kind);
+        self.kinds.lost(kind, reason, message);
+        for key in self.keys_of(kind) {
+            self.fold_if_many();
+            if blinded {
+                self.dirty(&key, now);
+            }
+            // The list that was to bring its status does not come.
+            if let Some(object) = self.objects.get_mut(&key)
+                && let Status::Awaited { failed } = object.live.status
+            {
+                object.live.status = Status::Dropped { failed };
+                self.dirty(&key, now);
+            }
+        }
+        if unlisted {
+            self.enqueue_kind(now, kind);
+        }
+    }
+
+    pub(in crate::core) fn listed(&mut self, now: Monotonic, kind: &GroupKind, objects: Vec<Observed>) {
+        if !self.kinds.is_needed(kind) {
+            return;
+        }
+        self.kinds.listed(kind);
+        let before = self.restored.has_listed(kind);
+        let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
+        self.unsee(kind, |key| !listed.contains(key));
+        self.copies.listed(kind, &listed);
+        for observed in objects {
+            self.take_in(now, observed, before);
+        }
+        self.restored.listed(kind);
+        self.enqueue_kind(now, kind);
+    }
+
+    pub(in crate::core) fn observed(&mut self, now: Monotonic, observed: Observed) {
+        let listed = self.restored.has_listed(&observed.key.kind);
+        self.take_in(now, observed, listed);
+    }
+
+    /// A list or a watch shows an object. `listed` says that everything of its kind was looked at before.
+    fn take_in(&mut self, now: Monotonic, observed: Observed, listed: bool) {
+        let key = observed.key.clone();
+        if !self.kinds.is_needed(&key.kind) {
+            return;
+        }
+        let ownership = self.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me, &key));
+        if ownership == Some(Ownership::Copy) {
+            self.copies.found(&key, &observed.uid);
+        } else {
+            self.copies.cleared(&key);
+        }
+        // Copies and strangers that only carry our label are none of our business otherwise.
+        if ownership != Some(Ownership::Ours) && !self.objects.contains_key(&key) {
+            return;
+        }
+        self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
+        let news = self.see(&key, observed);
+        let waits = self.objects.get(&key).is_some_and(|object| object.retry_at.is_some());
+        // What waits for its retry is not tried sooner because its status changes.
+        if news || !waits {
+            self.enqueue(&key);
+        }
+        self.dirty(&key, now);
+        if key.kind.is("", "Namespace") {
+            self.wake_namespace(&key.name);
+        }
+    }
+
+    /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
+    pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
+        let source = self.desired.get(key).map(|entry| entry.source.uid.clone());
+        let set_back = self.shows_set_back(key, observed.mark.as_deref());
+        let object = self.objects.at(key);
+        let seen = Seen::from(&observed);
+        if object.seen.as_ref().is_some_and(|former| seen.is_older_than(former)) {
+            return false;
+        }
+        let news = !object.seen.as_ref().is_some_and(|former| former.decides_like(&seen));
+        if object.probe.as_ref().is_some_and(|probe| probe.is_older_than(&seen)) {
+            object.probe = None;
+        }
+        object.seen = Some(seen);
+        object.doubted = false;
+        object.unshown = false;
+        if set_back {
+            self.journal_age = JournalAge::SetBack;
+        }
+        object.live.health = observed.health;
+        object.live.message = observed.health_message;
+        object.live.status = observed.status.map_or(Status::None, Status::Known);
+        object.translate_generation();
+        self.tell_gates(key);
+        self.tell_associates(key);
+        self.undoubt(key);
+        let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone()).or(source);
+        if let Some((source, fact)) = source.zip(observed.terminal) {
+            self.note_terminal(key, source, fact);
+        }
+        news
+    }
+
+    /// The same of an object that was read, whatever its labels. What is not ours any more is not kept: no watch would tell of
+    /// its end.
+    pub(in crate::core) fn look_at(&mut self, key: &ObjectKey, observed: Observed) {
+        let known = self.objects.get(key).is_some_and(|object| object.record.is_some());
+        if observed.labelled || known {
+            self.see(key, observed);
+        } else if let Some(object) = self.objects.get_mut(key) {
+            object.unsee();
+        }
+    }
+
+    pub(in crate::core) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
+        self.copies.vanished(key, uid);
+        if self.restored.is(key, uid) {
+            self.came_back_no_more(key);
+        }
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if object.probe.as_ref().is_some_and(|probe| probe.uid == *uid) {
+            object.probe = None;
+        }
+        if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
+            object.unsee();
+            self.tell_gates(key);
+            self.tell_associates(key);
+            self.enqueue(key);
+            self.dirty(key, now);
+            self.forget_if_empty(key);
+        }
+    }
+
+    /// Every key of a kind of which something is known, in order.
+    pub(in crate::core) fn keys_of(&self, kind: &GroupKind) -> Vec<ObjectKey> {
+        let from = ObjectKey::new(kind.clone(), "", "");
+        self.objects.keys_from(&from).take_while(|key| key.kind == *kind).cloned().collect()
+    }
+
+    fn unsee(&mut self, kind: &GroupKind, gone: impl Fn(&ObjectKey) -> bool) {
+        for key in self.keys_of(kind) {
+            if gone(&key) {
+                self.fold_if_many();
+                self.came_back_no_more(&key);
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.unsee();
+                }
+                self.tell_gates(&key);
+                self.tell_associates(&key);
+                self.forget_if_empty(&key);
+            }
+        }
+    }
+
+    fn enqueue_kind(&mut self, now: Monotonic, kind: &GroupKind) {
+        for key in self.keys_of(kind) {
+            self.enqueue(&key);
+            self.dirty(&key, now);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Texts that many have alike, held once: kinds, versions, spaces, namespaces, and the name that an object has at both ends;
+//! what is said of its health.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tideline_common::{Entry, Impersonation, ObjectKey, SpaceName};
+
+/// Texts that are remembered to be shared, with some 100 bytes each. Beyond, it begins anew.
+const TEXTS_MAX: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    texts: BTreeSet<Arc<str>>,
+    spaces: BTreeSet<SpaceName>,
+    accounts: BTreeSet<Arc<Impersonation>>,
+}
+
+impl Shared {
+    /// Has an entry that nobody else holds point to what others point to.
+    pub(crate) fn entry(&mut self, entry: &mut Arc<Entry>) {
+        let Some(Entry { key, version, source, impersonate, .. }) = Arc::get_mut(entry) else { return };
+        self.key(key);
+        self.text(version);
+        self.text(&mut source.namespace);
+        if source.name == key.name {
+            source.name = Arc::clone(&key.name);
+        }
+        share(&mut self.spaces, &mut source.space);
+        if let Some(account) = impersonate {
+            share(&mut self.accounts, account);
+        }
+    }
+
+    /// As [`Shared::entry`]; the name stays its own.
+    pub(crate) fn key(&mut self, ObjectKey { kind, namespace, name: _ }: &mut ObjectKey) {
+        self.text(&mut kind.group);
+        self.text(&mut kind.kind);
+        self.text(namespace);
+    }
+
+    /// The text that others hold that say the same.
+    pub(in crate::core) fn shared(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.texts.get(text) {
+            return Arc::clone(shared);
+        }
+        let mut text = text.into();
+        self.text(&mut text);
+        text
+    }
+
+    fn text(&mut self, text: &mut Arc<str>) {
+        share(&mut self.texts, text);
+    }
+}
+
+fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, text: &mut T) {
+    if let Some(shared) = known.get(text) {
+        text.clone_from(shared);
+        return;
+    }
+    if known.len() >= TEXTS_MAX {
+        known.clear();
+    }
+    known.insert(text.clone());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! What is made of placed objects, where a Placement asks for it: which kinds are followed for that, what comes of it, and
+//! when that is said.
+//!
+//! ```text
+//!  entries, what stands in their place ─▶ wishes ─▶ Effect::Follow
+//!                                            │
+//!  Followed: Listing, Seen, Gone, Listed ─▶ fold ─▶ due, at most every ten seconds ─▶ report
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::associated::Made;
+use tideline_common::wire::v1::{AssociatedReport, TargetCondition};
+use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Ownership, Reason, Uid};
+
+use crate::core::Core;
+use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
+use crate::core::interface::event::FollowNews;
+
+mod fold;
+mod wish;
+
+use fold::{Fold, KEPT_MAX, Touched};
+use wish::{follows, is_link};
+
+/// Between two reports of what was made of one object, however often it changes: a Pod that crashes all the time makes
+/// six reports in a minute, of less than a kilobyte each.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Between two lists of a kind that are made because something was asked for late.
+const LIST_EVERY: Duration = Duration::from_mins(1);
+/// What nobody asks for any more is forgotten after so long, all at once.
+const SWEEP_AFTER: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Associates {
+    fold: Fold,
+    /// How many wishes there are for each kind, and for how much of it.
+    needs: BTreeMap<(AssociatedKind, Depth), usize>,
+    /// How many there are in each namespace.
+    namespaces: BTreeMap<Arc<str>, usize>,
+    watches: BTreeMap<AssociatedKind, Watch>,
+    changed: bool,
+    /// Objects to look at again.
+    told_of: BTreeSet<ObjectKey>,
+    /// Kinds of which something may be there that was seen before it was asked for.
+    missed: BTreeSet<AssociatedKind>,
+    list_at: Option<Monotonic>,
+    sweep_at: Option<Monotonic>,
+    /// When there is news of an object, and which.
+    due: BTreeSet<(Monotonic, Arc<ObjectKey>)>,
+    spoken: BTreeMap<Arc<ObjectKey>, Spoken>,
+    told: BTreeMap<ObjectKey, Told>,
+    runs: u32,
+    timer: Option<Monotonic>,
+}
+
+/// When something was said of an object last, and when it is next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spoken {
+    last: Option<Monotonic>,
+    next: Option<Monotonic>,
+}
+
+/// What the hub acknowledged, and for which source; no digest if it may have forgotten.
+#[derive(Clone, Debug)]
+struct Told {
+    source: Uid,
+    digest: Option<Digest>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    follow: Follow,
+    view: View,
+}
+
+#[derive(Debug)]
+enum View {
+    Unlisted,
+    Current,
+    /// What was known still stands, until it is listed again.
+    Lost(Reason, String),
+    /// It may not be watched, or is not there, so that nothing is known.
+    Refused(Reason, String),
+}
+
+impl Associates {
+    fn need(&mut self, key: &ObjectKey, follows: &wish::Follows) {
+        for (kind, depth) in follows {
+            *self.needs.entry((*kind, *depth)).or_default() += 1;
+        }
+        *self.namespaces.entry(Arc::clone(&key.namespace)).or_default() += 1;
+        self.changed = true;
+    }
+
+    fn unneed(&mut self, key: &ObjectKey, follows: &wish::Follows) {
+        for (kind, depth) in follows {
+            count_down(&mut self.needs, &(*kind, *depth));
+        }
+        count_down(&mut self.namespaces, &key.namespace);
+        self.changed = true;
+    }
+
+    /// Whether an object's counts of a kind are complete: that kind was listed, and what leads to it.
+    fn is_known(&self, kind: AssociatedKind, follows: &wish::Follows) -> bool {
+        let is_leaf = kind == AssociatedKind::Pods;
+        let links = follows.keys().filter(|link| is_leaf && is_link(**link));
+        links.chain([&kind]).all(|kind| {
+            self.watches.get(kind).is_some_and(|watch| matches!(watch.view, View::Current | View::Lost(..)))
+        })
+    }
+
+    /// What is to be watched from now on, if it is not what it was.
+    fn take_change(&mut self, now: Monotonic) -> Option<BTreeMap<AssociatedKind, Follow>> {
+        if self.fold.take_room() {
+            self.missed.extend(self.watches.keys());
+        }
+        let lists = !self.missed.is_empty() && self.list_at.is_none_or(|at| at <= now);
+        if !std::mem::take(&mut self.changed) && !lists {
+            return None;
+        }
+        let namespace = match self.namespaces.first_key_value() {
+            Some((only, _)) if self.namespaces.len() == 1 && !only.is_empty() => Some(Arc::clone(only)),
+            Some(_) | None => None,
+        };
+        let mut wanted: BTreeMap<AssociatedKind, Depth> = BTreeMap::new();
+        for (kind, depth) in self.needs.keys() {
+            let known = wanted.entry(*kind).or_insert(*depth);
+            *known = (*known).max(*depth);
+        }
+        let mut news = false;
+        for kind in self.watches.keys().copied().filter(|kind| !wanted.contains_key(kind)).collect::<Vec<_>>() {
+            self.watches.remove(&kind);
+            self.fold.stop(kind);
+            news = true;
+        }
+        for (kind, depth) in wanted {
+            let same = |watch: &Watch| watch.follow.depth == depth && watch.follow.namespace == namespace;
+            let again = lists && self.missed.contains(&kind);
+            if !again && self.watches.get(&kind).is_some_and(same) {
+                continue;
+            }
+            self.runs += 1;
+            let follow = Follow { depth, namespace: namespace.clone(), run: self.runs };
+            self.watches.insert(kind, Watch { follow, view: View::Unlisted });
+            self.missed.remove(&kind);
+            news = true;
+        }
+        if lists {
+            self.missed.clear();
+            self.list_at = Some(now + LIST_EVERY);
+        }
+        news.then(|| self.watches.iter().map(|(kind, watch)| (*kind, watch.follow.clone())).collect())
+    }
+
+    /// There is news of an object: it is said now, or when enough time has passed since the last time.
+    fn touch(&mut self, key: &Arc<ObjectKey>, now: Monotonic) {
+        if self.fold.follows(key).is_none() {
+            return;
+        }
+        let spoken = self.spoken.entry(Arc::clone(key)).or_default();
+        if spoken.next.is_none() {
+            let at = spoken.last.map_or(now, |last| now.max(last + SAY_EVERY));
+            spoken.next = Some(at);
+            self.due.insert((at, Arc::clone(key)));
+        }
+    }
+
+    fn hush(&mut self, key: &ObjectKey) {
+        if let Some((key, Spoken { next: Some(at), .. })) = self.spoken.remove_entry(key) {
+            self.due.remove(&(at, key));
+        }
+    }
+
+    /// The kinds that cannot be watched, counted by reason, with one of them named.
+    fn conditions(&self) -> Vec<TargetCondition> {
+        let mut conditions: BTreeMap<Reason, TargetCondition> = BTreeMap::new();
+        for (kind, watch) in &self.watches {
+            if let View::Lost(reason, message) | View::Refused(reason, message) = &watch.view {
+                let condition = conditions.entry(*reason).or_insert_with(|| TargetCondition {
+                    reason: *reason,
+                    count: 0,
+                    message: format!("cannot watch {kind}, which a Placement asks to count: {message}"),
+                });
+                condition.count += 1;
+            }
+        }
+        if self.fold.is_overflown() {
+            let message = format!("more than {KEPT_MAX} objects belong to what is placed; counts of them are too low");
+            conditions.insert(Reason::TooLarge, TargetCondition { reason: Reason::TooLarge, count: 1, message });
+        }
+        conditions.into_values().collect()
+    }
+}
+
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+impl Core {
+    /// Something about an entry changed, or about what stands in its place.
+    pub(in crate::core) fn tell_associates(&mut self, key: &ObjectKey) {
+        if self.associates.fold.follows(key).is_some() || self.asked(key).is_some() {
+            self.associates.told_of.insert(key.clone());
+        }
+    }
+
+    fn asked(&self, key: &ObjectKey) -> Option<&BTreeSet<AssociatedKind>> {
+        // Of what is never looked at nothing is known, and nowhere else is looked for what was made of it.
+        if !self.config.namespaces.keep(key) {
+            return None;
+        }
+        let policy = self.policies.get(&self.desired.get(key)?.policy)?;
+        Some(&policy.associated).filter(|asked| !asked.is_empty())
+    }
+
+    /// Follows what is asked for by now, from what stands there by now.
+    fn associate(&mut self, now: Monotonic, key: &ObjectKey) {
+        let follows = self.asked(key).map(|asked| follows(&key.kind, asked)).filter(|follows| !follows.is_empty());
+        let former = self.associates.fold.follows(key).cloned();
+        match (former, follows) {
+            (None, None) => return,
+            (Some(former), None) => return self.dismiss(now, key, &former),
+            (Some(former), Some(follows)) if former == follows => {}
+            (former, Some(follows)) => {
+                if let Some(former) = &former {
+                    self.associates.unneed(key, former);
+                }
+                self.associates.need(key, &follows);
+                // What was made of what is there already was seen before anybody asked for it.
+                let there =
+                    self.objects.get(key).is_some_and(|object| object.seen.is_some() || object.record.is_some());
+                if there {
+                    let watched = |kind: &&AssociatedKind| self.associates.watches.contains_key(kind);
+                    let missed: Vec<_> = follows.keys().filter(watched).copied().collect();
+                    self.associates.missed.extend(missed);
+                }
+                if former.is_some() {
+                    self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
+                }
+                self.associates.fold.ask(key, follows);
+            }
+        }
+        let uid = self.uid_of_ours(key);
+        if self.associates.fold.bind(key, uid.as_ref()) {
+            self.associates.touch(&Arc::new(key.clone()), now);
+        }
+    }
+
+    /// What stands in a place, if it is ours.
+    fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
+        let (me, object) = (self.me()?, self.objects.get(key)?);
+        let seen = object.seen.as_ref()?;
+        let ownership = seen.mark.as_ref()?.ownership(me, key);
+        (ownership == Ownership::Ours).then(|| seen.uid.clone())
+    }
+
+    /// An object is taken over that was not ours: what was made of it was seen before.
+    pub(in crate::core) fn associates_adopted(&mut self, key: &ObjectKey) {
+        if let Some(follows) = self.associates.fold.follows(key)
+            && !self.associates.fold.is_bound(key)
+        {
+            let kinds: Vec<_> = follows.keys().copied().collect();
+            self.associates.missed.extend(kinds);
+        }
+    }
+
+    fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wish::Follows) {
+        self.associates.unneed(key, former);
+        self.associates.fold.dismiss(key);
+        self.associates.hush(key);
+        self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
+        if self.associates.told.contains_key(key) {
+            self.reports.associated(key, now);
+        }
+    }
+
+    pub(in crate::core) fn followed(&mut self, now: Monotonic, kind: AssociatedKind, run: u32, news: FollowNews) {
+        let Some(watch) = self.associates.watches.get_mut(&kind).filter(|watch| watch.follow.run == run) else {
+            // Of a watch that was ended.
+            return;
+        };
+        let mut touched = Touched::new();
+        let fold = &mut self.associates.fold;
+        match news {
+            FollowNews::Listing => fold.listing(kind),
+            FollowNews::Seen(associates) => {
+                for associate in associates {
+                    fold.seen(kind, associate, &mut touched);
+                }
+            }
+            FollowNews::Gone(uid) => fold.gone(kind, &uid, &mut touched),
+            FollowNews::Listed => {
+                fold.listed(kind, &mut touched);
+                if !matches!(std::mem::replace(&mut watch.view, View::Current), View::Current) {
+                    touched.extend(all_of(fold, kind));
+                }
+            }
+            FollowNews::Unwatched { message } => {
+                fold.listed(kind, &mut touched);
+                let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
+                if matches!(view, View::Unlisted | View::Refused(..)) {
+                    touched.extend(all_of(fold, kind));
+                }
+            }
+            FollowNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
+                if !matches!(std::mem::replace(&mut watch.view, View::Refused(reason, message)), View::Refused(..)) {
+                    touched.extend(all_of(fold, kind));
+                }
+            }
+            FollowNews::Lost { reason, message } => match watch.view {
+                View::Unlisted | View::Refused(..) => watch.view = View::Refused(reason, message),
+                View::Current | View::Lost(..) => watch.view = View::Lost(reason, message),
+            },
+        }
+        for key in touched {
+            self.associates.touch(&key, now);
+        }
+    }
+
+    /// What is to be watched, forgotten and said by now, and when next.
+    pub(in crate::core) fn settle_associates(&mut self, now: Monotonic, out: &mut Effects) {
+        for key in std::mem::take(&mut self.associates.told_of) {
+            self.associate(now, &key);
+        }
+        if self.associates.sweep_at.is_some_and(|at| at <= now) {
+            self.associates.sweep_at = None;
+            self.associates.fold.sweep();
+        }
+        if let Some(follow) = self.associates.take_change(now) {
+            out.push(Effect::Follow(follow));
+        }
+        while let Some((at, _)) = self.associates.due.first()
+            && *at <= now
+        {
+            let Some((_, key)) = self.associates.due.pop_first() else { break };
+            self.reports.associated(&key, now);
+            self.associates.spoken.insert(key, Spoken { last: Some(now), next: None });
+        }
+        let due = self.associates.due.first().map(|(at, _)| *at);
+        let list = self.associates.list_at.filter(|_| !self.associates.missed.is_empty());
+        let next = [due, list, self.associates.sweep_at].into_iter().flatten().min();
+        if let Some(at) = next
+            && self.associates.timer != Some(at)
+        {
+            self.associates.timer = Some(at);
+            out.push(Effect::SetTimer { timer: Timer::Associated, at });
+        }
+    }
+
+    pub(in crate::core) fn associated_due(&mut self) {
+        self.associates.timer = None;
+    }
+
+    /// The hub does not know what it was told, or another session began.
+    pub(in crate::core) fn repeat_associated(&mut self, now: Monotonic) {
+        let Associates { fold, told, .. } = &mut self.associates;
+        told.retain(|key, _| fold.follows(key).is_some());
+        for told in told.values_mut() {
+            told.digest = None;
+        }
+        for (key, _) in fold.roots() {
+            self.reports.associated(key, now);
+        }
+    }
+
+    /// What was made of one object, if that is news to the hub.
+    pub(in crate::core) fn associated_report(&self, key: &ObjectKey) -> Option<(AssociatedReport, Digest)> {
+        let told = self.associates.told.get(key);
+        let made = self.associated_made(key);
+        let source = match self.desired.get(key) {
+            Some(entry) if made.is_some() => entry.source.uid.clone(),
+            // What the hub knows of is not followed any more.
+            Some(_) | None => told?.source.clone(),
+        };
+        let report = AssociatedReport { key: key.clone(), source_uid: source, made: made.unwrap_or_default() };
+        let digest = Digest::of(&serde_json::to_vec(&report).unwrap_or_default());
+        let news = told.is_none_or(|told| told.digest != Some(digest));
+        // Nothing is known, and the hub was told nothing else.
+        let empty = report.made.is_empty() && told.is_none();
+        (news && !empty).then_some((report, digest))
+    }
+
+    /// All that is asked for and known; none of what is not followed.
+    fn associated_made(&self, key: &ObjectKey) -> Option<BTreeMap<AssociatedKind, Made>> {
+        let follows = self.associates.fold.follows(key)?;
+        let mut found = self.associates.fold.made(key);
+        let asked = follows.iter().filter(|(_, depth)| **depth == Depth::Whole).map(|(kind, _)| *kind);
+        let known = asked.filter(|kind| self.associates.is_known(*kind, follows));
+        Some(known.map(|kind| (kind, found.remove(&kind).unwrap_or_default())).collect())
+    }
+
+    /// The hub has a report, or may have it.
+    pub(in crate::core) fn associated_told(&mut self, key: ObjectKey, source: Uid, digest: Option<Digest>) {
+        if self.associates.fold.follows(&key).is_none() && digest.is_some() {
+            self.associates.told.remove(&key);
+        } else {
+            self.associates.told.insert(key, Told { source, digest });
+        }
+    }
+
+    pub(in crate::core) fn associated_conditions(&self) -> Vec<TargetCondition> {
+        self.associates.conditions()
+    }
+}
+
+/// Every object for which a kind is followed.
+fn all_of(fold: &Fold, kind: AssociatedKind) -> Vec<Arc<ObjectKey>> {
+    fold.roots().filter(|(_, follows)| follows.contains_key(&kind)).map(|(key, _)| Arc::clone(key)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! What is worth an Event at the cluster, for whoever looks at an object there and asks why it is not as its source says:
+//! what goes wrong, and keeps going wrong. What goes well, or is put right by itself, is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{Monotonic, ObjectKey, Reason};
+
+use crate::core::Core;
+use crate::core::interface::effect::{Effect, Effects, Notice};
+use crate::core::model::removal::RemovalState;
+
+/// Tries that must have failed before the first Event: what the next try puts right is no news.
+const TRIES_MIN: u32 = 2;
+/// Between two Events of one object for one reason.
+const REPEAT_EVERY: Duration = Duration::from_mins(10);
+/// Events that are remembered, so as not to be repeated too soon. What is forgotten is at worst told again.
+const REMEMBERED_MAX: usize = 1024;
+/// Events asked for in one step; one step concludes on few objects, unless something befell a whole kind.
+const AT_ONCE_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Notices {
+    told: BTreeMap<(ObjectKey, Reason), Monotonic>,
+    oldest: BTreeSet<(Monotonic, ObjectKey, Reason)>,
+    pending: Vec<Notice>,
+}
+
+impl Notices {
+    /// Whether it is to be told now; remembers that it was.
+    fn is_due(&mut self, now: Monotonic, key: &ObjectKey, reason: Reason) -> bool {
+        if self.pending.len() >= AT_ONCE_MAX {
+            return false;
+        }
+        let what = (key.clone(), reason);
+        if let Some(last) = self.told.get(&what).copied() {
+            if now.since(last) < REPEAT_EVERY {
+                return false;
+            }
+            self.oldest.remove(&(last, what.0.clone(), reason));
+        }
+        self.oldest.insert((now, what.0.clone(), reason));
+        self.told.insert(what, now);
+        if self.told.len() > REMEMBERED_MAX
+            && let Some((_, key, reason)) = self.oldest.pop_first()
+        {
+            self.told.remove(&(key, reason));
+        }
+        true
+    }
+}
+
+/// Whether a person at the cluster can do something about it, or wants to know. An API server that is away or has no time
+/// could not be told, and a kind, namespace or body that is still to come is no fault.
+fn is_notable(reason: Reason) -> bool {
+    match reason {
+        Reason::Conflict
+        | Reason::Unmanaged
+        | Reason::FieldConflict
+        | Reason::Drifted
+        | Reason::Undecodable
+        | Reason::TooLarge
+        | Reason::AgentTooOld
+        | Reason::Invalid
+        | Reason::Immutable
+        | Reason::Forbidden
+        | Reason::Denied
+        | Reason::Webhook
+        | Reason::NotEmpty
+        | Reason::FuseHeld
+        | Reason::HistoryLost
+        | Reason::Restored
+        | Reason::MayHaveRun
+        | Reason::Vanished
+        | Reason::Copy => true,
+        Reason::Settling
+        | Reason::NotAllowed
+        | Reason::OtherNamespace
+        | Reason::SourceUnreadable
+        | Reason::NoTargets
+        | Reason::NoObjects
+        | Reason::KindMissing
+        | Reason::NamespaceUnavailable
+        | Reason::Throttled
+        | Reason::Unavailable
+        | Reason::BodyMissing
+        | Reason::WaitingForWave
+        | Reason::Finalizing
+        | Reason::Stale
+        | Reason::Fenced
+        | Reason::DuplicateAgent
+        | Reason::Quarantined
+        | Reason::TargetGone
+        | Reason::TooMuchReported
+        | Reason::ClockImplausible
+        | Reason::StatusPinned
+        | Reason::StatusTooLarge
+        | Reason::Ready
+        | Reason::Progressing
+        | Reason::Failed
+        | Reason::Suspended
+        | Reason::Unknown => false,
+    }
+}
+
+impl Core {
+    /// An object is to be tried again; if it failed before as well, that is told.
+    pub(in crate::core) fn notice_failure(&mut self, now: Monotonic, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key) else { return };
+        let outcome = &object.outcome;
+        let (Progress::Failed | Progress::Withheld, Some(reason)) = (outcome.progress, outcome.reason) else { return };
+        if object.failures >= TRIES_MIN {
+            let message = format!("not kept as its source says: {}", outcome.message);
+            self.notice(now, key, reason, message);
+        }
+    }
+
+    /// A removal is to be tried again; if it is held and was before, that is told.
+    pub(in crate::core) fn notice_held(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        failures: u32,
+        state: &RemovalState,
+    ) {
+        let RemovalState::Held(reason, message) = state else { return };
+        if failures < TRIES_MIN {
+            return;
+        }
+        let why = match (message.as_str(), reason) {
+            ("", Reason::FuseHeld | Reason::HistoryLost | Reason::Restored) => {
+                "it waits for `tideline-hub approve-deletions`"
+            }
+            ("", _) => "what is there may not be deleted",
+            (message, _) => message,
+        };
+        self.notice(now, key, *reason, format!("no longer assigned, and not deleted: {why}"));
+    }
+
+    pub(in crate::core) fn notice(&mut self, now: Monotonic, key: &ObjectKey, reason: Reason, mut message: String) {
+        if !is_notable(reason) || !self.notices.is_due(now, key, reason) {
+            return;
+        }
+        let entry = self.desired.get(key);
+        if let Some(source) = entry.map(|entry| &entry.source) {
+            let slash = if source.namespace.is_empty() { "" } else { "/" };
+            message =
+                format!("{message} (source: {}{slash}{} in space {})", source.namespace, source.name, source.space);
+        }
+        let version = entry.map_or_else(|| self.kinds.version(&key.kind), |entry| Arc::clone(&entry.version));
+        let uid = self.objects.get(key).and_then(|object| {
+            let seen = object.seen.as_ref().map(|seen| seen.uid.clone());
+            seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
+        });
+        self.notices.pending.push(Notice { key: key.clone(), version, uid, reason, message });
+    }
+
+    pub(in crate::core) fn tell_notices(&mut self, out: &mut Effects) {
+        out.extend(self.notices.pending.drain(..).map(Effect::Tell));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::key;
+
+    #[test]
+    fn one_object_is_told_of_once_in_a_while_for_each_reason() {
+        let mut notices = Notices::default();
+        let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
+        let start = Monotonic::START;
+        assert!(notices.is_due(start, &a, Reason::Invalid));
+        assert!(!notices.is_due(start + REPEAT_EVERY / 2, &a, Reason::Invalid));
+        assert!(notices.is_due(start, &a, Reason::Forbidden) && notices.is_due(start, &b, Reason::Invalid));
+        assert!(notices.is_due(start + REPEAT_EVERY, &a, Reason::Invalid));
+        assert!(!notices.is_due(start + REPEAT_EVERY, &a, Reason::Invalid));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
+        let mut notices = Notices::default();
+        let keys: Vec<_> = (0..=REMEMBERED_MAX as u64).map(|i| key("", "ConfigMap", &format!("c{i}"))).collect();
+        for (at, key) in (0..).zip(&keys) {
+            assert!(notices.is_due(Monotonic::from_millis(at), key, Reason::Invalid));
+        }
+        assert_eq!((notices.told.len(), notices.oldest.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        let now = Monotonic::from_millis(2000);
+        assert!(!notices.is_due(now, &keys[1], Reason::Invalid));
+        assert!(notices.is_due(now, &keys[0], Reason::Invalid));
+    }
+}

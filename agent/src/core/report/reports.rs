@@ -1,0 +1,653 @@
+//! Says how things are. What changed gathers for a moment and goes out in pages; what the hub acknowledged is remembered
+//! by its digests, so that nothing is said twice.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tideline_common::health::{Health, truncate};
+use tideline_common::limits::{
+    ASSOCIATED_BYTES_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
+    STATUS_LEVELS_MAX,
+};
+use tideline_common::wire::v1::{
+    Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest,
+    TargetCondition, TerminalFact,
+};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version, nesting};
+
+use crate::core::decide::remove::{Evidence, Verdict, may_delete};
+use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
+use crate::core::interface::event::{Answer, LinkFailure};
+use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
+use crate::core::model::name::Name;
+use crate::core::model::object::{Object, Status, Told};
+use crate::core::model::removal::RemovalState;
+use crate::core::work::doing::ReadFor;
+use crate::core::{Core, Phase};
+
+/// Changes gather this long before they are sent.
+const GATHER: Duration = Duration::from_millis(50);
+/// Parts of the time after which the hub calls a target stale, at the end of each of which it hears from it.
+const HEARTBEATS: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Reports {
+    dirty: BTreeSet<Name>,
+    removed: BTreeSet<Tombstone>,
+    /// Removals that came to nothing, because the same source is assigned there again.
+    overtaken: BTreeSet<Tombstone>,
+    /// Of these there is news of what was made of them.
+    associated: BTreeSet<ObjectKey>,
+    /// Since when something waits to be sent.
+    since: Option<Monotonic>,
+    flight: Option<Flight>,
+    seq: u64,
+    failures: u32,
+    not_before: Option<Monotonic>,
+    last_sent: Option<Monotonic>,
+    /// Goodbye was said.
+    parted: bool,
+    /// What the hub's memory of reports was called last; what was told before is forgotten when that changes.
+    memory: Option<u64>,
+    told: Option<Facts>,
+    /// The highest version of which it was said that every entry was tried.
+    applied: Option<Version>,
+    timer: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    id: RequestId,
+    session: SessionName,
+    objects: Vec<(ObjectKey, Told)>,
+    associated: Vec<(ObjectKey, Uid, Digest)>,
+    removed: Vec<Tombstone>,
+    overtaken: Vec<Tombstone>,
+    facts: Facts,
+}
+
+/// What is said of the target as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Facts {
+    applied: Option<Version>,
+    in_sync: bool,
+    conditions: Vec<TargetCondition>,
+    decommission: Option<DecommissionReport>,
+}
+
+impl Reports {
+    fn dirty(&mut self, name: Name, now: Monotonic) {
+        self.dirty.insert(name);
+        self.since.get_or_insert(now);
+    }
+
+    pub(in crate::core) fn everything<'a>(&mut self, names: impl Iterator<Item = &'a Name>, now: Monotonic) {
+        self.dirty.extend(names.cloned());
+        self.since.get_or_insert(now);
+    }
+
+    pub(in crate::core) fn associated(&mut self, key: &ObjectKey, now: Monotonic) {
+        self.associated.insert(key.clone());
+        self.since.get_or_insert(now);
+    }
+
+    pub(in crate::core) fn removed(&mut self, tombstone: Tombstone, now: Monotonic) {
+        self.dirty(Name::from(&tombstone.key), now);
+        self.removed.insert(tombstone);
+    }
+
+    /// What was to be removed is assigned again, of the same source.
+    pub(in crate::core) fn overtaken(&mut self, tombstone: Tombstone, now: Monotonic) {
+        self.since.get_or_insert(now);
+        self.overtaken.insert(tombstone);
+    }
+
+    /// Nothing stands there any more of what the hub was told of, and nobody removed it.
+    pub(in crate::core) fn vanished(&mut self, what: Tombstone) {
+        self.removed.insert(what);
+    }
+
+    /// It is not said any more, and should it be said already, the answer means nothing.
+    pub(in crate::core) fn forget_removed(&mut self, tombstone: &Tombstone) {
+        self.removed.remove(tombstone);
+        if let Some(flight) = &mut self.flight {
+            flight.removed.retain(|told| told != tombstone);
+        }
+    }
+
+    /// What is being said of an object is of a time before: the answer to it means nothing.
+    pub(in crate::core) fn say_anew(&mut self, key: &ObjectKey) {
+        if let Some(flight) = &mut self.flight {
+            flight.objects.retain(|(told, _)| told != key);
+        }
+    }
+
+    pub(in crate::core) fn forget_overtaken(&mut self, tombstone: &Tombstone) {
+        self.overtaken.remove(tombstone);
+        if let Some(flight) = &mut self.flight {
+            flight.overtaken.retain(|told| told != tombstone);
+        }
+    }
+
+    /// The status could not be read; the report goes without.
+    pub(in crate::core) fn status_unread(&mut self, key: &ObjectKey, object: Option<&mut Object>) {
+        if let Some(object) = object
+            && let Status::Awaited { failed } = object.live.status
+        {
+            // An operation is under way, which brings a status with it; until then the old one is known to the hub.
+            object.live.status = Status::Dropped { failed };
+            self.dirty.insert(key.into());
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty() && self.associated.is_empty()
+    }
+
+    pub(in crate::core) fn due(&mut self, now: Monotonic) {
+        self.timer = None;
+        self.since = self.since.map(|since| since.min(now));
+    }
+
+    pub(in crate::core) fn is_flying(&self, id: RequestId) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.id == id)
+    }
+
+    /// Whether the report under way was sent in this session.
+    pub(in crate::core) fn is_of_session(&self, session: Option<SessionName>) -> bool {
+        self.flight.as_ref().is_some_and(|flight| Some(flight.session) == session)
+    }
+
+    /// Whether nothing is left to say, or nobody listens.
+    pub(in crate::core) fn is_quiet(&self) -> bool {
+        let idle = self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty();
+        self.flight.is_none() && (idle || self.failures > 0 || self.last_sent.is_none())
+    }
+
+    /// Whether a last report may be sent: nobody is told who has not answered before.
+    pub(in crate::core) fn may_part(&self) -> bool {
+        !self.parted && self.failures == 0 && self.last_sent.is_some()
+    }
+
+    pub(in crate::core) fn new_session(&mut self) {
+        self.seq = 0;
+        self.told = None;
+    }
+}
+
+impl Core {
+    /// There may be news of an object.
+    pub(in crate::core) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
+        self.reports.dirty(self.objects.name(key), now);
+    }
+
+    /// Sends what is due, or sets the timer for it.
+    pub(in crate::core) fn report(&mut self, now: Monotonic, out: &mut Effects) {
+        let Some(session) = self.session_name() else { return };
+        if self.reports.flight.is_some() {
+            return;
+        }
+        let facts = self.facts();
+        if self.reports.told.as_ref() != Some(&facts) {
+            self.reports.since.get_or_insert(now);
+        }
+        let gather = if self.phase == Phase::Running { GATHER } else { Duration::ZERO };
+        let beat = self.session.stale_after() / HEARTBEATS;
+        let heartbeat = self.reports.last_sent.map(|sent| sent + beat);
+        let change = self.reports.since.map(|since| since + gather);
+        let Some(due) = [heartbeat, change].into_iter().flatten().min() else { return };
+        let due = self.reports.not_before.map_or(due, |not_before| due.max(not_before));
+        if due > now {
+            if self.reports.timer != Some(due) {
+                self.reports.timer = Some(due);
+                out.push(Effect::SetTimer { timer: Timer::Report, at: due });
+            }
+            return;
+        }
+        let page = self.report_page();
+        let beat_due = heartbeat.is_none_or(|at| at <= now);
+        let silent = page.objects.is_empty() && page.associated.is_empty();
+        let silent = silent && page.removed.is_empty() && page.overtaken.is_empty();
+        let news = !silent || self.reports.told.as_ref() != Some(&facts);
+        self.reports.since = (!self.reports.is_empty()).then_some(now);
+        if !news && !beat_due {
+            if let Some(at) = heartbeat.filter(|_| self.reports.since.is_none()) {
+                self.reports.timer = Some(at);
+                out.push(Effect::SetTimer { timer: Timer::Report, at });
+            }
+            return;
+        }
+        self.send_page(now, session, page, facts, out);
+    }
+
+    fn send_page(&mut self, now: Monotonic, session: SessionName, page: Page, facts: Facts, out: &mut Effects) {
+        let id = self.session.request();
+        self.reports.seq += 1;
+        self.reports.last_sent = Some(now);
+        self.reports.applied = facts.applied;
+        self.reports.flight = Some(Flight {
+            id,
+            session,
+            objects: page.told,
+            associated: page.associated_told,
+            removed: page.removed.clone(),
+            overtaken: page.overtaken.clone(),
+            facts: facts.clone(),
+        });
+        let Facts { applied, in_sync, conditions, decommission } = facts;
+        let request = ReportedRequest {
+            session,
+            seq: self.reports.seq,
+            accepted: self.accepted,
+            applied,
+            in_sync,
+            conditions,
+            objects: page.objects,
+            associated: page.associated,
+            removed: page.removed,
+            terminal: page.terminal,
+            overtaken: page.overtaken,
+            decommission,
+            goodbye: self.reports.parted,
+        };
+        out.push(Effect::Send { id, request: Request::Reported(request) });
+    }
+
+    /// Says, once and as the last, that this process uses its session no more. True while that is under way: whoever does not
+    /// answer is not waited for, and nobody is told who has not answered before.
+    pub(in crate::core) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
+        let Some(session) = self.session_name().filter(|_| self.mode == AgentMode::Active) else { return false };
+        if !self.reports.may_part() {
+            return false;
+        }
+        self.reports.parted = true;
+        let facts = self.facts();
+        self.send_page(now, session, Page::default(), facts, out);
+        true
+    }
+
+    pub(in crate::core) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
+        let Some(flight) = self.reports.flight.take() else { return };
+        let Flight { id: _, session: _, objects, associated, removed, overtaken, facts } = flight;
+        match result {
+            Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
+                self.reports.failures = 0;
+                self.reports.not_before = None;
+                self.reports.told = Some(facts);
+                for (key, told) in objects {
+                    self.acknowledged(&key, told);
+                }
+                for (key, source, digest) in associated {
+                    self.associated_told(key, source, Some(digest));
+                }
+                for tombstone in removed.iter().chain(&overtaken) {
+                    self.removal_acknowledged(now, tombstone);
+                }
+                let former = self.reports.memory.replace(memory);
+                if former.is_some_and(|former| former != memory) {
+                    self.resend(now, out);
+                }
+            }
+            other => {
+                self.reports.failures = self.reports.failures.saturating_add(1);
+                let wait = self.wait_after(self.reports.failures, other.err().as_ref());
+                self.reports.not_before = Some(now + wait);
+                // The hub may have taken it or not: what it was told before is not what it knows.
+                self.reports.told = None;
+                for (key, _) in objects {
+                    self.dirty(&key, now);
+                    if let Some(object) = self.objects.get_mut(&key) {
+                        object.told = None;
+                    }
+                }
+                for (key, source, _) in associated {
+                    self.reports.associated(&key, now);
+                    self.associated_told(key, source, None);
+                }
+                for tombstone in removed {
+                    if self.removals.contains_key(&tombstone) || !self.speaks_of(&tombstone) {
+                        self.reports.removed.insert(tombstone);
+                    }
+                }
+                let open = overtaken.into_iter().filter(|tombstone| self.removals.contains_key(tombstone));
+                self.reports.overtaken.extend(open);
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, key: &ObjectKey, told: Told) {
+        let changed = self.reports.dirty.contains(key);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.told = Some(told);
+            if !changed && matches!(object.live.status, Status::Known(_)) {
+                object.live.status = Status::Dropped { failed: 0 };
+            }
+        }
+    }
+
+    fn removal_acknowledged(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        if self.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
+            self.disk.write(Write::Removed(tombstone.clone()));
+            self.forget_removal(tombstone);
+            // Something of ours may stand there that the removal was not about.
+            self.dirty(&tombstone.key, now);
+        }
+    }
+
+    /// The hub does not know what it was told.
+    pub(in crate::core) fn resend(&mut self, now: Monotonic, out: &mut Effects) {
+        let names: Vec<Name> = self.objects.names().cloned().collect();
+        for name in &names {
+            if let Some(object) = self.objects.get_mut(name.key()) {
+                object.told = None;
+                // The list brings it again.
+                if matches!(object.live.status, Status::Dropped { .. }) {
+                    object.live.status = Status::Awaited { failed: 0 };
+                }
+            }
+            self.fold_if_many();
+        }
+        self.reports.everything(names.iter(), now);
+        self.repeat_associated(now);
+        let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
+        let done: Vec<_> = done.map(|(tombstone, _)| tombstone.clone()).collect();
+        let (overtaken, removed): (Vec<_>, Vec<_>) =
+            done.into_iter().partition(|tombstone| self.is_assigned_again(tombstone));
+        self.reports.removed.extend(removed);
+        self.reports.overtaken.extend(overtaken);
+        let kinds = self.kinds.with_status();
+        if !kinds.is_empty() {
+            out.push(Effect::Relist(kinds));
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let mut conditions = self.kinds.conditions(&self.denied);
+        conditions.extend(self.session.conditions());
+        conditions.extend(self.gate_conditions());
+        conditions.extend(self.copies.condition());
+        conditions.extend(self.history_condition());
+        for condition in self.associated_conditions() {
+            match conditions.iter_mut().find(|known| known.reason == condition.reason) {
+                Some(known) => known.count += condition.count,
+                None => conditions.push(condition),
+            }
+        }
+        if let Some(problem) = self.disk.problem() {
+            let message = format!("the journal cannot be written: {problem}");
+            conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
+        }
+        for condition in &mut conditions {
+            truncate(&mut condition.message, MESSAGE_BYTES_MAX);
+        }
+        let tried = self.work.all_tried() && !self.gates.hold_any();
+        let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
+        // Where nothing is to be watched, watches do not tell how the cluster does.
+        let in_sync = self.accepted.is_some() && self.place.answers() && self.kinds.in_sync();
+        Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
+    }
+
+    /// Takes as many changed objects as one message holds.
+    fn report_page(&mut self) -> Page {
+        let mut page = Page::default();
+        while page.removed.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REMOVALS_BYTES_MAX
+            && let Some(tombstone) = self.reports.removed.pop_first()
+        {
+            let ran = self.ran.fact(&tombstone);
+            page.bytes += if ran.is_some() { 2 * REMOVED_BYTES } else { REMOVED_BYTES };
+            page.terminal.extend(ran);
+            page.removed.push(tombstone);
+        }
+        while page.removed.len() + page.overtaken.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REMOVALS_BYTES_MAX
+            && let Some(tombstone) = self.reports.overtaken.pop_first()
+        {
+            page.bytes += REMOVED_BYTES;
+            page.overtaken.push(tombstone);
+        }
+        while page.objects.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
+            && let Some(name) = self.reports.dirty.pop_first()
+        {
+            self.add_report(name.key().clone(), &mut page);
+        }
+        while page.associated.len() < REPORT_PAGE_OBJECTS_MAX
+            && page.bytes < REPORT_PAGE_BYTES_MAX - ASSOCIATED_BYTES_MAX
+            && let Some(key) = self.reports.associated.pop_first()
+        {
+            self.add_associated(key, &mut page);
+        }
+        page
+    }
+
+    fn add_associated(&self, key: ObjectKey, page: &mut Page) {
+        if let Some((report, digest)) = self.associated_report(&key) {
+            page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+            page.associated_told.push((key, report.source_uid.clone(), digest));
+            page.associated.push(report);
+        }
+    }
+
+    fn add_report(&mut self, key: ObjectKey, page: &mut Page) {
+        let Some(object) = self.objects.get(&key) else { return };
+        // What was done is not said before the journal knows it; then the key comes again.
+        if object.unrecorded > 0 {
+            return;
+        }
+        let Some(mut report) = self.object_report(&key, &object) else {
+            // It is not known to be gone before its kind was listed.
+            if self.restored.awaits(&key) {
+                return;
+            }
+            if let Some(source) = self.explain(&key, None) {
+                self.reports.vanished(Tombstone { key, source });
+            }
+            return;
+        };
+        let explained = self.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
+        let unexplained = (!explained).then(|| report.source_uid.clone());
+        // It stands there again, if it was ever gone.
+        let there = Tombstone { key: key.clone(), source: report.source_uid.clone() };
+        self.reports.forget_removed(&there);
+        if let Ok(at) = page.removed.binary_search(&there) {
+            page.removed.remove(at);
+        }
+        // The report that says whose it is now may be lost, or wait for a status, and then never be due again.
+        if let Some(source) = self.explain(&key, unexplained) {
+            let former = Tombstone { key: key.clone(), source };
+            if former != there && !self.removals.contains_key(&former) {
+                self.reports.vanished(former);
+            }
+        }
+        let Some(object) = self.objects.get(&key) else { return };
+        let facts = short(&serde_json::to_vec(&report).unwrap_or_default());
+        let mut told = Told { facts, status: None };
+        match &object.live.status {
+            Status::None => {}
+            Status::Known(status) if is_too_large(status) => {
+                report.reason = report.reason.or(Some(Reason::StatusTooLarge));
+                told = Told { facts: short(&serde_json::to_vec(&report).unwrap_or_default()), status: None };
+            }
+            Status::Known(status) => {
+                told.status = Some(short(status.get().as_bytes()));
+                report.status = Some(status.clone());
+            }
+            Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == facts) => return,
+            Status::Dropped { failed } => {
+                let failed = *failed;
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.live.status = Status::Awaited { failed };
+                }
+                self.work.read(key, ReadFor::Status);
+                return;
+            }
+            // The read marks it changed again.
+            Status::Awaited { .. } => return,
+            Status::Unreadable { failed } => {
+                let failed = *failed;
+                if let Some(object) = self.objects.get_mut(&key) {
+                    object.live.status = Status::Dropped { failed };
+                    // What it was told before with a status is not what it knows any more.
+                    object.told = None;
+                }
+                page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+                page.objects.push(report);
+                return;
+            }
+        }
+        if object.told == Some(told) {
+            if let Some(object) = self.objects.get_mut(&key)
+                && matches!(object.live.status, Status::Known(_))
+            {
+                object.live.status = Status::Dropped { failed: 0 };
+            }
+            return;
+        }
+        page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+        page.objects.push(report);
+        page.told.push((key, told));
+    }
+
+    /// Notes what the hub is told of an object that nothing explains, if anything, and returns what it was told before. As
+    /// long as it believes that something stands there, the kind is watched for its end, whoever else needs it.
+    fn explain(&mut self, key: &ObjectKey, unexplained: Option<Uid>) -> Option<Uid> {
+        let object = self.objects.get_mut(key)?;
+        let former = std::mem::replace(&mut object.unexplained, unexplained);
+        match (&former, &object.unexplained) {
+            (None, Some(_)) => {
+                self.kinds.refer(key, &Arc::default());
+                let version = self.kinds.version(&key.kind);
+                self.there_was(&key.kind, &version);
+            }
+            (Some(_), None) => self.kinds.unrefer(key),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        former
+    }
+
+    /// Whether something that the hub is told of stands there for this source.
+    fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
+        let assigned = self.assigns(key, source);
+        assigned || self.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
+    }
+
+    /// How things are with one object, but for its status; none if there is nothing to say.
+    fn object_report(&self, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
+        let (source_uid, progress, reason, message) = if let Some(entry) = self.desired.get(key) {
+            let outcome = &object.outcome;
+            let message = match outcome.message.as_str() {
+                "" => &object.live.message,
+                message => message,
+            };
+            (entry.source.uid.clone(), outcome.progress, outcome.reason, message.to_owned())
+        } else {
+            self.leaving(key, object)?
+        };
+        let terminal = object.happened(&source_uid).filter(|fact| fact.happened());
+        Some(ObjectReport {
+            key: key.clone(),
+            source_uid,
+            progress,
+            reason,
+            message: bounded(message),
+            input: object.record.as_ref().map(|record| record.input),
+            health: if object.seen.is_some() && !self.kinds.is_forbidden(&key.kind) {
+                object.live.health
+            } else {
+                Health::Unknown
+            },
+            observed_generation: object.live.observed_generation,
+            terminal,
+            status: None,
+        })
+    }
+
+    /// What is said of an object that is not assigned.
+    fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
+        let mut removals = self.removals_of(key).peekable();
+        if removals.peek().is_some() {
+            // What is held waits for a person; the other removals of the place wait for it.
+            let (tombstone, removal) = removals
+                .filter(|(_, removal)| removal.state != RemovalState::Done)
+                .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;
+            let (progress, reason, message) = match &removal.state {
+                RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
+                RemovalState::WaitingForWave(what) => (Progress::Deleting, Some(Reason::WaitingForWave), what.clone()),
+                RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),
+                RemovalState::Held(reason, message) => (Progress::DeletionHeld, Some(*reason), message.clone()),
+            };
+            return Some((tombstone.source.clone(), progress, reason, message));
+        }
+        let source = self.left_over(key)?;
+        let seen = object.seen.as_ref().filter(|seen| !seen.deleting);
+        let verdict = may_delete(&Evidence {
+            me: self.me()?,
+            key,
+            ground: self.ground_of_left_over(key),
+            entry: None,
+            record: object.record.as_ref(),
+            policy: RemovalPolicy::default(),
+            applied: None,
+            assigned: None,
+            seen,
+            unshown: false,
+            view: self.kinds.view(key),
+            inspection: None,
+            looked: false,
+            journal: self.journal_age,
+            leaves_too: false,
+            decommission: self.decommission,
+        });
+        match verdict {
+            Verdict::Hold(reason) => Some((source, Progress::DeletionHeld, Some(reason), String::new())),
+            Verdict::Delete(_)
+            | Verdict::Orphan(_)
+            | Verdict::Inspect
+            | Verdict::Look
+            | Verdict::ReMark
+            | Verdict::Forget
+            | Verdict::Wait => None,
+        }
+    }
+}
+
+/// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields. As many
+/// again say that it ran.
+const REMOVED_BYTES: usize = 512;
+/// With the last of them there is room for a status still.
+const REMOVALS_BYTES_MAX: usize = REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - 2 * REMOVED_BYTES;
+
+#[derive(Debug, Default)]
+struct Page {
+    objects: Vec<ObjectReport>,
+    told: Vec<(ObjectKey, Told)>,
+    associated: Vec<AssociatedReport>,
+    associated_told: Vec<(ObjectKey, Uid, Digest)>,
+    removed: Vec<Tombstone>,
+    terminal: Vec<TerminalFact>,
+    overtaken: Vec<Tombstone>,
+    bytes: usize,
+}
+
+/// Whether the hub would refuse it, and say that this agent says too much.
+fn is_too_large(status: &RawValue) -> bool {
+    status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
+}
+
+/// The first eight bytes of the digest.
+fn short(bytes: &[u8]) -> u64 {
+    let digest = Digest::of(bytes);
+    digest.as_bytes().iter().take(size_of::<u64>()).fold(0, |short, byte| short << 8 | u64::from(*byte))
+}
+
+/// Cuts a message where it becomes too long.
+fn bounded(mut message: String) -> String {
+    truncate(&mut message, MESSAGE_BYTES_MAX);
+    message
+}
+
+#[cfg(test)]
+mod tests;

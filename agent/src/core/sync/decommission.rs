@@ -1,0 +1,192 @@
+//! A cluster goes out of service: whatever is ours there is removed, or let go of, and then there is nothing to do.
+//!
+//! ```text
+//!  in service ── an empty set that says so ──▶ Keep or Remove: a removal for all that is ours ──▶ nothing left: idle
+//!       ▲                                                        │
+//!       └──────────────── a set that does not say so ◀───────────┘
+//! ```
+//!
+//! That it is so is in the journal with the set that said it, so that neither a crash nor a hub that is away ends it: what is
+//! ours is looked for anew at each start. When the cluster is in service again, what nothing says was unassigned stays, and
+//! what was to be let go of is, whatever was not done by then. What it was not told to remove, and is removed for this alone,
+//! stays where the cluster has refused to. The removals are the ordinary ones, in their order and through
+//! the one gate: nothing foreign is touched, and nothing goes that holds what is not ours. Only the fuse lets all pass, for that
+//! was said by whoever wants the cluster emptied. Where all is to be kept, the gate lets go of what it would delete.
+
+use tideline_common::wire::v1::{Decommission, DecommissionReport};
+use tideline_common::{Monotonic, Reason, Tombstone};
+
+use crate::core::Core;
+use crate::core::interface::effect::{Effect, Effects};
+use crate::core::interface::op_result::{Failure, NotDone};
+use crate::core::interface::write::AppliedRecord;
+use crate::core::model::change::Change;
+use crate::core::model::object::Seen;
+use crate::core::model::removal::{Cause, LET_GO, Removal, RemovalState};
+use crate::core::work::result::Step;
+
+impl Core {
+    /// Those removals under way that were to let go of an object because all was to be kept, if the set says otherwise. They
+    /// end as they would have if they had been done by then.
+    pub(in crate::core) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
+        if !self.decommission.keeps() || change.decommission.keeps() {
+            return Vec::new();
+        }
+        let lets_go = |(tombstone, removal): &(&Tombstone, &Removal)| {
+            let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
+            under_way && removal.policy != LET_GO && !change.tombstones.contains_key(*tombstone)
+        };
+        self.removals.iter().filter(lets_go).map(|(tombstone, _)| tombstone.clone()).collect()
+    }
+
+    /// A set was accepted that says so.
+    pub(in crate::core) fn decommission(&mut self, now: Monotonic, how: Decommission) {
+        if self.decommission != how {
+            self.decommission = how;
+            if how == Decommission::No {
+                let retired = self.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
+                for removal in retired.map(|(removal, _)| removal.clone()).collect::<Vec<_>>() {
+                    // What is asked of the cluster at this moment ends as that answers.
+                    if !self.is_removing(&removal) {
+                        self.spare(now, &removal);
+                    }
+                }
+            } else {
+                let spared = self.removals.values_mut().filter(|removal| removal.is_spared());
+                spared.for_each(|removal| removal.cause = Cause::Retired);
+            }
+            // What was held may go now, or is let go of.
+            for key in self.objects.keys().cloned().collect::<Vec<_>>() {
+                self.enqueue(&key);
+            }
+        }
+    }
+
+    /// Whether a step of this removal is under way.
+    fn is_removing(&self, removal: &Tombstone) -> bool {
+        let flight = self.objects.get(&removal.key).and_then(|object| object.flight);
+        flight.and_then(|flight| self.work.flights.get(&flight)?.doing.removal()) == Some(removal)
+    }
+
+    /// The cluster stays in service: this removal ends, and leaves nothing behind. Where something of it may have been done,
+    /// before a restart or without an answer, it ends when that is known.
+    pub(in crate::core) fn spare(&mut self, now: Monotonic, removal: &Tombstone) {
+        let object = self.objects.get(&removal.key);
+        let recorded = object
+            .as_ref()
+            .is_some_and(|object| object.record.as_ref().is_some_and(|record| record.source == removal.source));
+        let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+        let perhaps_gone = seen.is_none_or(|seen| seen.deleting);
+        drop(object);
+        match self.removals.get_mut(removal) {
+            Some(state) if recorded && (perhaps_gone || state.failures > 0) => {
+                state.cause = Cause::Spared;
+                self.enqueue_removals(&removal.key);
+            }
+            Some(_) | None => self.let_stand(now, removal),
+        }
+    }
+
+    pub(in crate::core) fn is_spared(&self, removal: &Tombstone) -> bool {
+        self.removals.get(removal).is_some_and(Removal::is_spared)
+    }
+
+    /// This was found in the place of a removal that is spared.
+    pub(in crate::core) fn stays(&mut self, now: Monotonic, removal: &Tombstone, seen: &Seen) {
+        let record = self.objects.get(&removal.key).and_then(|object| object.record.clone());
+        let is_done = |record: &AppliedRecord| {
+            record.source == removal.source && seen.mark.is_none() && (record.letting_go || record.uid != seen.uid)
+        };
+        if record.as_ref().is_some_and(is_done) {
+            return self.removal_done(now, removal);
+        }
+        if seen.deleting {
+            self.see_through(removal);
+            return self.enqueue(&removal.key);
+        }
+        if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source) {
+            self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
+        }
+        self.let_stand(now, removal);
+        self.enqueue(&removal.key);
+    }
+
+    fn let_stand(&mut self, now: Monotonic, removal: &Tombstone) {
+        let object = self.objects.get(&removal.key);
+        let record = object.as_ref().and_then(|object| object.record.clone());
+        let marked = object.as_ref().is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.mark.is_some()));
+        drop(object);
+        // It bears its mark still, and is not let go of any more.
+        if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source && marked) {
+            self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
+        }
+        self.dirty(&removal.key, now);
+        self.forget_removal(removal);
+    }
+
+    /// The cluster has answered a step of this removal. One that stood on the decommission alone stands for itself once it was
+    /// accepted; refused, it is none any more where the cluster is in service again. Returns whether it goes on.
+    pub(in crate::core) fn retires(
+        &mut self,
+        now: Monotonic,
+        removal: &Tombstone,
+        result: &Result<Step, NotDone>,
+    ) -> bool {
+        let failed = if let Err(NotDone::Failed(Failure { reason, .. })) = result { Some(*reason) } else { None };
+        let unanswered = matches!(failed, Some(Reason::Unavailable | Reason::Throttled));
+        match self.removals.get(removal).map(|state| state.cause) {
+            Some(Cause::Retired) => {}
+            // It cannot be looked at: what the journal says stands.
+            Some(Cause::Spared) if failed.is_some() && !unanswered => {
+                self.let_stand(now, removal);
+                return false;
+            }
+            Some(Cause::Spared | Cause::Approved | Cause::Told) | None => return true,
+        }
+        match result {
+            Ok(Step::Gone | Step::Finalizing | Step::LetGo) => {
+                self.see_through(removal);
+                true
+            }
+            Ok(Step::Inspected { .. }) | Err(NotDone::Stale | NotDone::Failed(_)) => {
+                let goes_on = self.decommission != Decommission::No;
+                if !goes_on {
+                    if let Some(state) = self.removals.get_mut(removal).filter(|_| unanswered) {
+                        state.failures = state.failures.max(1);
+                    }
+                    self.spare(now, removal);
+                }
+                goes_on
+            }
+        }
+    }
+
+    /// Has everything removed that is ours and that nothing says was unassigned.
+    pub(in crate::core) fn retire_all(&mut self) {
+        if self.decommission != Decommission::No {
+            for key in self.objects.keys().cloned().collect::<Vec<_>>() {
+                self.take_up(&key);
+            }
+        }
+    }
+
+    /// How far that is; none for a cluster in service.
+    pub(in crate::core) fn decommissioned(&self) -> Option<DecommissionReport> {
+        let how = self.decommission;
+        (how != Decommission::No).then_some(DecommissionReport { how, left: self.removals.len() as u64 })
+    }
+
+    /// Tells the edges when it begins, and when it ends.
+    pub(in crate::core) fn tell_decommission(&mut self, out: &mut Effects) {
+        let told =
+            self.decommissioned().map(|report| DecommissionReport { left: u64::from(report.left > 0), ..report });
+        if self.told_decommission != told {
+            self.told_decommission = told;
+            let in_service = DecommissionReport { how: Decommission::No, left: 0 };
+            out.push(Effect::Decommissioned(self.decommissioned().unwrap_or(in_service)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

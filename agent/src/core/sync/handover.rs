@@ -1,0 +1,175 @@
+//! From one target to another: this agent was handed a SyncTarget that was made again, or enrolled anew. What it placed is its
+//! own under both.
+//!
+//! Every mark of a former target is to name the present one: that of what is applied is written with it, that of what is held,
+//! withheld, being removed, or in no set by itself, as an apply is: not while the agent is frozen, and through the same queue.
+//! Nothing else is changed, so that it needs neither to be assigned nor explained.
+//!
+//! Former targets are kept, up to their bound, also when none of their marks is left. A cluster that is set back to before they
+//! were written anew has them again, and a hub that is set back knows this agent by those names alone; nobody else ever bears
+//! them.
+//!
+//! An epoch is of one target, so nothing follows from comparing sets across the two: what the first set of the new target lacks
+//! was not taken out, removals under way end, and its revisions are not compared with those before. The accepted set stands
+//! until there is another.
+
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Decommission;
+use tideline_common::{EntryState, Mark, Monotonic, ObjectKey, Ownership};
+
+use crate::core::Core;
+use crate::core::decide::approve::Approvals;
+use crate::core::disk::Then;
+use crate::core::interface::effect::{Effects, Marked, Op};
+use crate::core::interface::observed::Observed;
+use crate::core::interface::op_result::NotDone;
+use crate::core::interface::write::{AppliedRecord, Enrolled, Telltale, Write};
+use crate::core::model::kinds::View;
+use crate::core::model::object::Seen;
+use crate::core::work::doing::{Doing, FollowUp};
+use crate::core::work::slots::Admission;
+
+impl Core {
+    /// Becomes this target, on disk with all that follows from it, and asks for a session as it.
+    pub(in crate::core) fn become_target(&mut self, now: Monotonic, enrolled: Enrolled, out: &mut Effects) {
+        if self.target == Some(enrolled.target) {
+            // With a new key.
+            return self.open_session(out);
+        }
+        if let Some(former) = self.target {
+            self.formers = self.formers.with(former).without(enrolled.target);
+            self.leave_sets();
+            for tombstone in self.removals.keys().cloned().collect::<Vec<_>>() {
+                self.void_removal(&tombstone);
+            }
+            self.approvals = Approvals::default();
+            if self.decommission != Decommission::No {
+                self.decommission = Decommission::No;
+                self.disk.write(Write::Decommission(Decommission::No));
+            }
+            // It was never told anything.
+            self.resend(now, out);
+            self.session.distrust();
+            // Every mark is looked at, and names the new target then.
+            for key in self.objects.keys().cloned().collect::<Vec<_>>() {
+                self.enqueue(&key);
+            }
+        }
+        self.target = Some(enrolled.target);
+        self.session.switching();
+        self.disk.write(Write::Enrolled(enrolled));
+        self.disk.then(Then::Enrolled);
+    }
+
+    /// What this agent is now is on disk. A set of the former target that was on its way there came before.
+    pub(in crate::core) fn became_target(&mut self, out: &mut Effects) {
+        self.leave_sets();
+        self.open_session(out);
+    }
+
+    fn leave_sets(&mut self) {
+        self.inherited = self.newest.take().or(self.inherited);
+        self.accepted = None;
+    }
+
+    /// What this place shows, if that has a mark of a former target that no application would write anew.
+    fn formers_mark(&self, key: &ObjectKey) -> Option<(Seen, Arc<Mark>)> {
+        let me = self.me().filter(|me| me.formers.iter().next().is_some())?;
+        if self.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply && !entry.implied) {
+            return None;
+        }
+        match self.kinds.view(key) {
+            View::Current | View::Lost => {}
+            View::Unlisted | View::Unknown | View::Missing | View::Elsewhere => return None,
+        }
+        let object = self.objects.get(key)?;
+        let seen = object.seen.as_ref().filter(|seen| !seen.deleting && !object.doubted)?;
+        let mark = seen.mark.as_ref()?;
+        let formers = me.formers.contains(mark.target) && mark.ownership(me, key) == Ownership::Ours;
+        (formers && object.flight.is_none()).then(|| (seen.clone(), Arc::clone(mark)))
+    }
+
+    pub(in crate::core) fn enqueue_mark(&mut self, key: &ObjectKey) {
+        if self.formers_mark(key).is_some() {
+            self.work.marks.insert(key.clone());
+        }
+    }
+
+    pub(in crate::core) fn next_mark(&mut self, now: Monotonic) -> Option<ObjectKey> {
+        loop {
+            match self.work.slots.admits(self.work.marks.first()?) {
+                Admission::Free => return self.work.marks.pop_first(),
+                Admission::Full => {
+                    self.work.slots.pace.is_full();
+                    return None;
+                }
+                Admission::Stuck => {
+                    let key = self.work.marks.pop_first()?;
+                    self.retry(now, &key, None);
+                }
+            }
+        }
+    }
+
+    /// Begins to write a mark anew, if it still is a former target's.
+    pub(in crate::core) fn begin_mark(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
+        let Some((seen, mark)) = self.formers_mark(key) else { return };
+        // Somebody may undo it, or refuse it: that its entry is content, as that of an implied namespace, ends no wait.
+        if self.waits_to_correct(now, key) {
+            return;
+        }
+        let (Some(target), Some(object)) = (self.target, self.objects.get(key)) else { return };
+        let entry = self.desired.get(key);
+        let (version, impersonate) = match (&object.record, entry) {
+            (Some(record), _) => (Arc::clone(&record.version), record.impersonate.clone()),
+            (None, Some(entry)) => (Arc::clone(&entry.version), entry.impersonate.clone()),
+            (None, None) => (self.kinds.version(&key.kind), None),
+        };
+        drop(object);
+        let marked = Marked {
+            uid: seen.uid.clone(),
+            generation: seen.generation,
+            managed: seen.managed,
+            mark: Arc::clone(&mark),
+        };
+        let mark = Arc::new(Mark { target, ..(*mark).clone() });
+        let op = Op::ReTarget { key: key.clone(), version, seen: Box::new(marked), mark, impersonate };
+        self.execute(now, key, Doing::ReTarget(Box::new(seen)), op, out);
+    }
+
+    /// A mark was written anew, where the object was `seen` so before.
+    pub(in crate::core) fn mark_written(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        seen: &Seen,
+        result: Result<Box<Observed>, NotDone>,
+    ) -> FollowUp {
+        let observed = match result {
+            Ok(observed) => observed,
+            // The watch tells what is there instead.
+            Err(NotDone::Stale) => return FollowUp::BackOff(None),
+            Err(NotDone::Failed(failure)) => return FollowUp::BackOff(failure.retry_after),
+        };
+        let record = self.objects.get(key).and_then(|object| object.record.clone());
+        let as_recorded = |record: &AppliedRecord| {
+            // What else may tell of a change tells of this one, too; then it is looked at.
+            (&record.uid, record.managed) == (&seen.uid, seen.managed) && record.telltale == Telltale::Owner
+        };
+        if let Some(record) = record.filter(as_recorded) {
+            // The mark is in another entry of ours by now, which is no change by anybody else.
+            let (managed, resource_version) = (observed.managed, Arc::clone(&observed.resource_version));
+            self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
+        }
+        self.look_at(key, *observed);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.failures = 0;
+        }
+        self.dirty(key, now);
+        FollowUp::Look
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! What the agent keeps of the hub's history, and what it does when the hub knows of less.
+//!
+//! ```text
+//!  whole ── the hub says Broken: in a session, in an answer to a poll ──▶ broken: what stands is kept, no removal begins
+//!    ▲                                                                       │
+//!    └── nothing is new, or a set was accepted: the hub knows of all that is known here ◀┘
+//! ```
+//!
+//! Being broken is in the journal, so that neither a restart nor a hub that is away ends it: only a hub that knows of what this
+//! agent knows of, or in which a person has accepted that it does not.
+
+use tideline_common::wire::v1::{Accepted, Attested, Continuity, TargetCondition};
+use tideline_common::{Monotonic, Reason, Shown, Tombstone};
+
+use crate::core::Core;
+use crate::core::decide::remove::Verdict;
+use crate::core::interface::write::Write;
+use crate::core::model::change::Change;
+use crate::core::model::removal::RemovalState;
+
+const BROKEN: &str =
+    "the hub does not know of all that it gave to its clusters; nothing is removed until that is settled there";
+
+impl Core {
+    /// The newest set that was ever accepted, as far as is known here.
+    pub(in crate::core) fn floor(&self) -> Option<Accepted> {
+        self.newest.map(|newest| newest.set)
+    }
+
+    /// What the hub is to judge its history by.
+    pub(in crate::core) fn shown(&self) -> Option<Shown> {
+        self.newest.map(|Attested { set: _, attestation }| attestation.shown())
+    }
+
+    /// What the hub said last of its history.
+    pub fn history(&self) -> Continuity {
+        self.history
+    }
+
+    pub(in crate::core) fn is_broken(&self) -> bool {
+        self.history != Continuity::Whole
+    }
+
+    pub(in crate::core) fn history_broken(&mut self, now: Monotonic) {
+        // What was approved was approved in the history that is lost.
+        self.approvals.void();
+        if !self.is_broken() {
+            self.history = Continuity::Broken;
+            self.disk.write(Write::History(Continuity::Broken));
+            self.look_at_removals(now);
+        }
+    }
+
+    pub(in crate::core) fn history_whole(&mut self, now: Monotonic) {
+        self.journal_is_current();
+        if self.is_broken() {
+            self.history = Continuity::Whole;
+            self.disk.write(Write::History(Continuity::Whole));
+            self.look_at_removals(now);
+        }
+    }
+
+    fn look_at_removals(&mut self, now: Monotonic) {
+        for key in self.removals.keys().map(|removal| removal.key.clone()).collect::<Vec<_>>() {
+            self.enqueue(&key);
+            self.dirty(&key, now);
+        }
+    }
+
+    /// Whoever keeps still begins no removal, on whatever ground.
+    pub(in crate::core) fn while_broken(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Delete(authorised) | Verdict::Orphan(authorised) if self.is_broken() => {
+                authorised.held(Reason::HistoryLost)
+            }
+            Verdict::Delete(_)
+            | Verdict::Orphan(_)
+            | Verdict::Inspect
+            | Verdict::Look
+            | Verdict::ReMark
+            | Verdict::Forget
+            | Verdict::Hold(_)
+            | Verdict::Wait => verdict,
+        }
+    }
+
+    pub(in crate::core) fn history_condition(&self) -> Option<TargetCondition> {
+        let condition = || TargetCondition { reason: Reason::HistoryLost, count: 1, message: BROKEN.to_owned() };
+        self.is_broken().then(condition)
+    }
+
+    /// The removals under way that a set of a higher epoch does not speak for: what asked for them may have been taken back
+    /// in the history that is lost. What was begun is seen through.
+    pub(in crate::core) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
+        let raised = self.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
+        let lapses = |(removal, state): &(&Tombstone, &crate::core::Removal)| {
+            let open = !matches!(state.state, RemovalState::Done | RemovalState::Finalizing);
+            raised && open && !change.tombstones.contains_key(*removal)
+        };
+        self.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

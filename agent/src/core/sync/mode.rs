@@ -1,0 +1,188 @@
+//! Whether this agent may act, as far as the hub has said. Everything but `Active` asks again by itself, and ends when the hub
+//! takes what it says in the next session: nobody has to come to the site.
+//!
+//! ```text
+//!            fenced, quarantined, deleted, revoked
+//!   Active ─────────────────────────────────────────▶ Frozen ◀─┐ asks after a minute,
+//!    ▲ │                                              ▲ │  └───┘ backing off to ten
+//!    │ └── the hub does not know this target ─▶ UnknownToHub ◀─┐
+//!    │                                                │  └─────┘ the same
+//!    └────────── a session is used ◀──────────────────┴── either
+//! ```
+//!
+//! Frozen, it changes nothing at its cluster. A hub that does not know the target cannot judge it: the accepted set is kept as
+//! without a hub, and no removal begins. That a target is not known is said to anybody who asks in its name, before any
+//! signature can be verified; so it makes nothing better than it was, and ends no freeze. Only an answer to a request that
+//! the hub has verified does.
+//!
+//! The journal keeps the mode: a process that is started anew knows what the one before it was told.
+
+use std::time::Duration;
+
+use tideline_common::Monotonic;
+use tideline_common::wire::v1::{Refusal, RefusalKind};
+
+use crate::core::interface::effect::{Effect, Effects};
+use crate::core::interface::write::{AgentMode, FreezeReason, Write};
+use crate::core::{Core, Phase};
+
+/// When an agent that is not active asks again: after the first, doubled up to the second, each time at least half of it. The
+/// hub answers 10,000 frozen agents some thirty times a second then.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
+
+/// What the hub said against the agent, or the agent found out by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::core) enum HubVerdict {
+    /// To the agent alone: its request was verified, or it found that out by itself.
+    Frozen(FreezeReason),
+    /// To whoever asks in the name of this target. Nothing was verified.
+    UnknownTarget,
+}
+
+impl HubVerdict {
+    /// What a refusal says against the agent, if it says anything.
+    pub(in crate::core) fn of(refusal: &Refusal) -> Option<Self> {
+        let message = || refusal.message.clone();
+        match refusal.refusal {
+            RefusalKind::Fenced => Some(Self::Frozen(FreezeReason::Fenced(message()))),
+            RefusalKind::Quarantined => Some(Self::Frozen(FreezeReason::Quarantined(message()))),
+            RefusalKind::TargetGone => Some(Self::Frozen(FreezeReason::TargetGone(message()))),
+            RefusalKind::Revoked => Some(Self::Frozen(FreezeReason::Revoked(message()))),
+            RefusalKind::UnknownTarget => Some(Self::UnknownTarget),
+            RefusalKind::Malformed
+            | RefusalKind::Unauthenticated
+            | RefusalKind::BadRequestNumber
+            | RefusalKind::TokenRefused
+            | RefusalKind::TooLarge
+            | RefusalKind::Busy
+            | RefusalKind::SessionUnknown
+            | RefusalKind::Unknown => None,
+        }
+    }
+}
+
+impl AgentMode {
+    /// The mode that follows this one upon a verdict.
+    fn after(self, verdict: HubVerdict) -> Self {
+        match (self, verdict) {
+            (_, HubVerdict::Frozen(reason)) | (Self::Frozen(reason), HubVerdict::UnknownTarget) => Self::Frozen(reason),
+            (Self::Active | Self::UnknownToHub, HubVerdict::UnknownTarget) => Self::UnknownToHub,
+        }
+    }
+
+    /// The mode in which a core goes on that begins with this one, of what another has heard that did not know it.
+    pub(in crate::core) fn having_heard(self, heard: Self) -> Self {
+        match heard {
+            Self::UnknownToHub => self.after(HubVerdict::UnknownTarget),
+            Self::Frozen(reason) => Self::Frozen(reason),
+            Self::Active => self,
+        }
+    }
+
+    /// Whether anything may be changed at the cluster.
+    const fn may_change(&self) -> bool {
+        match self {
+            Self::Active | Self::UnknownToHub => true,
+            Self::Frozen(_) => false,
+        }
+    }
+
+    /// Whether removals may begin. A hub that does not know the target knows nothing of what was meant for it either.
+    const fn may_remove(&self) -> bool {
+        match self {
+            Self::Active => true,
+            Self::UnknownToHub | Self::Frozen(_) => false,
+        }
+    }
+
+    /// Whether the hub has said that it does not serve what this agent is, so that a token may make it another.
+    pub(in crate::core) const fn may_be_replaced(&self) -> bool {
+        match self {
+            Self::UnknownToHub | Self::Frozen(FreezeReason::TargetGone(_) | FreezeReason::Revoked(_)) => true,
+            Self::Active | Self::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)) => false,
+        }
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Frozen(a), Self::Frozen(b)) => std::mem::discriminant(a) == std::mem::discriminant(b),
+            (Self::Active, Self::Active) | (Self::UnknownToHub, Self::UnknownToHub) => true,
+            (Self::Active | Self::UnknownToHub | Self::Frozen(_), _) => false,
+        }
+    }
+}
+
+impl Core {
+    /// The mode that follows from what the agent was told last.
+    pub fn mode(&self) -> &AgentMode {
+        &self.mode
+    }
+
+    /// Whether anything may be changed at the cluster now.
+    pub(in crate::core) fn may_change(&self) -> bool {
+        self.phase == Phase::Running && self.is_in_place() && self.mode.may_change() && !self.is_set_back()
+    }
+
+    /// Whether something may be deleted or let go of now. Every step of a removal asks anew: what was begun before is not
+    /// gone on with.
+    pub(in crate::core) fn may_remove(&self) -> bool {
+        self.may_change() && self.mode.may_remove()
+    }
+
+    /// Begins as what the process before this one was told.
+    pub(in crate::core) fn recall_mode(&self, out: &mut Effects) {
+        out.extend(self.mode_effect());
+    }
+
+    fn mode_effect(&self) -> Option<Effect> {
+        match &self.mode {
+            AgentMode::Frozen(reason) => Some(Effect::Freeze(reason.clone())),
+            AgentMode::UnknownToHub => Some(Effect::UnknownToHub),
+            AgentMode::Active => None,
+        }
+    }
+
+    /// Something was said against this agent. It asks again after a while, whatever it was.
+    pub(in crate::core) fn take_verdict(&mut self, now: Monotonic, verdict: HubVerdict, out: &mut Effects) {
+        self.session.hub_unknown = verdict == HubVerdict::UnknownTarget;
+        let proves_fenced = std::mem::take(&mut self.session.proves_fenced);
+        let former = std::mem::take(&mut self.mode);
+        let mode = former.clone().after(verdict);
+        if former.is_alike(&mode) {
+            self.mode = former;
+            if !proves_fenced {
+                self.asked = self.asked.saturating_add(1);
+            }
+        } else {
+            self.mode = mode;
+            self.asked = 1;
+            out.extend(self.mode_effect());
+            self.disk.write(Write::Mode(self.mode.clone()));
+        }
+        // A token that was not shown yet, or not for long, need not wait. That its agent's next key was refused, too, is no
+        // reason to hurry.
+        let wait = if self.may_enrol_anew(now) && !self.session.is_enrolling() {
+            Duration::ZERO
+        } else {
+            self.jitter.half(self.asked, ASK_AGAIN.0 * 2, ASK_AGAIN.1)
+        };
+        self.ask_again(now + wait, out);
+    }
+
+    /// The hub has taken what was said in a session: whatever stood against that is over.
+    pub(in crate::core) fn reactivate(&mut self, out: &mut Effects) {
+        self.asked = 0;
+        self.session.hub_unknown = false;
+        // Whom the hub does not quarantine any more is at work only where its identity is of this cluster.
+        if matches!(self.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
+            return;
+        }
+        if std::mem::take(&mut self.mode) != AgentMode::Active {
+            out.push(Effect::Thaw);
+            self.disk.write(Write::Mode(AgentMode::Active));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Which cluster this is: the one that this identity is of, or another into which its data directory came. And whether it
+//! answers.
+
+use tideline_common::Uid;
+use tideline_common::wire::v1::ClusterFacts;
+
+use crate::core::Core;
+use crate::core::interface::effect::Effects;
+
+#[derive(Debug)]
+pub(in crate::core) struct Place {
+    /// The cluster that this identity is of.
+    cluster: Option<Uid>,
+    facts: ClusterFacts,
+    answered: bool,
+    silent: bool,
+}
+
+impl Place {
+    pub(in crate::core) const fn new(cluster: Option<Uid>, facts: ClusterFacts, answered: bool) -> Self {
+        Self { cluster, facts, answered, silent: false }
+    }
+
+    pub(in crate::core) const fn facts(&self) -> &ClusterFacts {
+        &self.facts
+    }
+
+    /// The cluster that this identity is of, as far as is known.
+    pub(in crate::core) fn cluster(&self) -> Option<Uid> {
+        self.cluster.clone().or_else(|| self.facts.cluster.clone())
+    }
+
+    /// The hub says which cluster its target is of, and the home has that by now.
+    pub(in crate::core) fn is_of(&mut self, cluster: Uid) {
+        self.cluster = Some(cluster);
+    }
+
+    /// Whether the cluster ever said who it is, and answers still.
+    pub(in crate::core) const fn answers(&self) -> bool {
+        self.answered && !self.silent
+    }
+
+    /// Whether anything may be changed in this cluster: not before it is known to be the one, where that can be known.
+    fn is_right(&self) -> bool {
+        self.cluster.is_none() || (self.answered && !is_another(self.cluster.as_ref(), &self.facts))
+    }
+}
+
+/// Whether these are the facts of another cluster than this. An agent that may not ask which one it is in is believed to be
+/// in its own.
+pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
+    cluster.zip(facts.cluster.as_ref()).is_some_and(|(cluster, found)| cluster != found)
+}
+
+impl Core {
+    /// The cluster said what there is to say of itself.
+    pub(in crate::core) fn learnt(&mut self, facts: ClusterFacts, out: &mut Effects) {
+        self.place.answered = true;
+        if self.place.facts != facts {
+            self.place.facts = facts;
+            // The hub hears it with a session, and judges by it, too, whether this is the right cluster.
+            self.renew_session(out);
+        }
+    }
+
+    pub(in crate::core) const fn felt(&mut self, answers: bool) {
+        self.place.silent = !answers;
+    }
+
+    /// Without the hub, that is the agent's to judge alone.
+    pub(in crate::core) fn is_in_place(&self) -> bool {
+        self.place.is_right()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use tideline_common::wire::v1::RefusalKind;
+use tideline_common::{ObjectKey, Uid};
+
+use super::*;
+use crate::core::tests::world::World;
+use crate::core::tests::{key, uid};
+
+fn home() -> Uid {
+    uid("c1")
+}
+
+fn of(cluster: Option<Uid>) -> ClusterFacts {
+    ClusterFacts { cluster, ..ClusterFacts::default() }
+}
+
+/// An agent that is cut off, and kept one object until it ended; that is gone since.
+fn deleted_meanwhile(facts: Option<ClusterFacts>) -> (World, ObjectKey) {
+    let mut world = World::new(11);
+    let key = key("", "ConfigMap", "c");
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cut_off();
+    world.heal_cluster();
+    world.cluster.delete(&key);
+    world.begin_in(home(), facts);
+    world.run_for(Duration::from_mins(1));
+    (world, key)
+}
+
+#[test]
+fn an_agent_in_its_own_cluster_and_one_that_may_not_ask_go_on() {
+    for cluster in [Some(home()), None] {
+        let (world, key) = deleted_meanwhile(Some(of(cluster.clone())));
+        assert!(world.cluster.objects.contains_key(&key), "{cluster:?}");
+    }
+}
+
+#[test]
+fn an_agent_in_another_cluster_changes_nothing_there() {
+    let (world, _) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    assert!(world.cluster.objects.is_empty());
+}
+
+#[test]
+fn nothing_is_changed_before_the_cluster_says_which_one_it_is() {
+    for (cluster, goes_on) in [(home(), true), (uid("c2"), false)] {
+        let (mut world, key) = deleted_meanwhile(None);
+        assert!(world.cluster.objects.is_empty());
+        world.learn(of(Some(cluster)));
+        world.run_for(Duration::from_mins(1));
+        assert_eq!(world.cluster.objects.contains_key(&key), goes_on);
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_not_in_sync_though_nothing_in_it_is_watched() {
+    let mut world = World::new(12);
+    world.heal();
+    world.quiesce();
+    assert_eq!(world.hub.in_sync, Some(true), "nothing is placed, and the cluster answers");
+    for answers in [false, true] {
+        world.feel(answers);
+        world.quiesce();
+        assert_eq!(world.hub.in_sync, Some(answers));
+    }
+    world.begin_in(home(), None);
+    world.heal();
+    world.quiesce();
+    assert_eq!(world.hub.in_sync, Some(false), "it did not say who it is");
+}
+
+/// A data directory came into another cluster, which is what was meant: a person corrects the SyncTarget.
+#[test]
+fn an_agent_goes_on_in_the_cluster_that_its_sync_target_was_corrected_to() {
+    let (mut world, key) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    world.hub.refuses = Some(RefusalKind::Quarantined);
+    world.heal();
+    world.run_for(Duration::from_mins(30));
+    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
+    world.hub.refuses = None;
+    world.hub.cluster = Some(uid("c2"));
+    world.quiesce();
+    world.check_converged();
+    assert_eq!(world.standings.last().map(String::as_str), Some("Thaw"));
+    // What it kept of that is what it begins with.
+    world.cut_off();
+    world.heal_cluster();
+    world.cluster.delete(&key);
+    world.crash();
+    world.run_for(Duration::from_mins(1));
+    assert!(world.cluster.objects.contains_key(&key));
+}
+
+/// The annotation was taken off instead: nobody says that it is this cluster.
+#[test]
+fn an_agent_that_is_served_in_another_cluster_than_its_identitys_stays_frozen() {
+    let (mut world, _) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    world.hub.refuses = Some(RefusalKind::Quarantined);
+    world.heal();
+    world.run_for(Duration::from_mins(30));
+    world.hub.refuses = None;
+    world.quiesce();
+    assert!(world.cluster.objects.is_empty());
+    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
+}

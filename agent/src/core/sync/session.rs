@@ -1,0 +1,522 @@
+//! The conversation with the hub. It never stops: whatever goes wrong is tried again, only slower.
+//!
+//! ```text
+//!  Off ─▶ Enrolling ─▶ Opening ─▶ Keeping ─▶ Polling ◀──── Switching
+//!                                   │  ▲ nothing new            ▲ journal
+//!                                   ▼  │                        │
+//!                               Gathering ─── complete ──▶ Fetching
+//!                                (pages)                  (bodies)
+//!
+//!  any of them ── no answer ──▶ Resting ── timer ──▶ where it was
+//!  any of them ── fenced ──▶ Looking into the own home, then Opening or Resting
+//!  any of them ── quarantined, deleted, … ──▶ Resting, as `mode` describes
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
+use tideline_common::wire::v1::{
+    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
+};
+use tideline_common::{EntryState, Monotonic, SessionName};
+
+use super::fetch::Fetch;
+use super::gather::{Flaw, Gather, Held, Question, Step};
+use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
+use crate::core::interface::event::{Answer, LinkFailure};
+use crate::core::interface::write::{AgentMode, Write};
+use crate::core::model::change::Change;
+use crate::core::{Core, Phase};
+
+/// Wait after a failure, doubled each time up to the second, with full jitter.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A hub that answers "nothing new" sooner than this is not asked again before.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+/// A poll that fails after this long was cut by something that does not like to wait.
+const POLL_CUT: Duration = Duration::from_secs(4);
+/// Polls that must succeed in a row before a longer one is tried again.
+const POLLS_BEFORE_LONGER: u32 = 100;
+
+mod enrol;
+mod flaws;
+mod home;
+mod repair;
+mod state;
+
+pub(in crate::core) use enrol::Token;
+pub(in crate::core) use state::Session;
+use state::{HomeReadReason, Link, Next, RETRY_REFUSED, SetFailure};
+
+impl Core {
+    pub(in crate::core) fn session_start(&mut self, out: &mut Effects) {
+        let whole = |core: &Self, entry: &tideline_common::Entry| {
+            core.policies.contains_key(&entry.policy)
+                && (entry.state != EntryState::Apply || core.inputs.is_held(&entry.input))
+        };
+        if !self.desired.iter().all(|(_, entry)| whole(self, entry)) {
+            self.session.distrust();
+        }
+        match self.target {
+            Some(_) => self.open_session(out),
+            None => self.enrol(out),
+        }
+    }
+
+    /// What is said with a session changed.
+    pub(in crate::core) fn renew_session(&mut self, out: &mut Effects) {
+        self.session.untold = true;
+        if matches!(self.session.link, Link::Polling { .. }) {
+            self.open_session(out);
+        }
+    }
+
+    pub(in crate::core) fn open_session(&mut self, out: &mut Effects) {
+        let id = self.session.request();
+        self.session.link = Link::Opening(id);
+        // What is still under way in the former session may be refused from now on, and that means nothing.
+        self.session.name = None;
+        self.session.untold = false;
+        let request = SessionRequest {
+            facts: self.place.facts().clone(),
+            accepted: self.newest.or(self.inherited),
+            formers: self.formers.iter().collect(),
+            asked_as: None,
+            instance: self.config.instance.clone(),
+            home: self.session.home,
+            last: self.session.newest,
+            fenced: self.session.fenced,
+            capabilities: self.config.capabilities.clone(),
+        };
+        out.push(Effect::Send { id, request: Request::Session(request) });
+    }
+
+    /// Asks for what is new, and lets the hub take its time.
+    pub(in crate::core) fn poll(&mut self, now: Monotonic, out: &mut Effects) {
+        let gather = match self.accepted {
+            Some(accepted) if !self.session.repair.is_needed() => Gather::changes(accepted, &self.desired),
+            Some(_) | None => self.session.repair.everything(),
+        };
+        self.ask(now, Box::new(gather), out);
+    }
+
+    fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
+        // With a session of its own, an agent that is not active finds out whether it may use it.
+        if self.mode != AgentMode::Active && self.session.name.is_none() {
+            let at = self.session.ask_at.max(now);
+            return self.session.rest(at, Next::Open, out);
+        }
+        let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
+        let id = self.session.request();
+        let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
+        // Who keeps still asks for nothing but whether it is over.
+        let may_wait = gather.may_wait() || self.is_broken();
+        let wait_seconds = if may_wait { wait } else { 0 };
+        let Question { since, digest, after } = gather.question();
+        self.session.repair.asks(&gather);
+        self.session.link =
+            if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
+        let (approved, decommission) = (self.approvals.held(), self.decommission);
+        let (shown, history) = (self.shown(), self.history);
+        let request =
+            DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };
+        out.push(Effect::Send { id, request: Request::Desired(request) });
+    }
+
+    pub(in crate::core) fn link_due(&mut self, now: Monotonic, out: &mut Effects) {
+        match std::mem::replace(&mut self.session.link, Link::Off) {
+            Link::Resting(Next::Enrol) => self.enrol(out),
+            Link::Resting(Next::Open) => match self.session.fenced {
+                Some(fenced) => self.read_home(HomeReadReason::Fenced(fenced), out),
+                None => self.open_session(out),
+            },
+            Link::Resting(Next::Poll) => self.poll(now, out),
+            Link::Resting(Next::Gather(gather)) => self.ask(now, gather, out),
+            Link::Fetching { fetch, paused: _ } => {
+                self.session.link = Link::Fetching { fetch, paused: false };
+                self.fetch_more(out);
+            }
+            // The timer of an earlier rest.
+            link @ (Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Switching) => self.session.link = link,
+        }
+    }
+
+    pub(in crate::core) fn answered(
+        &mut self,
+        now: Monotonic,
+        id: RequestId,
+        result: Result<Answer, LinkFailure>,
+        out: &mut Effects,
+    ) {
+        match &result {
+            Err(LinkFailure::Refused(refusal)) if self.is_awaited(id) => self.refused(now, refusal, out),
+            Ok(Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) if self.is_awaited(id) => {
+                self.reactivate(out);
+            }
+            Ok(_) | Err(_) => {}
+        }
+        if self.reports.is_flying(id) {
+            return self.reported(now, result, out);
+        }
+        match std::mem::replace(&mut self.session.link, Link::Off) {
+            Link::Enrolling(asked) if asked == id => match result {
+                Ok(Answer::Enrolled(answer)) => self.enrolled(now, answer, out),
+                other => self.enrolment_failed(now, other.err().as_ref(), out),
+            },
+            Link::Opening(asked) if asked == id => match result {
+                Ok(Answer::Session(answer)) => self.opened(now, answer, out),
+                other => self.failed(now, Next::Open, other.err().as_ref(), out),
+            },
+            Link::Polling { id: asked, sent, gather } if asked == id => match result {
+                Ok(Answer::Desired(answer)) => self.gathered(now, Some(sent), gather, answer, out),
+                other => self.poll_failed(now, sent, other.err().as_ref(), out),
+            },
+            Link::Gathering { id: asked, gather } if asked == id => match result {
+                Ok(Answer::Desired(answer)) => self.gathered(now, None, gather, answer, out),
+                other => self.failed(now, Next::Gather(gather), other.err().as_ref(), out),
+            },
+            Link::Fetching { fetch, paused } if fetch.is_flying(id) => {
+                self.fetched(now, id, fetch, paused, result, out);
+            }
+            // An answer that nobody waits for any more.
+            link @ (Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Fetching { .. }
+            | Link::Switching
+            | Link::Resting(_)) => {
+                self.session.link = link;
+                self.become_as_told(now, result, out);
+            }
+        }
+    }
+
+    /// What this agent is was written before the core heard of it, so that stands, whatever it has asked since.
+    fn become_as_told(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
+        match result {
+            Ok(Answer::Enrolled(answer)) => self.enrolled(now, answer, out),
+            Ok(Answer::Session(answer)) if answer.handover.is_some() => self.opened(now, answer, out),
+            Ok(Answer::Session(_) | Answer::Desired(_) | Answer::Bodies(_) | Answer::Reported(_)) | Err(_) => {}
+        }
+    }
+
+    /// Whether an answer to this request is still about the agent as it stands.
+    fn is_awaited(&self, id: RequestId) -> bool {
+        match &self.session.link {
+            Link::Enrolling(asked) | Link::Opening(asked) if *asked == id => true,
+            Link::Polling { id: asked, .. } | Link::Gathering { id: asked, .. } if *asked == id => true,
+            Link::Fetching { fetch, .. } if fetch.is_flying(id) => true,
+            Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Fetching { .. }
+            | Link::Switching
+            | Link::Resting(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.name),
+        }
+    }
+
+    /// Everything under way with the hub comes to nothing; a session is asked for at `at`. A set that is on its way to the
+    /// disk is accepted all the same.
+    pub(in crate::core) fn ask_again(&mut self, at: Monotonic, out: &mut Effects) {
+        self.session.name = None;
+        self.session.ask_at = at;
+        match self.session.link {
+            // What follows it is a question, which waits until then.
+            Link::Switching => return,
+            Link::Fetching { .. } => self.session.strays = true,
+            Link::Off
+            | Link::Enrolling(_)
+            | Link::Opening(_)
+            | Link::Keeping(_)
+            | Link::Looking(_)
+            | Link::Polling { .. }
+            | Link::Gathering { .. }
+            | Link::Resting(_) => {}
+        }
+        let next = if self.target.is_none() || self.may_enrol_anew(at) { Next::Enrol } else { Next::Open };
+        self.session.rest(at, next, out);
+    }
+
+    /// The hub does not know the session that it gave: it lost history. What is under way in it comes to nothing.
+    fn session_unknown(&mut self, now: Monotonic, out: &mut Effects) {
+        self.session.name = None;
+        if !matches!(self.session.link, Link::Switching | Link::Opening(_)) {
+            self.failed(now, Next::Open, None, out);
+        }
+    }
+
+    fn gathered(
+        &mut self,
+        now: Monotonic,
+        sent: Option<Monotonic>,
+        mut gather: Box<Gather>,
+        answer: DesiredAnswer,
+        out: &mut Effects,
+    ) {
+        self.polled_well();
+        let held = Held {
+            accepted: self.accepted,
+            floor: self.floor(),
+            decommission: self.decommission,
+            desired: &self.desired,
+            policies: &self.policies,
+        };
+        let step = match answer {
+            DesiredAnswer::NothingNew => gather.nothing_new(&held),
+            DesiredAnswer::Page(mut page) => {
+                page.entries.iter_mut().for_each(|entry| self.shared.entry(entry));
+                gather.page(page, &held)
+            }
+            DesiredAnswer::SnapshotRequired { epoch: _ } if gather.may_wait() => {
+                return self.ask(now, Box::new(self.session.repair.everything()), out);
+            }
+            // It began to tell, and had forgotten before it was through.
+            DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
+                let next = Next::Gather(Box::new(self.session.repair.everything()));
+                return self.set_failed(now, SetFailure::Outdated, next, out);
+            }
+            DesiredAnswer::Approved(page) => {
+                self.session.succeeded();
+                if self.approved(now, page) {
+                    self.ask(now, gather, out);
+                } else {
+                    self.session.rest(now + POLL_PAUSE, Next::Gather(gather), out);
+                }
+                return;
+            }
+            DesiredAnswer::Broken => {
+                self.session.succeeded();
+                self.history_broken(now);
+                return self.pause_polling(now, sent, out);
+            }
+            DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(Flaw::OutOfPlace),
+        };
+        match step {
+            Step::Ask => {
+                self.session.succeeded();
+                self.ask(now, gather, out);
+            }
+            Step::Complete(change) => self.gathered_all(change, out),
+            Step::NothingNew => {
+                self.session.has_whole_set();
+                self.history_whole(now);
+                self.pause_polling(now, sent, out);
+            }
+            Step::Again(flaw) => {
+                self.session.flaws.found(flaw);
+                let next = Next::Gather(Box::new(self.session.repair.anew(&gather, flaw)));
+                self.set_failed(now, SetFailure::Flawed(flaw), next, out);
+            }
+            Step::Refuse(flaw) => {
+                self.session.flaws.found(flaw);
+                let wait = match self.count_failed_set(SetFailure::Flawed(flaw)) {
+                    1 => self.wait_after(1, None),
+                    more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
+                };
+                // Opening a session shows the hub what was seen of it, which mends nothing where there is too much of it.
+                let next = if flaw == Flaw::TooLarge { Next::Poll } else { Next::Open };
+                self.session.rest(now + wait, next, out);
+            }
+        }
+    }
+
+    fn count_failed_set(&mut self, why: SetFailure) -> u32 {
+        let count = self.session.failed_sets.entry(why).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// A set came to nothing, and is asked for again: ever less often, for its pages and bodies went well and will again.
+    fn set_failed(&mut self, now: Monotonic, why: SetFailure, next: Next, out: &mut Effects) {
+        let at = self.after_failed_set(now, why);
+        self.session.rest(at, next, out);
+    }
+
+    fn after_failed_set(&mut self, now: Monotonic, why: SetFailure) -> Monotonic {
+        now + match self.count_failed_set(why) {
+            1 => self.wait_after(1, None),
+            more => self.jitter.half(more, RETRY.0, RETRY.1),
+        }
+    }
+
+    /// Polls again; not at once if the answer came at once.
+    fn pause_polling(&mut self, now: Monotonic, sent: Option<Monotonic>, out: &mut Effects) {
+        match sent {
+            Some(sent) if now.since(sent) >= POLL_PAUSE => self.poll(now, out),
+            Some(_) | None => self.session.rest(now + POLL_PAUSE, Next::Poll, out),
+        }
+    }
+
+    fn gathered_all(&mut self, change: Box<Change>, out: &mut Effects) {
+        let needs = |entry: &&std::sync::Arc<tideline_common::Entry>| {
+            entry.state == EntryState::Apply && !self.inputs.is_held(&entry.input)
+        };
+        let unchanged = self.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.repair.is_needed());
+        let wanted: BTreeMap<_, _> = change
+            .put
+            .iter()
+            .chain(unchanged)
+            .filter(needs)
+            .map(|entry| (entry.input, BodyWanted { key: entry.key.clone(), input: entry.input, offset: 0 }))
+            .collect();
+        let mut wanted: Vec<BodyWanted> = wanted.into_values().collect();
+        wanted.sort_by(|a, b| a.key.cmp(&b.key));
+        let fetch = Box::new(Fetch::new(change, wanted));
+        self.session.link = Link::Fetching { fetch, paused: false };
+        self.fetch_more(out);
+    }
+
+    /// Asks for more bodies, if that is what goes on, or accepts the set when it has all.
+    pub(in crate::core) fn fetch_more(&mut self, out: &mut Effects) {
+        let Some(session) = self.session.name else { return };
+        let Link::Fetching { fetch, paused: false } = &mut self.session.link else { return };
+        while self.disk.has_room_for_bodies() {
+            self.session.last += 1;
+            let id = RequestId(self.session.last);
+            let Some(wanted) = fetch.next(id) else { break };
+            out.push(Effect::Send { id, request: Request::Bodies(BodiesRequest { session, wanted }) });
+        }
+        if fetch.is_done()
+            && let Link::Fetching { fetch, .. } = std::mem::replace(&mut self.session.link, Link::Switching)
+        {
+            self.session.has_whole_set();
+            self.begin_switch(fetch.change);
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        now: Monotonic,
+        id: RequestId,
+        mut fetch: Box<Fetch>,
+        paused: bool,
+        result: Result<Answer, LinkFailure>,
+        out: &mut Effects,
+    ) {
+        let (progress, failure) = match result {
+            Ok(Answer::Bodies(answer)) => {
+                let fetched = fetch.answered(id, answer);
+                for (input, text) in fetched.bodies {
+                    self.inputs.hold(input);
+                    self.disk.write(Write::Body { input, text });
+                }
+                if fetched.outdated {
+                    self.session.strays = true;
+                    // The set has moved on. What came whole is kept, and the next one does not ask for it.
+                    if fetch.whole() > 0 {
+                        let wait = self.wait_after(1, None);
+                        return self.session.rest(now + wait, Next::Poll, out);
+                    }
+                    return self.set_failed(now, SetFailure::Outdated, Next::Poll, out);
+                }
+                (fetched.progress, None)
+            }
+            other => {
+                fetch.failed(id);
+                (false, other.err())
+            }
+        };
+        self.session.link = Link::Fetching { fetch, paused };
+        if progress || paused {
+            if progress {
+                self.session.succeeded();
+            }
+            self.fetch_more(out);
+        } else {
+            let at = match &failure {
+                Some(failure) => self.after_failure(now, Some(failure)),
+                None => self.after_failed_set(now, SetFailure::NoBodies),
+            };
+            if let Link::Fetching { paused, .. } = &mut self.session.link {
+                *paused = true;
+            }
+            out.push(Effect::SetTimer { timer: Timer::Link, at });
+        }
+    }
+
+    fn poll_failed(&mut self, now: Monotonic, sent: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {
+        // A gateway that waits no longer says so itself.
+        let cut = matches!(
+            failure,
+            Some(LinkFailure::Unreachable { retry_after: None, .. } | LinkFailure::NotTheHub { retry_after: None, .. })
+        );
+        if cut && now.since(sent) >= POLL_CUT {
+            let waited = self.session.settings.wait_seconds.min(self.session.wait_max);
+            self.session.wait_max = (waited / 2).max(POLL_WAIT_SECONDS_MIN);
+            self.session.polls = 0;
+        }
+        self.failed(now, Next::Poll, failure, out);
+    }
+
+    fn polled_well(&mut self) {
+        self.session.polls += 1;
+        if self.session.polls >= POLLS_BEFORE_LONGER {
+            self.session.polls = 0;
+            self.session.wait_max = (self.session.wait_max * 2).min(POLL_WAIT_SECONDS_MAX);
+        }
+    }
+
+    fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {
+        let at = self.after_failure(now, failure);
+        let next = if self.may_prove_more(now, failure) { Next::Enrol } else { next };
+        self.session.rest(at, next, out);
+    }
+
+    fn after_failure(&mut self, now: Monotonic, failure: Option<&LinkFailure>) -> Monotonic {
+        self.session.failures = self.session.failures.saturating_add(1);
+        now + self.wait_after(self.session.failures, failure)
+    }
+
+    /// How long to stay away after so many failures, of which this is the last.
+    pub(in crate::core) fn wait_after(&mut self, failures: u32, failure: Option<&LinkFailure>) -> Duration {
+        let usual = self.jitter.full(failures, RETRY.0, RETRY.1);
+        match failure {
+            None => usual,
+            Some(LinkFailure::Unreachable { retry_after, .. } | LinkFailure::NotTheHub { retry_after, .. }) => {
+                usual.max(retry_after.unwrap_or_default())
+            }
+            Some(LinkFailure::Refused(Refusal { refusal, retry_after_seconds, .. })) => {
+                let asked = Duration::from_secs(retry_after_seconds.unwrap_or_default());
+                match refusal {
+                    // Everybody who was told the same must not come back at the same moment.
+                    RefusalKind::Busy => asked + usual,
+                    RefusalKind::Unauthenticated | RefusalKind::UnknownTarget | RefusalKind::TokenRefused => {
+                        self.jitter.half(failures, RETRY_REFUSED.0, RETRY_REFUSED.1).max(asked)
+                    }
+                    RefusalKind::Malformed
+                    | RefusalKind::TooLarge
+                    | RefusalKind::Unknown
+                    | RefusalKind::BadRequestNumber
+                    | RefusalKind::Fenced
+                    | RefusalKind::SessionUnknown
+                    | RefusalKind::Quarantined
+                    | RefusalKind::Revoked
+                    | RefusalKind::TargetGone => usual.max(asked),
+                }
+            }
+        }
+    }
+
+    /// Whether reports can be sent at all.
+    pub(in crate::core) fn session_name(&self) -> Option<SessionName> {
+        self.session.name.filter(|_| self.phase != Phase::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests;

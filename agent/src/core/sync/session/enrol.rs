@@ -1,0 +1,94 @@
+//! Enrolment: a token makes this agent a target, or another than it was.
+
+use std::time::Duration;
+
+use tideline_common::Monotonic;
+use tideline_common::wire::v1::{EnrolAnswer, Refusal, RefusalKind};
+
+use super::state::{Link, Next, RETRY_REFUSED};
+use crate::core::Core;
+use crate::core::interface::effect::{Effect, Effects, Request};
+use crate::core::interface::event::LinkFailure;
+use crate::core::interface::write::{AgentMode, Enrolled, FreezeReason};
+
+/// How long a token that was refused is not shown. What it was refused for may have been put right at the hub since, as where
+/// its name was another agent's; nobody has to come to the site for that.
+const SHOWN_AGAIN: Duration = Duration::from_hours(1);
+
+/// What is known of the token that the agent was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Token {
+    Untried,
+    /// The hub refused it; until then it is not shown again.
+    Refused {
+        until: Monotonic,
+    },
+    /// The agent was enrolled by it. It lets nobody in again.
+    Spent,
+}
+
+impl Token {
+    fn may_be_shown(self, now: Monotonic) -> bool {
+        match self {
+            Self::Untried => true,
+            Self::Refused { until } => until <= now,
+            Self::Spent => false,
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn enrol(&mut self, out: &mut Effects) {
+        let Some(request) = self.config.enrolment.clone() else { return };
+        let id = self.session.request();
+        self.session.link = Link::Enrolling(id);
+        out.push(Effect::Send { id, request: Request::Enrol(request) });
+    }
+
+    /// Where the hub has said that it does not serve what this agent is, a token may make it another.
+    pub(in crate::core) fn may_enrol_anew(&self, now: Monotonic) -> bool {
+        // Who was fenced or quarantined in the name of a target that the hub does not know is told nothing else by anybody.
+        let frozen = matches!(self.mode, AgentMode::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)));
+        let replaced = self.mode.may_be_replaced() || (frozen && self.session.hub_unknown);
+        replaced && self.may_show_its_token(now)
+    }
+
+    fn may_show_its_token(&self, now: Monotonic) -> bool {
+        self.config.enrolment.is_some() && self.token.may_be_shown(now)
+    }
+
+    /// A hub that knows this agent by another key, as one that was set back does, can say no more than that it cannot verify
+    /// what it signs. A token proves more.
+    pub(super) fn may_prove_more(&self, now: Monotonic, failure: Option<&LinkFailure>) -> bool {
+        let unverified =
+            matches!(failure, Some(LinkFailure::Refused(Refusal { refusal: RefusalKind::Unauthenticated, .. })));
+        unverified && self.may_show_its_token(now)
+    }
+
+    pub(super) fn enrolment_failed(&mut self, now: Monotonic, failure: Option<&LinkFailure>, out: &mut Effects) {
+        let refused = matches!(
+            failure,
+            Some(LinkFailure::Refused(Refusal {
+                refusal: RefusalKind::TokenRefused | RefusalKind::Unauthenticated,
+                ..
+            }))
+        );
+        if self.target.is_some() && refused {
+            // It is asked again as what it was.
+            self.token = Token::Refused { until: now + SHOWN_AGAIN };
+            return self.ask_again(now + RETRY_REFUSED.0, out);
+        }
+        self.failed(now, Next::Enrol, failure, out);
+    }
+
+    pub(super) fn enrolled(&mut self, now: Monotonic, answer: EnrolAnswer, out: &mut Effects) {
+        self.session.succeeded();
+        self.token = Token::Spent;
+        let EnrolAnswer { hub: _, target, name } = answer;
+        if self.target != Some(target) {
+            // Who fenced it did so at the target that it was.
+            self.session.fenced = None;
+        }
+        self.become_target(now, Enrolled { target, name }, out);
+    }
+}

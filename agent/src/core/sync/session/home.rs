@@ -1,0 +1,159 @@
+//! The session and the home: what the hub offers is in the home before it is used, and a process that is fenced looks there for
+//! the session that fences it.
+//!
+//! ```text
+//!   fenced by S ──▶ S, or a later one, is in the home? ── yes: a later process of this home; this one ends
+//!                        │ no
+//!                        ▼
+//!                   two live with one identity: says so to the hub, and opens a session again when that lets it
+//! ```
+
+use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
+use tideline_common::wire::v1::{Continuity, Fenced, Handover, Refusal, RefusalKind, SessionAnswer};
+use tideline_common::{Monotonic, SessionName};
+
+use super::state::{HomeReadReason, Link, Next};
+use crate::core::interface::effect::{Effect, Effects};
+use crate::core::interface::write::{AgentMode, Enrolled};
+use crate::core::sync::gather::Flaw;
+use crate::core::sync::mode::HubVerdict;
+use crate::core::{Core, Phase};
+
+impl Core {
+    pub(super) fn refused(&mut self, now: Monotonic, refusal: &Refusal, out: &mut Effects) {
+        let own = self.session.name.or(self.session.fenced.map(|fenced| fenced.session)).unwrap_or(self.session.home);
+        if let Some(verdict) = HubVerdict::of(refusal) {
+            self.take_verdict(now, verdict, out);
+        }
+        if refusal.refusal == RefusalKind::SessionUnknown {
+            self.session.fenced = None;
+            self.session_unknown(now, out);
+        }
+        if let Some(by) = refusal.fenced_by {
+            self.session.newest = self.session.newest.max(by.number);
+            // What it is told again it has said already.
+            let news = self.session.fenced.is_none_or(|fenced| fenced.by != by);
+            let fenced = Fenced { session: own, by };
+            self.session.fenced = Some(fenced);
+            // A set on its way to the disk is accepted first; what follows it is a question, which waits.
+            if news && !matches!(self.session.link, Link::Switching) {
+                self.session.proves_fenced = true;
+                self.read_home(HomeReadReason::Fenced(fenced), out);
+            }
+        }
+    }
+
+    pub(super) fn read_home(&mut self, why: HomeReadReason, out: &mut Effects) {
+        self.session.link = Link::Looking(why);
+        out.push(Effect::ReadHome);
+    }
+
+    pub(super) fn opened(&mut self, now: Monotonic, answer: SessionAnswer, out: &mut Effects) {
+        if let Some(Handover { target, name, .. }) = answer.handover {
+            return self.become_target(now, Enrolled { target, name }, out);
+        }
+        if answer.history != Continuity::Whole {
+            // So it is whether or not the home can take the session.
+            self.history_broken(now);
+        }
+        self.session.newest = self.session.newest.max(answer.session.number);
+        if answer.outdated {
+            // Perhaps another process of this home has opened it.
+            return self.read_home(HomeReadReason::Outdated, out);
+        }
+        let cluster = answer.cluster.clone().or_else(|| self.place.cluster());
+        out.push(Effect::KeepSession { session: answer.session, cluster });
+        self.session.link = Link::Keeping(Box::new(answer));
+    }
+
+    /// The home has the session that was offered, or cannot take it.
+    pub(in crate::core) fn session_kept(
+        &mut self,
+        now: Monotonic,
+        result: Result<SessionName, String>,
+        out: &mut Effects,
+    ) {
+        let answer = match std::mem::replace(&mut self.session.link, Link::Off) {
+            Link::Keeping(answer) => answer,
+            // Whatever came between: the offer is of no use any more.
+            link => return self.session.link = link,
+        };
+        match result {
+            Ok(kept) if kept == answer.session => {
+                self.session.home = kept;
+                self.session_usable(now, &answer, out);
+            }
+            Ok(newer) => self.replaced_by(newer, out),
+            Err(_said_by_the_edge) => self.failed(now, Next::Open, None, out),
+        }
+    }
+
+    /// The session may be used, and is this agent's with its first use.
+    fn session_usable(&mut self, now: Monotonic, answer: &SessionAnswer, out: &mut Effects) {
+        let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history, ref cluster, handover: _ } =
+            *answer;
+        if let Some(cluster) = cluster {
+            self.place.is_of(cluster.clone());
+        }
+        self.session.name = Some(session);
+        (self.session.fenced, self.session.proves_fenced) = (None, false);
+        self.session.settings = poll;
+        self.session.wait_max = POLL_WAIT_SECONDS_MAX;
+        self.reports.new_session();
+        self.repeat_associated(now);
+        if history != Continuity::Whole {
+            self.session.succeeded();
+            return self.poll(now, out);
+        }
+        match self.floor() {
+            Some(accepted) if epoch < accepted.version.epoch => {
+                self.session.flaws.found(Flaw::Older);
+                self.failed(now, Next::Open, None, out);
+            }
+            Some(accepted) if epoch > accepted.version.epoch => {
+                self.session.succeeded();
+                self.ask(now, Box::new(self.session.repair.everything()), out);
+            }
+            Some(_) | None => {
+                self.session.succeeded();
+                self.poll(now, out);
+            }
+        }
+    }
+
+    /// What the home has by now. What it did not have before, another process has written there.
+    pub(in crate::core) fn home_read(
+        &mut self,
+        now: Monotonic,
+        result: Result<SessionName, String>,
+        out: &mut Effects,
+    ) {
+        let why = match std::mem::replace(&mut self.session.link, Link::Off) {
+            Link::Looking(why) => why,
+            link => return self.session.link = link,
+        };
+        match (why, result) {
+            (_, Err(_said_by_the_edge)) => self.failed(now, Next::Open, None, out),
+            (HomeReadReason::Outdated, Ok(home)) => {
+                self.session.home = home;
+                self.open_session(out);
+            }
+            (HomeReadReason::Fenced(fenced), Ok(home)) if home == fenced.by || home.number > fenced.by.number => {
+                self.replaced_by(home, out);
+            }
+            (HomeReadReason::Fenced(_), Ok(_)) => self.open_session(out),
+        }
+    }
+
+    /// Whether a session is being opened in place of one that was used, and the hub is to hear of something in it.
+    pub(in crate::core) fn renews_session(&self) -> bool {
+        let opens = matches!(self.session.link, Link::Opening(_) | Link::Keeping(_) | Link::Looking(_));
+        self.mode == AgentMode::Active && self.session.name.is_none() && opens && self.reports.may_part()
+    }
+
+    /// A later process has this one's home.
+    fn replaced_by(&mut self, by: SessionName, out: &mut Effects) {
+        self.phase = Phase::Ended;
+        out.push(Effect::Replaced { by });
+    }
+}

@@ -1,0 +1,189 @@
+//! How far the conversation with the hub has come.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
+use tideline_common::wire::v1::{Fenced, PollSettings, SessionAnswer, TargetCondition};
+use tideline_common::{Monotonic, SessionName, SessionNumber};
+
+use super::flaws::Flaws;
+use super::repair::Repair;
+use crate::core::interface::effect::{Effect, Effects, RequestId, Timer};
+use crate::core::sync::fetch::Fetch;
+use crate::core::sync::gather::{Flaw, Gather};
+
+/// Wait after the hub said no, doubled each time up to the second: only a person changes that.
+pub(super) const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
+#[derive(Debug)]
+pub(in crate::core) struct Session {
+    pub(super) link: Link,
+    pub(super) last: u64,
+    /// The session that is open; none while another is being opened.
+    pub(in crate::core) name: Option<SessionName>,
+    /// The newest that is in the home.
+    pub(super) home: SessionName,
+    /// What this process had when another was found in use, which is not in its home.
+    pub(super) fenced: Option<Fenced>,
+    /// It says that to the hub, which it was not asked to wait with: a refusal of that alone is no further one.
+    pub(in crate::core) proves_fenced: bool,
+    /// What is said with it changed since.
+    pub(super) untold: bool,
+    /// The newest that it has heard of.
+    pub(super) newest: SessionNumber,
+    pub(super) settings: PollSettings,
+    /// The longest wait that went well, in seconds.
+    pub(super) wait_max: u64,
+    pub(super) polls: u32,
+    pub(super) failures: u32,
+    /// How often a set came to nothing since there was a whole one, whatever else went well meanwhile.
+    pub(super) failed_sets: BTreeMap<SetFailure, u32>,
+    pub(super) repair: Repair,
+    pub(super) flaws: Flaws,
+    /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
+    pub(super) strays: bool,
+    /// The hub said last that it does not know what this agent is, whoever has fenced it before.
+    pub(in crate::core) hub_unknown: bool,
+    /// When an agent that is not active asks next.
+    pub(super) ask_at: Monotonic,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            link: Link::Off,
+            last: 0,
+            name: None,
+            home: SessionName::default(),
+            fenced: None,
+            proves_fenced: false,
+            untold: false,
+            newest: SessionNumber::default(),
+            settings: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 60 },
+            wait_max: POLL_WAIT_SECONDS_MAX,
+            polls: 0,
+            failures: 0,
+            failed_sets: BTreeMap::new(),
+            repair: Repair::default(),
+            flaws: Flaws::default(),
+            strays: false,
+            hub_unknown: false,
+            ask_at: Monotonic::START,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Link {
+    Off,
+    Enrolling(RequestId),
+    Opening(RequestId),
+    /// What was offered is being written into the home; only then it is used.
+    Keeping(Box<SessionAnswer>),
+    /// The home is being read, for this.
+    Looking(HomeReadReason),
+    Polling {
+        id: RequestId,
+        sent: Monotonic,
+        gather: Box<Gather>,
+    },
+    Gathering {
+        id: RequestId,
+        gather: Box<Gather>,
+    },
+    Fetching {
+        fetch: Box<Fetch>,
+        paused: bool,
+    },
+    Switching,
+    Resting(Next),
+}
+
+/// Why a set came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SetFailure {
+    Flawed(Flaw),
+    /// The hub has moved on: changes since what was gathered, or bodies that it names, are not to be had any more.
+    Outdated,
+    /// Bodies came of which nothing can be made.
+    NoBodies,
+}
+
+/// Why the own home is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HomeReadReason {
+    /// The hub knows a newer session than this process.
+    Outdated,
+    /// This session fences this process.
+    Fenced(Fenced),
+}
+
+/// Where to go on after a rest.
+#[derive(Debug)]
+pub(super) enum Next {
+    Enrol,
+    Open,
+    Poll,
+    Gather(Box<Gather>),
+}
+
+impl Session {
+    /// Goes on in a home that has this session.
+    pub(in crate::core) fn since(home: SessionName) -> Self {
+        Self { home, newest: home.number, ..Self::default() }
+    }
+
+    pub(in crate::core) fn request(&mut self) -> RequestId {
+        self.last += 1;
+        RequestId(self.last)
+    }
+
+    /// What the agent is is being written; a session follows.
+    pub(in crate::core) fn switching(&mut self) {
+        self.name = None;
+        self.link = Link::Switching;
+    }
+
+    pub(in crate::core) fn stale_after(&self) -> Duration {
+        Duration::from_secs(self.settings.stale_after_seconds.max(3))
+    }
+
+    /// Something is missing that only the hub has.
+    pub(in crate::core) fn distrust(&mut self) {
+        self.repair.distrust();
+    }
+
+    /// Whether bodies may be held that no accepted set names; said once.
+    pub(in crate::core) fn take_strays(&mut self) -> bool {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// Whether a token is shown to the hub now.
+    pub(in crate::core) const fn is_enrolling(&self) -> bool {
+        matches!(self.link, Link::Enrolling(_))
+    }
+
+    pub(super) fn rest(&mut self, at: Monotonic, next: Next, out: &mut Effects) {
+        self.link = Link::Resting(next);
+        out.push(Effect::SetTimer { timer: Timer::Link, at });
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Nothing of the set that the hub gives is refused, or lacks here.
+    pub(super) fn has_whole_set(&mut self) {
+        self.succeeded();
+        self.failed_sets.clear();
+        self.flaws = Flaws::default();
+        self.repair.has_whole_set();
+    }
+
+    /// What was wrong with the hub's answers, counted.
+    pub(in crate::core) fn conditions(&self) -> Vec<TargetCondition> {
+        self.flaws.conditions()
+    }
+}

@@ -1,0 +1,83 @@
+//! A journal that was set back: its machine was restored from a backup, or an old copy of the data directory was started.
+//!
+//! A set is on disk before anything of it is applied. So where a mark of ours is of a later generation of its source than the
+//! set in the journal, a later journal put it there, and what this one says of anything is out of date: acted upon, it would
+//! undo what was applied since, run again what has run, and remove what is assigned by now. Nothing is changed until the hub has
+//! said what the target is to hold. Of a copy that goes on beside the first agent the hub says itself that there are two.
+//!
+//! That is looked for before anything is changed, as long as it takes to list what is there, and not for long.
+
+use std::time::Duration;
+
+use tideline_common::{ApplyPolicy, Entry, EntryState, Mark, Monotonic, ObjectKey, Ownership};
+
+use crate::core::Core;
+use crate::core::decide::plan::is_left_alone;
+use crate::core::model::object::Me;
+use crate::core::model::removal::JournalAge;
+
+/// Longest that a start without the hub waits for lists, from the first word of the API server on. They take some seconds; of a
+/// kind that answers later than this, the other kinds do not wait to be put right.
+pub(in crate::core) const LOOK_FIRST_MAX: Duration = Duration::from_secs(30);
+
+/// Whether a mark shows that an entry is older than what was applied in its place. Of what is not kept as its source says it
+/// shows nothing: an accepted loss of history may have set its source back, and nobody writes its mark.
+fn is_later(me: Me, key: &ObjectKey, mark: &Mark, (entry, policy): (&Entry, Option<&ApplyPolicy>)) -> bool {
+    entry.state == EntryState::Apply
+        && policy.is_some_and(|policy| !is_left_alone(entry, policy))
+        && mark.ownership(me, key) == Ownership::Ours
+        && mark.source.uid == entry.source.uid
+        && mark.generation > entry.generation
+}
+
+impl Core {
+    pub(in crate::core) fn is_set_back(&self) -> bool {
+        self.journal_age == JournalAge::SetBack
+    }
+
+    /// Whether an object under this mark shows that the journal was set back.
+    pub(in crate::core) fn shows_set_back(&self, key: &ObjectKey, mark: Option<&Mark>) -> bool {
+        if self.journal_age != JournalAge::Unknown {
+            return false;
+        }
+        let (Some(me), Some(mark), Some(entry)) = (self.me(), mark, self.desired.get(key)) else { return false };
+        let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
+        // An accepted loss of history may have set the source back, of what cannot be applied since.
+        let known = self.objects.get(key).is_some_and(|object| {
+            let record = object.record.as_ref().filter(|record| record.source == mark.source.uid);
+            record.is_some_and(|record| record.source_generation >= mark.generation)
+        });
+        !known && is_later(me, key, mark, (entry, policy))
+    }
+
+    /// An object was read by itself.
+    pub(in crate::core) fn read_by_itself(&mut self, key: &ObjectKey, mark: Option<&Mark>) {
+        if self.shows_set_back(key, mark) {
+            self.journal_age = JournalAge::SetBack;
+        }
+    }
+
+    /// Whether nothing is begun yet, because what stands at the cluster may still show that the journal was set back.
+    pub(in crate::core) fn looks_first(&self, now: Monotonic) -> bool {
+        let known = self.journal_age != JournalAge::Unknown || self.kinds.are_heard_of();
+        !known && self.heard_at.is_none_or(|heard| now < heard + LOOK_FIRST_MAX)
+    }
+
+    /// When that ends at the latest. Before the API server has said anything there is nothing to begin with.
+    pub(in crate::core) fn look_first_until(&self, now: Monotonic) -> Option<Monotonic> {
+        self.heard_at.filter(|_| self.looks_first(now)).map(|heard| heard + LOOK_FIRST_MAX)
+    }
+
+    /// The hub has said what the target is to hold: what the journal says of removals is part of that, or is there no more.
+    pub(in crate::core) fn journal_is_current(&mut self) {
+        if std::mem::replace(&mut self.journal_age, JournalAge::Current) != JournalAge::Current {
+            let waiting: Vec<_> = self.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
+            for key in waiting {
+                self.enqueue_removals(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,565 @@
+//! From one accepted set to the next: first in the journal, then in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
+use tideline_common::{
+    Digest, Entry, Monotonic, ObjectKey, Origin, Prune, PrunePolicy, Reason, Takeover, Tombstone, Uid, Version,
+};
+
+use crate::core::Core;
+use crate::core::decide::remove::wave_of;
+use crate::core::disk::Then;
+use crate::core::interface::effect::Effects;
+use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
+use crate::core::model::change::Change;
+use crate::core::model::removal::{Cause, LET_GO, Removal, RemovalState, before_all_of};
+
+/// Entries that came at once for which what is kept by key is packed: a thousand leave some 70 KB of gaps.
+const PACK_MIN: usize = 1_000;
+
+impl Core {
+    /// Writes the new set and everything that must survive with it, all or nothing.
+    pub(in crate::core) fn begin_switch(&mut self, mut change: Box<Change>) {
+        self.settle_policies(&mut change);
+        let Change { accepted, put, remove, policies, tombstones, left_at: _, terminal, decommission } = &*change;
+        self.disk.write(Write::Accept {
+            accepted: *accepted,
+            put: put.clone(),
+            remove: remove.clone(),
+            policies: policies.values().cloned().collect(),
+        });
+        for (tombstone, policy) in tombstones {
+            // What the hub says of an earlier removal is not of this one.
+            self.reports.forget_removed(tombstone);
+            self.reports.forget_overtaken(tombstone);
+            let known = self.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
+            if known.is_none_or(|removal| removal.cause != Cause::Told || removal.policy != *policy) {
+                self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
+            }
+        }
+        if *decommission != self.decommission {
+            self.disk.write(Write::Decommission(*decommission));
+        }
+        for tombstone in self.left_by_keeping(&change) {
+            self.disk.write(Write::Removing { tombstone, policy: LET_GO });
+        }
+        for removal in self.lapsed_by(&change) {
+            self.disk.write(Write::Removed(removal));
+        }
+        for fact in terminal {
+            self.note_told(fact);
+            self.told_ahead.insert(fact.key.clone());
+        }
+        self.disk.then(Then::Switched(change));
+    }
+
+    /// What was said last stands for its place, and so for each removal that is under way there. What was said before
+    /// something was assigned there again speaks for its own source alone.
+    fn settle_policies(&self, change: &mut Change) {
+        let mut settled = Vec::new();
+        let put = change.put.iter().map(|entry| (&entry.key, Some(&entry.source.uid)));
+        let changes = put.chain(change.remove.iter().map(|key| (key, None)));
+        let changes: BTreeMap<_, _> = changes.filter(|_| !change.tombstones.is_empty()).collect();
+        for (told, policy) in &change.tombstones {
+            if let RemovalPolicy::Tombstone(policy) = *policy {
+                // What is assigned there now was to adopt what was to be let go of before, and has not yet.
+                let policy = match self.desired.get(&told.key).filter(|_| self.is_overtaken(&told.key)) {
+                    Some(entry) => policy.overtaken(self.takeover_of(entry)),
+                    None => policy,
+                };
+                let policy = self.as_it_was_found(&told.key, policy);
+                let kept = || self.desired.get(&told.key).map(|entry| &entry.source.uid);
+                let assigned = changes.get(&told.key).copied().unwrap_or_else(kept);
+                let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
+                settled.extend(open.chain([told]).map(|tombstone| {
+                    let replaced = assigned.is_some_and(|source| *source != tombstone.source) && !policy.lets_go();
+                    let policy =
+                        if replaced { RemovalPolicy::Absence(Some(policy)) } else { RemovalPolicy::Tombstone(policy) };
+                    (tombstone.clone(), policy)
+                }));
+            }
+        }
+        for entry in &change.put {
+            for (tombstone, removal) in self.open_removals_of(&entry.key) {
+                if let RemovalPolicy::Tombstone(policy) = removal.policy
+                    && !policy.lets_go()
+                    && tombstone.source != entry.source.uid
+                    && !change.tombstones.contains_key(tombstone)
+                {
+                    settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(policy))));
+                }
+            }
+        }
+        for (tombstone, policy) in &change.tombstones {
+            // It was to be let go of, and then was assigned and taken out again.
+            if let RemovalPolicy::Absence(last) = policy
+                && self.removals.get(tombstone).is_some_and(|removal| removal.policy.lets_go())
+            {
+                let by = self.desired.get(&tombstone.key).map_or(Takeover::Never, |entry| self.takeover_of(entry));
+                let last = last.unwrap_or(PrunePolicy::LEAST).overtaken(by);
+                settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(last))));
+            }
+        }
+        change.tombstones.extend(settled);
+    }
+
+    /// A policy for what is to go from a place. What is let go of because it was adopted, or is managed by others, is let go
+    /// of whatever it is that is assigned there next, like what would be if it was created.
+    fn as_it_was_found(&self, key: &ObjectKey, policy: PrunePolicy) -> PrunePolicy {
+        let object = self.objects.get(key);
+        let record = object.as_ref().and_then(|object| object.record.as_ref());
+        let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+        let origin = record.map(|record| record.origin).or(seen.and_then(|seen| Some(seen.mark.as_ref()?.origin)));
+        let adopted = origin == Some(Origin::Adopted);
+        let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
+        if origin.is_some() && !policy.deletes(adopted, managed) {
+            PrunePolicy { prune: Prune::Orphan, ..policy }
+        } else {
+            policy
+        }
+    }
+
+    /// By what right an entry takes over what is not ours.
+    fn takeover_of(&self, entry: &Entry) -> Takeover {
+        let policy = self.policies.get(&entry.policy).map(|policy| policy.takeover);
+        if entry.implied { Takeover::Always } else { policy.unwrap_or(Takeover::Never) }
+    }
+
+    pub(in crate::core) fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        let any = (!self.removals.is_empty()).then(|| self.removals_of(key));
+        any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
+    }
+
+    /// What was to be let go of there before it was assigned again, and was not.
+    pub(in crate::core) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go())
+    }
+
+    pub(in crate::core) fn is_overtaken(&self, key: &ObjectKey) -> bool {
+        self.overtaken(key).next().is_some()
+    }
+
+    pub(in crate::core) fn nothing_overtaken(&mut self, now: Monotonic, key: &ObjectKey) {
+        for tombstone in self.overtaken(key).map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
+            self.removal_done(now, &tombstone);
+        }
+    }
+
+    pub(in crate::core) fn is_assigned_again(&self, tombstone: &Tombstone) -> bool {
+        self.assigns(&tombstone.key, &tombstone.source)
+    }
+
+    /// Whether the set has this source at a place.
+    pub(in crate::core) fn assigns(&self, key: &ObjectKey, source: &Uid) -> bool {
+        self.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
+    }
+
+    /// A tree that grew in the order of its keys is half empty: what was put there at once is put together again.
+    pub(in crate::core) fn pack(&mut self) {
+        self.desired.pack();
+        self.objects.pack();
+        self.inputs.pack();
+    }
+
+    /// The set is on disk: from now on it is the one that is kept.
+    pub(in crate::core) fn switched(&mut self, now: Monotonic, change: Change, out: &mut Effects) {
+        for removal in self.lapsed_by(&change) {
+            self.forget_removal(&removal);
+            self.dirty(&removal.key, now);
+        }
+        for removal in self.left_by_keeping(&change) {
+            if let Some(removal) = self.removals.get_mut(&removal) {
+                removal.policy = LET_GO;
+            }
+        }
+        let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
+        let epoch = accepted.set.version.epoch;
+        self.policies.extend(policies);
+        self.accepted = Some(accepted.set);
+        self.newest = Some(accepted);
+        let many = put.len() >= PACK_MIN;
+        if std::mem::take(&mut self.lacks_bodies) {
+            // They came with this set, and nothing else tells of that.
+            let lacks = |key: &&ObjectKey| {
+                let object = self.objects.get(key);
+                object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
+            };
+            for key in self.objects.unsettled().filter(lacks).cloned().collect::<Vec<_>>() {
+                self.enqueue(&key);
+            }
+        }
+        let mut waves = Vec::with_capacity(tombstones.len());
+        for Tombstone { key, .. } in tombstones.keys() {
+            waves.push(self.desired.get(key).cloned());
+        }
+        for (tombstone, policy) in &tombstones {
+            // What is put there is judged by what is said now.
+            if let Some(removal) = self.removals.get_mut(tombstone).filter(|it| it.state != RemovalState::Done) {
+                removal.policy = *policy;
+            }
+        }
+        let mut unnamed = Vec::new();
+        for key in &remove {
+            unnamed.extend(self.drop_entry(key));
+            self.dirty(key, now);
+        }
+        for entry in put {
+            let again = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
+            unnamed.extend(self.put_entry(entry));
+            if self.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
+                // It was removed while this was fetched.
+                self.reports.overtaken(again.clone(), now);
+            }
+            let key = again.key;
+            self.enqueue(&key);
+            self.dirty(&key, now);
+        }
+        for ((tombstone, policy), former) in tombstones.into_iter().zip(waves) {
+            let key = tombstone.key.clone();
+            let left = left_at.get(&key).map(|revision| Version { epoch, revision: *revision });
+            self.asked_again(now, &tombstone, left);
+            self.put_removal(tombstone.clone(), policy, former.as_deref(), Cause::Told);
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                removal.left = left;
+            }
+            self.enqueue(&key);
+            self.dirty(&key, now);
+        }
+        // Where nothing authorises a removal, nobody looks.
+        for key in remove.iter().filter(|key| self.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>() {
+            self.forget_unshown(&key);
+        }
+        // What is released is not put anew.
+        for TerminalFact { key, .. } in terminal {
+            self.told_ahead.remove(&key);
+            self.enqueue(&key);
+            self.dirty(&key, now);
+            self.forget_if_empty(&key);
+        }
+        self.decommission(now, decommission);
+        self.history_whole(now);
+        if self.session.take_strays() {
+            self.drop_bodies();
+        } else {
+            let unnamed = self.inputs.take_unnamed(unnamed);
+            self.drop_inputs(unnamed);
+        }
+        if many {
+            self.pack();
+        }
+        self.poll(now, out);
+    }
+
+    /// Puts an entry in its place. Returns the input that nothing names any more, if so.
+    pub(in crate::core) fn put_entry(&mut self, entry: Arc<Entry>) -> Option<Digest> {
+        let key = entry.key.clone();
+        let unnamed = self.drop_entry_before(&key);
+        let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
+        match self.removals.get(&again).map(|removal| removal.policy) {
+            // Nothing says that it was ever taken out.
+            Some(RemovalPolicy::Absence(_)) => self.void_removal(&again),
+            Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
+            None => {}
+        }
+        self.approvals.strike_at(&key);
+        self.recall_run(&key, &again.source);
+        self.kinds.refer(&key, &entry.version);
+        self.kinds.speak(&key.kind, &entry.version);
+        self.inputs.name(entry.input);
+        self.work.untried(entry.wave);
+        let object = self.objects.assign(&entry);
+        object.tried = false;
+        object.failures = 0;
+        self.join_gates(&entry);
+        self.desired.insert(entry);
+        self.tell_gates(&key);
+        self.tell_associates(&key);
+        unnamed
+    }
+
+    fn drop_entry(&mut self, key: &ObjectKey) -> Option<Digest> {
+        let unnamed = self.drop_entry_before(key);
+        self.desired.remove(key);
+        self.tell_associates(key);
+        self.dequeue(key);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.outcome = crate::core::model::object::Outcome::default();
+        }
+        self.forget_if_empty(key);
+        unnamed
+    }
+
+    /// Takes back what an entry stood for elsewhere.
+    fn drop_entry_before(&mut self, key: &ObjectKey) -> Option<Digest> {
+        let former = Arc::clone(self.desired.get(key)?);
+        self.leave_gates(&former);
+        self.kinds.unrefer(key);
+        if self.objects.get(key).is_some_and(|object| !object.tried) {
+            self.work.tried(former.wave);
+        }
+        let input = former.input;
+        self.inputs.unname(&input).then_some(input)
+    }
+
+    pub(in crate::core) fn put_removal(
+        &mut self,
+        tombstone: Tombstone,
+        policy: RemovalPolicy,
+        former: Option<&Entry>,
+        cause: Cause,
+    ) {
+        let key = &tombstone.key;
+        let assigned = self.desired.get(key);
+        if self.is_assigned_again(&tombstone) && matches!(policy, RemovalPolicy::Absence(_)) {
+            self.disk.write(Write::Removed(tombstone));
+            return;
+        }
+        let counts = assigned.is_none();
+        if let Some(removal) = self.removals.get_mut(&tombstone) {
+            if cause == Cause::Told {
+                removal.cause = cause;
+                removal.policy = policy;
+            }
+            let open = removal.state != RemovalState::Done;
+            // It may have been assigned again meanwhile, and then counted no more.
+            if counts && open && cause == Cause::Told && !self.is_approved_in_advance(&tombstone) {
+                self.fuse.ask(tombstone);
+            }
+            return;
+        }
+        let version = former.map(|entry| Arc::clone(&entry.version));
+        self.kinds.refer(key, version.as_ref().unwrap_or(&Arc::default()));
+        let record = self.objects.at(key).record.as_ref();
+        let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
+        let removal = Removal {
+            cause,
+            policy,
+            last: former.map(|entry| entry.policy),
+            wave: former.map(|entry| entry.wave).or(recorded).unwrap_or_else(|| wave_of(&key.kind)),
+            version,
+            ..Removal::default()
+        };
+        self.work.remove(removal.wave, tombstone.clone());
+        self.removals.insert(tombstone.clone(), removal);
+        if counts && !self.is_approved_in_advance(&tombstone) {
+            self.fuse.ask(tombstone);
+        }
+    }
+
+    /// A removal is asked for that was done, and the hub has not acknowledged it. If its source was assigned in between,
+    /// which a tombstone of another set says, it is another removal; else the hub may not know that it was done.
+    fn asked_again(&mut self, now: Monotonic, tombstone: &Tombstone, left: Option<Version>) {
+        let done = self.removals.get(tombstone).filter(|removal| removal.state == RemovalState::Done);
+        let Some(known) = done.map(|removal| removal.left) else { return };
+        if left.is_none() || known != left {
+            self.forget_removal(tombstone);
+        } else if self.is_assigned_again(tombstone) {
+            self.reports.overtaken(tombstone.clone(), now);
+        } else {
+            self.reports.removed(tombstone.clone(), now);
+        }
+    }
+
+    /// What was missing is assigned again, and nothing says that it was ever taken out.
+    pub(in crate::core) fn void_removal(&mut self, tombstone: &Tombstone) {
+        self.disk.write(Write::Removed(tombstone.clone()));
+        self.forget_removal(tombstone);
+    }
+
+    /// The hub knows that the removal is done, or it is void.
+    pub(in crate::core) fn forget_removal(&mut self, tombstone: &Tombstone) {
+        if let Some(removal) = self.removals.remove(tombstone) {
+            self.work.forget_removal(&removal, tombstone);
+            if removal.state == RemovalState::Finalizing {
+                self.work.finalized(removal.wave);
+            }
+            self.kinds.unrefer(&tombstone.key);
+        }
+        self.fuse.withdraw(tombstone);
+        self.reports.forget_removed(tombstone);
+        self.reports.forget_overtaken(tombstone);
+        self.forget_if_empty(&tombstone.key);
+    }
+
+    /// Nothing of the source stands in its place any more.
+    pub(in crate::core) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        if std::mem::replace(&mut removal.state, RemovalState::Done) == RemovalState::Finalizing {
+            self.work.finalized(removal.wave);
+        }
+        removal.retry_at = None;
+        self.fuse.withdraw(tombstone);
+        // It was made use of: what comes back there waits for another one.
+        self.approvals.strike(tombstone);
+        let key = &tombstone.key;
+        let assigned = self.desired.get(key).is_some();
+        // What was let go of is not what the journal knows any more, whatever is assigned there.
+        let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.letting_go);
+        if self.objects.at(key).record.as_ref().is_some_and(forgotten) {
+            self.clear_record(key);
+        }
+        if !assigned && let Some(object) = self.objects.get_mut(key) {
+            object.unshown = false;
+        }
+        if self.is_assigned_again(tombstone) {
+            // What the hub was told before was of the time before, and it may not have believed it.
+            if let Some(object) = self.objects.get_mut(key) {
+                object.told = None;
+            }
+            self.reports.say_anew(key);
+            self.dirty(key, now);
+            self.tell_gates(key);
+            return self.reports.overtaken(tombstone.clone(), now);
+        }
+        if let Some(object) = self.objects.get_mut(key)
+            && object.happened(&tombstone.source).is_some()
+        {
+            self.remember_run(key);
+            if let Some(object) = self.objects.get_mut(key) {
+                object.terminal = None;
+            }
+            self.disk.write(Write::Sent { key: key.clone() });
+        }
+        self.reports.removed(tombstone.clone(), now);
+    }
+
+    pub(in crate::core) fn set_record(&mut self, key: &ObjectKey, record: AppliedRecord) {
+        self.there_was(&key.kind, &record.version);
+        if self.restored.is(key, &record.uid) {
+            self.came_back_no_more(key);
+        }
+        let object = self.objects.at(key);
+        if object.record.as_ref().is_some_and(|former| former.source != record.source) {
+            object.live.observed_generation = None;
+        }
+        if object.record.is_none() {
+            self.recorded += 1;
+            self.kinds.refer(key, &record.version);
+        }
+        if object.record.as_ref() != Some(&record) {
+            object.unrecorded += 1;
+            self.disk.write(Write::Applied { key: key.clone(), record: record.clone() });
+            self.disk.then(Then::Recorded(key.clone()));
+            object.record = Some(record);
+        }
+        object.translate_generation();
+    }
+
+    pub(in crate::core) fn clear_record(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key)
+            && object.record.take().is_some()
+        {
+            self.recorded -= 1;
+            self.kinds.unrefer(key);
+            self.disk.write(Write::Forgotten { key: key.clone() });
+        }
+    }
+
+    /// A place was found empty, or what stood there was let go of. Whatever source it was of, the journal need not know it any
+    /// more, unless that has a removal of its own.
+    pub(in crate::core) fn clear_record_of_what_went(&mut self, key: &ObjectKey) {
+        if self.desired.get(key).is_some() {
+            return;
+        }
+        let source = self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.source.clone()));
+        if let Some(source) = source
+            && !self.open_removals_of(key).any(|(tombstone, _)| tombstone.source == source)
+        {
+            self.clear_record(key);
+        }
+    }
+
+    pub(in crate::core) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.unrecorded = object.unrecorded.saturating_sub(1);
+            let let_go = object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.letting_go);
+            self.dirty(key, now);
+            if let_go {
+                self.enqueue_removals(key);
+            }
+        }
+    }
+
+    /// Remembers what happened once, across restarts: the cluster may not show it any more by then. What finished has
+    /// finished, whatever is heard late.
+    pub(in crate::core) fn note_terminal(&mut self, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
+        let known = self.objects.at(key).happened(&source_uid);
+        if !fact.is_news_after(known) {
+            return;
+        }
+        if known.is_none() {
+            self.remember_run(key);
+        }
+        let object = self.objects.at(key);
+        object.terminal = Some((source_uid.clone(), fact));
+        self.disk.write(Write::Unsent(Box::new(ObjectReport {
+            key: key.clone(),
+            source_uid,
+            progress: Progress::Applied,
+            reason: None,
+            message: String::new(),
+            input: object.record.as_ref().map(|record| record.input),
+            health: Health::Unknown,
+            observed_generation: None,
+            terminal: Some(fact),
+            status: None,
+        })));
+    }
+
+    /// What a creation may have left there is known to be gone, or is nobody's to remove.
+    fn forget_unshown(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.unshown = false;
+        }
+        self.forget_if_empty(key);
+    }
+
+    /// Lets go of a place of which nothing is to be known any more.
+    pub(in crate::core) fn forget_if_empty(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key) else { return };
+        let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some() || object.unshown;
+        let known = known || self.restored.awaits(key);
+        if !known
+            && !self.told_ahead.contains(key)
+            && self.desired.get(key).is_none()
+            && self.removals_of(key).next().is_none()
+        {
+            if let Some(source) = object.unexplained.clone() {
+                self.kinds.unrefer(key);
+                self.reports.vanished(Tombstone { key: key.clone(), source });
+            }
+            let Some(object) = self.objects.get(key) else { return };
+            if object.terminal.is_some() {
+                drop(object);
+                self.remember_run(key);
+                self.disk.write(Write::Sent { key: key.clone() });
+            }
+            self.came_back_no_more(key);
+            self.dequeue(key);
+            self.denied.clear(key);
+            self.unadmitted.clear(key);
+            self.objects.remove(key);
+        }
+    }
+
+    /// The removals under way at one place.
+    pub(in crate::core) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        let key = key.clone();
+        self.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)
+    }
+
+    /// After a start: bodies that a crash left behind.
+    pub(in crate::core) fn drop_bodies(&mut self) {
+        let unnamed = self.inputs.take_all_unnamed();
+        self.drop_inputs(unnamed);
+    }
+
+    fn drop_inputs(&mut self, unnamed: Vec<Digest>) {
+        if !unnamed.is_empty() {
+            self.disk.write(Write::DropBodies(unnamed));
+        }
+    }
+}

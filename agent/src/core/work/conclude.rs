@@ -1,0 +1,129 @@
+//! What comes of trying an entry: it stands, it failed, or it is tried again after a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::{Progress, Terminal};
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
+
+use super::doing::FollowUp;
+use super::pace::HOLD_MAX;
+use crate::core::Core;
+use crate::core::decide::plan::is_made_once;
+use crate::core::interface::op_result::Failure;
+use crate::core::interface::write::AppliedRecord;
+use crate::core::model::object::{Outcome, failed_for_a_webhook};
+
+/// Wait after a failed operation, doubled each time up to the second.
+pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
+/// more often than it can bear.
+const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
+/// After so many tries in a row what comes to nothing each time counts as tried, and holds up no wave: what the API server never
+/// has time for, or a replacement of what somebody else makes anew each time.
+pub(in crate::core) const TRIES_MAX: u32 = 5;
+
+/// Whether what has failed so often, and is to wait for so long, is waited for no longer.
+pub(in crate::core) fn is_held_up(failures: u32, not_before: Option<Duration>) -> bool {
+    failures >= TRIES_MAX || not_before.is_some_and(|wait| wait > HOLD_MAX)
+}
+
+impl Core {
+    /// Nothing is to be done about an assigned object.
+    pub(in crate::core) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.failures = 0;
+        object.drift = None;
+        if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
+            let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
+            self.set_record(key, record);
+        }
+        self.stands_applied(now, key);
+        self.resume_removals(key);
+    }
+
+    /// The entry was tried, and this came of it.
+    pub(in crate::core) fn conclude(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        progress: Progress,
+        reason: Option<Reason>,
+        message: String,
+    ) {
+        self.say(now, key, Outcome { progress, reason, message });
+        self.mark_tried(key);
+    }
+
+    fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
+        self.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
+        let failed = outcome.reason.filter(|_| outcome.progress == Progress::Failed);
+        let refusal = |reason| (failed == Some(reason)).then_some(&*outcome.message);
+        let let_through =
+            self.denied.heard(key, refusal(Reason::Forbidden)) | self.unadmitted.heard(key, refusal(Reason::Denied));
+        if let_through && outcome.progress == Progress::Applied {
+            for beside in [self.denied.beside(key), self.unadmitted.beside(key)].into_iter().flatten() {
+                self.enqueue(&beside);
+            }
+        }
+        if let Some(object) = self.objects.get_mut(key)
+            && object.outcome != outcome
+        {
+            object.outcome = outcome;
+            self.dirty(key, now);
+        }
+    }
+
+    /// The API server had no time for it, which says nothing about the entry: it is tried again.
+    pub(in crate::core) fn throttled(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
+        let Failure { reason, message, retry_after } = failure;
+        self.say(now, key, Outcome { progress: Progress::Pending, reason: Some(reason), message });
+        FollowUp::BackOff(retry_after)
+    }
+
+    pub(in crate::core) fn mark_tried(&mut self, key: &ObjectKey) {
+        if let (Some(object), Some(entry)) = (self.objects.get_mut(key), self.desired.get(key))
+            && !object.tried
+        {
+            object.tried = true;
+            self.work.tried(entry.wave);
+        }
+        if let Some(progress) = self.objects.get(key).map(|object| object.outcome.progress) {
+            self.patrol.concluded(key, progress);
+        }
+        self.tell_gates(key);
+    }
+
+    /// Has an object tried again after a while, longer each time. What is tried often, or is to wait for long, holds up no
+    /// wave meanwhile.
+    pub(in crate::core) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
+        self.dequeue(key);
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.failures = object.failures.saturating_add(1);
+        let held_up = is_held_up(object.failures, not_before);
+        let throttled = object.outcome.reason == Some(Reason::Throttled);
+        let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
+        let patience = self.denied.patience(&key.kind).max(self.unadmitted.patience(&key.kind));
+        let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
+        let wait = wait.max(not_before.unwrap_or_default());
+        object.retry_at = Some(now + wait);
+        self.work.retries.insert((now + wait, key.clone()));
+        if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
+            self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
+        }
+        if failed_for_a_webhook(&object.outcome) {
+            self.work.slots.failed(key);
+        }
+        if held_up {
+            self.mark_tried(key);
+        }
+        self.notice_failure(now, key);
+    }
+
+    /// Remembers that a create-only object was created.
+    pub(in crate::core) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
+        if is_made_once(entry, policy) {
+            self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What an operation that is under way is for, with what has to be known when it ends.
+
+use std::sync::Arc;
+
+use tideline_common::{ApplyPolicy, Entry, Origin, Tombstone, Uid};
+
+use super::slots::Does;
+use crate::core::interface::write::LocalField;
+use crate::core::model::object::Seen;
+use std::time::Duration;
+use tideline_common::Monotonic;
+use tideline_common::ObjectKey;
+
+/// Why an object is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core) enum ReadFor {
+    /// For its status, which is to be reported.
+    Status,
+    /// Because it is to be written, and what is known of it may be of before the last write.
+    Write,
+}
+
+#[derive(Debug)]
+pub(in crate::core) enum Doing {
+    Create {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+    },
+    Apply {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        uid: Uid,
+        origin: Origin,
+        local: Arc<[LocalField]>,
+    },
+    /// Given another mark: it was another source's.
+    ReMark {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        uid: Uid,
+        origin: Origin,
+    },
+    /// Its mark is to name the target that this agent is now; it stood there so.
+    ReTarget(Box<Seen>),
+    /// Tried, before what cannot be changed is deleted to be created again.
+    DryRun {
+        entry: Arc<Entry>,
+        policy: Arc<ApplyPolicy>,
+        uid: Uid,
+    },
+    /// Deleted, to be created again.
+    Replace,
+    Remove {
+        tombstone: Tombstone,
+        wave: i32,
+    },
+    /// Read because something else stands there than what was to be removed.
+    Look {
+        tombstone: Tombstone,
+        wave: i32,
+    },
+    /// Read, and nothing else.
+    Read(ReadFor),
+    /// Read to say what was changed.
+    Compare,
+    /// Read to learn whether it is as the lost journal had it.
+    Verify {
+        entry: Arc<Entry>,
+        origin: Origin,
+    },
+}
+
+impl Doing {
+    /// Which removal it is a step of.
+    pub(in crate::core) fn removal(&self) -> Option<&Tombstone> {
+        match self {
+            Self::Remove { tombstone, .. } | Self::Look { tombstone, .. } => Some(tombstone),
+            Self::Create { .. }
+            | Self::Apply { .. }
+            | Self::ReMark { .. }
+            | Self::ReTarget(_)
+            | Self::DryRun { .. }
+            | Self::Replace
+            | Self::Read(_)
+            | Self::Compare
+            | Self::Verify { .. } => None,
+        }
+    }
+
+    pub(in crate::core) fn does(&self) -> Does {
+        match self {
+            Self::Look { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Does::Read,
+            Self::Create { .. }
+            | Self::Apply { .. }
+            | Self::ReMark { .. }
+            | Self::ReTarget(_)
+            | Self::DryRun { .. }
+            | Self::Replace
+            | Self::Remove { .. } => Does::Write,
+        }
+    }
+}
+
+/// What the end of an operation leads to. No handler ends otherwise, so that whatever was under way concludes, backs off, or is
+/// looked at anew.
+#[derive(Debug)]
+#[must_use]
+pub(in crate::core) enum FollowUp {
+    /// It is looked at again now: it was done, or something else is to be done by now.
+    Look,
+    /// It is tried again after a while, longer each time; and not before the API server said, if it did.
+    BackOff(Option<Duration>),
+    /// It was meant for what is not there any more: it is looked at anew, at once unless that was in vain before.
+    Stale,
+    /// Its next operation was begun, or what it waits for has been said.
+    GoesOn,
+    /// Nothing is left to be done.
+    Concluded,
+}
+
+#[derive(Debug)]
+pub(in crate::core) struct Flight {
+    pub(in crate::core) key: ObjectKey,
+    pub(in crate::core) doing: Doing,
+    pub(in crate::core) begun: Monotonic,
+}

@@ -1,0 +1,219 @@
+//! How many operations are under way at the API server at once: one more for each round in which it keeps up, half as
+//! many as soon as it does not (AIMD, as TCP does).
+//!
+//! A round is as many writes as may be under way. Rounds in which there was no more to do, or in which writes took longer
+//! than they use to, change nothing. Refusals of what was begun before a decrease are about the former limit, and are
+//! counted once. What a single object suffers, by a webhook or a missing right, says nothing about the API server.
+
+use std::time::Duration;
+
+use tideline_common::{Monotonic, Reason};
+
+use crate::core::interface::effect::OpId;
+use crate::core::interface::op_result::{Failure, OpResult};
+use crate::core::jitter::Jitter;
+
+/// At first. Four fifths of it may be of one kind, and throughput of server-side applies peaks near 32.
+const FIRST: usize = 40;
+/// At most: 64 of one kind. A fast API server gains little from more, and each holds a body in memory.
+const MAX: usize = 80;
+/// At least, or nothing would ever be learnt.
+const MIN: usize = 1;
+const _: () = assert!(MIN <= FIRST && FIRST <= MAX);
+/// Between two looks at whether the API server bears as much as it did not bear before: doubled by each that found it does
+/// not, up to the second, halved by each that found it does. One with a single seat for us is tried with two operations
+/// once a minute then.
+const CAUTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// Nothing is begun for so long after a sign of strain that came without a Retry-After, doubled for each that follows
+/// without a success between, up to the second.
+const HOLD: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+/// The longest that one answer may keep everything from being begun. The object that got it waits as long as it was told.
+pub(in crate::core) const HOLD_MAX: Duration = Duration::from_mins(1);
+/// What took so long and failed got no answer. The edge waits 35 s for one.
+const UNANSWERED: Duration = Duration::from_secs(30);
+/// Added to half as much again as is usual, before a round counts as slow: below it, it is noise.
+const NOISE: Duration = Duration::from_millis(20);
+
+/// What the end of an operation says about the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Sign {
+    /// A write was answered.
+    Well,
+    /// Nothing, or next to nothing: a read, a failure of the object's own or of ours.
+    None,
+    /// It is asked too much, and says perhaps for how long.
+    Strained(Option<Duration>),
+}
+
+impl Sign {
+    pub(in crate::core) fn of(result: &OpResult, took: Duration) -> Self {
+        match result.failure() {
+            Some(Failure { reason: Reason::Throttled, retry_after, .. }) => return Self::Strained(*retry_after),
+            Some(Failure { reason: Reason::Unavailable, .. }) if took >= UNANSWERED => return Self::Strained(None),
+            Some(_) => return Self::None,
+            None => {}
+        }
+        match result {
+            OpResult::Inspect(_) | OpResult::Compare(_) => Self::None,
+            OpResult::Create(_)
+            | OpResult::DryRunCreate(_)
+            | OpResult::Apply(_)
+            | OpResult::ReMark(_)
+            | OpResult::ReTarget(_)
+            | OpResult::Delete(_)
+            | OpResult::Orphan(_)
+            | OpResult::Get(_) => Self::Well,
+        }
+    }
+}
+
+/// An operation that ended.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Ended {
+    pub(in crate::core) id: OpId,
+    pub(in crate::core) took: Duration,
+    pub(in crate::core) sign: Sign,
+    /// The last operation that was begun by now.
+    pub(in crate::core) last: OpId,
+}
+
+/// What a person may want to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaceReading {
+    /// Operations that may be under way at once.
+    pub limit: usize,
+    /// How often the limit was lowered since the start.
+    pub decreases: u64,
+}
+
+#[derive(Debug)]
+pub(in crate::core) struct Pace {
+    limit: usize,
+    round: Round,
+    /// What writes take, smoothed over rounds.
+    usual: Option<Duration>,
+    /// The last operation that was begun under a higher limit.
+    former: OpId,
+    /// What was too much, the last time.
+    knee: usize,
+    caution: Duration,
+    probe_at: Monotonic,
+    /// The limit has reached the knee, and not yet held for a round.
+    probing: bool,
+    resume_at: Option<Monotonic>,
+    /// Decreases since something succeeded.
+    strains: u32,
+    decreases: u64,
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    well: usize,
+    took: Duration,
+    /// More was to be done than could be begun.
+    full: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            limit: FIRST,
+            round: Round::default(),
+            usual: None,
+            former: OpId(0),
+            knee: MAX + 1,
+            caution: Duration::ZERO,
+            probe_at: Monotonic::START,
+            probing: false,
+            resume_at: None,
+            strains: 0,
+            decreases: 0,
+        }
+    }
+}
+
+impl Pace {
+    pub(in crate::core) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(in crate::core) fn reading(&self) -> PaceReading {
+        PaceReading { limit: self.limit, decreases: self.decreases }
+    }
+
+    /// Whether something may be begun beside so much.
+    pub(in crate::core) fn has_room(&mut self, now: Monotonic, under_way: usize) -> bool {
+        self.resume(now);
+        self.resume_at.is_none() && under_way < self.limit
+    }
+
+    /// Ends a pause that is over, also where nothing is to be begun: it is waited for no longer.
+    pub(in crate::core) fn resume(&mut self, now: Monotonic) {
+        self.resume_at = self.resume_at.filter(|at| *at > now);
+    }
+
+    /// When something may be begun again, if nothing may now whatever is under way.
+    pub(in crate::core) fn resume_at(&self) -> Option<Monotonic> {
+        self.resume_at
+    }
+
+    /// Something had to wait because of the limit.
+    pub(in crate::core) fn is_full(&mut self) {
+        self.round.full = true;
+    }
+
+    pub(in crate::core) fn ended(&mut self, now: Monotonic, ended: Ended, jitter: &mut Jitter) {
+        match ended.sign {
+            Sign::None => {}
+            Sign::Well => self.well(now, ended.took),
+            Sign::Strained(retry_after) => self.strained(now, ended, retry_after, jitter),
+        }
+    }
+
+    fn well(&mut self, now: Monotonic, took: Duration) {
+        self.strains = 0;
+        self.round.well += 1;
+        self.round.took += took;
+        if self.round.well < self.limit {
+            return;
+        }
+        let Round { well, took, full } = std::mem::take(&mut self.round);
+        let mean = took / u32::try_from(well).unwrap_or(u32::MAX).max(1);
+        let slow = self.usual.is_some_and(|usual| mean > usual + usual / 2 + NOISE);
+        self.usual = Some(self.usual.map_or(mean, |usual| (usual * 7 + mean) / 8));
+        if std::mem::take(&mut self.probing) {
+            self.knee = self.limit + 1;
+            self.caution = if self.caution > CAUTION.0 { self.caution / 2 } else { Duration::ZERO };
+        }
+        let known = self.limit + 1 < self.knee;
+        if full && !slow && self.limit < MAX && (known || now >= self.probe_at) {
+            self.limit += 1;
+            if !known {
+                self.probing = true;
+                self.probe_at = now + self.caution;
+            }
+        }
+    }
+
+    fn strained(&mut self, now: Monotonic, ended: Ended, retry_after: Option<Duration>, jitter: &mut Jitter) {
+        let mut hold = retry_after.unwrap_or_default();
+        if ended.id > self.former {
+            self.former = ended.last;
+            if std::mem::take(&mut self.probing) {
+                self.caution *= 2;
+            }
+            self.caution = self.caution.clamp(CAUTION.0, CAUTION.1);
+            self.probe_at = now + self.caution;
+            self.decreases += u64::from(self.limit > MIN);
+            self.knee = self.limit.max(MIN + 1);
+            self.limit = (self.limit / 2).max(MIN);
+            self.round = Round::default();
+            self.strains = self.strains.saturating_add(1);
+            hold = hold.max(jitter.half(self.strains, HOLD.0, HOLD.1));
+        }
+        self.resume_at = self.resume_at.max(Some(now + hold.min(HOLD_MAX)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,623 @@
+//! Which object is worked on next: as many at once as the pace allows, one operation per object, lower waves first,
+//! removals after and in reverse. Everything is a queue; no event looks at every object.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+
+use super::conclude::RETRY;
+use super::doing::{Doing, Flight, ReadFor};
+use super::removing::Looked;
+use super::slots::{Admission, Slots};
+use crate::core::Core;
+use crate::core::decide::plan;
+use crate::core::decide::plan::{Body, Decision, Found, Marks, Settled, Situation};
+use crate::core::decide::ran::{VANISHED, is_gone_unread};
+use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
+use crate::core::interface::write::AppliedRecord;
+use crate::core::model::kinds::View;
+use crate::core::model::name::Name;
+use crate::core::model::object::{Me, Object, Seen, failed_for_a_webhook};
+use crate::core::model::removal::Removal;
+
+/// Between two looks at everything that is not known to be at rest. Events should make them needless.
+const PASS_EVERY: Duration = Duration::from_mins(10);
+/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The
+/// controllers that finalize may be among what is to go next.
+const FINALIZING_MAX: Duration = Duration::from_mins(2);
+/// Corrections of one object that are made at once; further ones wait, as after failures.
+const CORRECTIONS_AT_ONCE: u32 = 3;
+/// Without a correction for this long, they count from zero again.
+const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Work {
+    last: u64,
+    pub(in crate::core) flights: BTreeMap<OpId, Flight>,
+    pub(in crate::core) slots: Slots,
+    /// By wave.
+    ready: BTreeMap<i32, BTreeSet<Name>>,
+    pub(in crate::core) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
+    reads: BTreeMap<ObjectKey, ReadFor>,
+    /// Marks that may name a former target, where nothing is applied.
+    pub(in crate::core) marks: BTreeSet<ObjectKey>,
+    pub(in crate::core) retries: BTreeSet<(Monotonic, ObjectKey)>,
+    pub(in crate::core) removal_retries: BTreeSet<(Monotonic, Tombstone)>,
+    /// How many entries of each wave were not tried since they changed.
+    untried: BTreeMap<i32, usize>,
+    /// Removals in flight, by wave.
+    pub(in crate::core) removing: BTreeMap<i32, usize>,
+    /// Waves of which something is being finalized, perhaps by what is in lower ones.
+    finalizing: BTreeMap<i32, Finalizing>,
+    /// What waits for a namespace.
+    pub(in crate::core) homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+    pass_at: Option<Monotonic>,
+    timer: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+struct Finalizing {
+    objects: usize,
+    /// No lower wave waits any longer.
+    until: Monotonic,
+}
+
+impl Work {
+    pub(in crate::core) fn untried(&mut self, wave: i32) {
+        *self.untried.entry(wave).or_default() += 1;
+    }
+
+    pub(in crate::core) fn tried(&mut self, wave: i32) {
+        count_down(&mut self.untried, wave);
+    }
+
+    pub(in crate::core) fn all_tried(&self) -> bool {
+        self.untried.is_empty()
+    }
+
+    fn unqueue(&mut self, wave: i32, key: &ObjectKey) {
+        if let Some(names) = self.ready.get_mut(&wave) {
+            names.remove(key);
+            if names.is_empty() {
+                self.ready.remove(&wave);
+            }
+        }
+    }
+
+    pub(in crate::core) fn remove(&mut self, wave: i32, tombstone: Tombstone) {
+        self.removals.insert((Reverse(wave), tombstone));
+    }
+
+    pub(in crate::core) fn forget_removal(&mut self, removal: &Removal, tombstone: &Tombstone) {
+        self.removals.remove(&(Reverse(removal.wave), tombstone.clone()));
+        if let Some(at) = removal.retry_at {
+            self.removal_retries.remove(&(at, tombstone.clone()));
+        }
+    }
+
+    pub(in crate::core) fn read(&mut self, key: ObjectKey, what_for: ReadFor) {
+        let known = self.reads.entry(key).or_insert(what_for);
+        *known = (*known).max(what_for);
+    }
+
+    pub(in crate::core) fn is_to_read(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    pub(in crate::core) fn landed(&mut self, id: OpId) -> Option<Flight> {
+        let flight = self.flights.remove(&id)?;
+        self.slots.landed(&flight.key, flight.doing.does());
+        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &flight.doing {
+            count_down(&mut self.removing, *wave);
+        }
+        Some(flight)
+    }
+
+    /// A removal of this wave waits for the disk.
+    pub(in crate::core) fn hold_wave(&mut self, wave: i32) {
+        *self.removing.entry(wave).or_default() += 1;
+    }
+
+    pub(in crate::core) fn release_wave(&mut self, wave: i32) {
+        count_down(&mut self.removing, wave);
+    }
+
+    /// An object of this wave is deleted, and waits for its finalizers.
+    pub(in crate::core) fn finalizes(&mut self, now: Monotonic, wave: i32) {
+        let fresh = || Finalizing { objects: 0, until: now + FINALIZING_MAX };
+        self.finalizing.entry(wave).or_insert_with(fresh).objects += 1;
+    }
+
+    /// It does not any more.
+    pub(in crate::core) fn finalized(&mut self, wave: i32) {
+        if let Some(finalizing) = self.finalizing.get_mut(&wave) {
+            finalizing.objects -= 1;
+            if finalizing.objects == 0 {
+                self.finalizing.remove(&wave);
+            }
+        }
+    }
+
+    /// Whether the removal of something of this wave waits: what is above it is still on its way out.
+    pub(in crate::core) fn waits_for_others_to_go(&self, now: Monotonic, wave: i32) -> bool {
+        let mut above = self.finalizing.range((Bound::Excluded(wave), Bound::Unbounded));
+        self.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave)
+            || above.any(|(_, finalizing)| now < finalizing.until)
+    }
+
+    /// When the next wave is not waited for any longer.
+    pub(in crate::core) fn next_given_up(&self, now: Monotonic) -> Option<Monotonic> {
+        self.finalizing.values().map(|finalizing| finalizing.until).filter(|until| now < *until).min()
+    }
+
+    pub(in crate::core) fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    pub(in crate::core) fn next_retry(&self) -> Option<Monotonic> {
+        let retry = self.retries.first().map(|(at, _)| *at);
+        let removal = self.removal_retries.first().map(|(at, _)| *at);
+        [retry, removal, self.pass_at, self.slots.pace.resume_at()].into_iter().flatten().min()
+    }
+
+    pub(in crate::core) fn set_timer(&mut self, at: Option<Monotonic>, out: &mut Effects) {
+        if let Some(at) = at
+            && self.timer != Some(at)
+        {
+            self.timer = Some(at);
+            out.push(Effect::SetTimer { timer: Timer::Retry, at });
+        }
+    }
+
+    /// The operation that was begun last.
+    pub(in crate::core) fn last(&self) -> OpId {
+        OpId(self.last)
+    }
+
+    fn fly(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing) -> OpId {
+        self.last += 1;
+        let id = OpId(self.last);
+        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
+            *self.removing.entry(*wave).or_default() += 1;
+        }
+        self.slots.began(key, doing.does());
+        self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
+        id
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
+    if let Some(count) = counts.get_mut(&wave) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&wave);
+        }
+    }
+}
+
+/// The hub knows for what, and says so.
+const TOO_OLD: &str = "this agent is too old to understand what is to be done with it: upgrade it";
+const MAY_HAVE_RUN: &str = "it was assigned before history was lost at the hub, and may have run by then; to let it run: \
+                            tideline-hub release TARGET --reason MayHaveRun";
+
+impl Core {
+    pub(in crate::core) fn me(&self) -> Option<Me> {
+        self.target.map(|target| Me { hub: self.config.hub, target, formers: self.formers })
+    }
+
+    /// Has an object looked at now: its entry, and its removals.
+    pub(in crate::core) fn enqueue(&mut self, key: &ObjectKey) {
+        self.enqueue_entry(key);
+        self.enqueue_removals(key);
+        self.enqueue_mark(key);
+    }
+
+    /// Has its entry looked at now.
+    pub(in crate::core) fn enqueue_entry(&mut self, key: &ObjectKey) {
+        self.fold_if_many();
+        self.dequeue(key);
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if let Some(entry) = self.desired.get(key) {
+            object.queued = Some(entry.wave);
+            self.work.ready.entry(entry.wave).or_default().insert(Name::Of(Arc::clone(entry)));
+        }
+        self.take_up(key);
+    }
+
+    /// Takes an object out of queue and retries.
+    pub(in crate::core) fn dequeue(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if let Some(wave) = object.queued.take() {
+            self.work.unqueue(wave, key);
+        }
+        if let Some(at) = object.retry_at.take() {
+            self.work.retries.remove(&(at, key.clone()));
+        }
+        self.work.slots.forget(key);
+        if let Some(homeless) = self.work.homeless.get_mut(&key.namespace) {
+            homeless.remove(key);
+            if homeless.is_empty() {
+                self.work.homeless.remove(&key.namespace);
+            }
+        }
+    }
+
+    pub(in crate::core) fn wake_namespace(&mut self, namespace: &Arc<str>) {
+        for key in self.work.homeless.remove(namespace).unwrap_or_default() {
+            self.enqueue(&key);
+        }
+    }
+
+    pub(in crate::core) fn retries_due(&mut self, now: Monotonic) {
+        self.work.timer = None;
+        while let Some((at, key)) = self.work.retries.first().cloned()
+            && at <= now
+        {
+            self.work.retries.pop_first();
+            self.enqueue(&key);
+            // A status that could not be read is read again, if it still has to be told.
+            self.dirty(&key, now);
+        }
+        while let Some((at, tombstone)) = self.work.removal_retries.first().cloned()
+            && at <= now
+        {
+            self.work.removal_retries.pop_first();
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                removal.retry_at = None;
+                self.work.remove(removal.wave, tombstone);
+            }
+        }
+        if self.begins(now) {
+            self.gates.due(now);
+        }
+        self.work.slots.pace.resume(now);
+        if self.work.pass_at.is_some_and(|at| at <= now) {
+            self.work.pass_at = None;
+            for key in self.objects.unsettled().cloned().collect::<Vec<_>>() {
+                // As long as they are remembered, what is at rest is not folded.
+                if let Some(object) = self.objects.get_mut(&key)
+                    && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
+                {
+                    object.corrections = (0, Monotonic::START);
+                }
+                self.enqueue(&key);
+            }
+        }
+    }
+
+    /// Whether anything may begin at the cluster now.
+    pub(in crate::core) fn begins(&self, now: Monotonic) -> bool {
+        self.me().is_some() && self.may_change() && !self.looks_first(now)
+    }
+
+    /// Begins whatever may begin now.
+    pub(in crate::core) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
+        let Some(me) = self.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
+        self.gates.resume(now);
+        if self.work.pass_at.is_none() {
+            self.work.pass_at = Some(now + PASS_EVERY);
+        }
+        for key in self.gates.take_released(now) {
+            self.enqueue(&key);
+        }
+        for tombstone in self.gates.take_freed() {
+            self.resume_freed(now, tombstone);
+        }
+        while self.work.slots.pace.has_room(now, self.work.flights.len()) {
+            if let Some(key) = self.next_ready() {
+                self.begin(now, me, &key, out);
+            } else if let Some((key, what_for)) = self.work.reads.pop_first() {
+                self.begin_read(now, &key, what_for, out);
+            } else if let Some(key) = self.next_mark(now) {
+                self.begin_mark(now, &key, out);
+            } else if self.may_remove()
+                && let Some(tombstone) = self.next_removal(now)
+            {
+                self.begin_removal(now, me, &tombstone, Looked::Nothing, out);
+            } else {
+                return;
+            }
+        }
+        if self.work.is_to_read()
+            || !self.work.ready.is_empty()
+            || !self.work.removals.is_empty()
+            || !self.work.marks.is_empty()
+        {
+            self.work.slots.pace.is_full();
+        }
+    }
+
+    fn next_ready(&mut self) -> Option<ObjectKey> {
+        let Work { ready, slots, untried, .. } = &mut self.work;
+        // Every entry of the lower waves must have been tried.
+        let last = untried.first_key_value().map_or(i32::MAX, |(wave, _)| *wave);
+        let (wave, key) = ready.range(..=last).find_map(|(wave, names)| Some((*wave, slots.first_admitted(names)?)))?;
+        self.work.unqueue(wave, &key);
+        if let Some(object) = self.objects.get_mut(&key) {
+            object.queued = None;
+        }
+        Some(key)
+    }
+
+    fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
+        if self.objects.get(key).is_some_and(|object| object.flight.is_none()) {
+            let version = self.kinds.version(&key.kind);
+            self.execute(now, key, Doing::Read(what_for), Op::Get { key: key.clone(), version }, out);
+        } else {
+            self.reports.status_unread(key, self.objects.get_mut(key));
+        }
+    }
+
+    pub(in crate::core) fn execute(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        doing: Doing,
+        op: Op,
+        out: &mut Effects,
+    ) {
+        let id = self.work.fly(now, key, doing);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.flight = Some(id);
+            if op.writes() {
+                object.probe = None;
+            }
+        }
+        out.push(Effect::Execute { id, op });
+    }
+
+    /// Decides about an assigned object and begins what was decided.
+    fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
+        let Some(entry) = self.desired.get(key).cloned() else { return };
+        let policy = self.policies.get(&entry.policy).cloned();
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if object.flight.is_some() {
+            // It is looked at again when that ends.
+            return;
+        }
+        let probe = object.probe.take();
+        let live = probe.is_some();
+        let Some(object) = self.objects.get(key) else { return };
+        let seen = probe.or_else(|| object.seen.clone().filter(|_| !object.doubted));
+        let view = match self.kinds.view(key) {
+            View::Lost if object.doubted => View::Current,
+            view => view,
+        };
+        let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));
+        let behind = !live
+            && seen
+                .as_ref()
+                .zip(object.record.as_ref())
+                .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
+        // A list may show the mark of what was let go of since: taken for ours, it would be deleted one day.
+        let unproven = !live
+            && object.record.as_ref().is_none_or(|record| record.letting_go)
+            && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
+        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
+        let unread = is_gone_unread(&object, &entry.source.uid, &decision);
+        drop(object);
+        if unread {
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
+        if unproven && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. } | Decision::Record { .. }) {
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
+        if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. }) {
+            // A list or a watch shows how it was before our last write. What there is by now is read before anything is
+            // written again: where the cluster was set back, it may be just that.
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
+        let writes = matches!(
+            decision,
+            Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::ReMark { .. }
+        );
+        if writes && anew && self.waits_for_its_wave(now, &entry) {
+            return;
+        }
+        if writes && self.waits_for_a_webhook(now, key) {
+            return;
+        }
+        self.carry_out(now, me, &entry, policy, seen, decision, out);
+    }
+
+    /// What a decision about an object is made from, if this is what is seen of it.
+    pub(in crate::core) fn situation<'a>(
+        &self,
+        me: Me,
+        entry: &'a Entry,
+        policy: Option<&'a ApplyPolicy>,
+        object: &'a Object,
+        seen: Option<&'a Seen>,
+        view: View,
+    ) -> Situation<'a> {
+        Situation {
+            me,
+            entry,
+            policy,
+            body: if self.inputs.is_held(&entry.input) { Body::Held } else { Body::Missing },
+            record: object.record.as_ref(),
+            seen,
+            view,
+            terminal: object.happened(&entry.source.uid),
+            marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
+            found: if self.is_overtaken(&entry.key) { Found::LetGo } else { Found::AsKnown },
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one decision and all it was made from")]
+    fn carry_out(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        entry: &Arc<Entry>,
+        policy: Option<Arc<ApplyPolicy>>,
+        seen: Option<Seen>,
+        decision: Decision,
+        out: &mut Effects,
+    ) {
+        let key = &entry.key;
+        match (decision, policy, seen) {
+            (Decision::Nothing(Settled::Drifted), Some(policy), Some(seen)) => {
+                self.drifted(now, me, entry, policy, &seen, out);
+            }
+            (Decision::Nothing(_), _, seen) => {
+                self.settled(now, key);
+                self.let_go_unseen(now, me, key, seen, out);
+            }
+            (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
+                self.set_record(key, plan::record_of(entry, &seen, origin, true));
+                // Whoever made it may have ended before that was written.
+                self.note_created(entry, &policy);
+                self.settled(now, key);
+            }
+            (Decision::Verify { uid, origin }, Some(policy), _) => {
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
+                self.execute(now, key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
+            }
+            (decision @ (Decision::Create | Decision::RunAnew(_)), Some(policy), _) => {
+                let ran = if let Decision::RunAnew(ran) = decision { Some(ran) } else { None };
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
+                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran };
+                self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
+            }
+            (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
+                if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
+                    return;
+                }
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                let local = plan::left_alone(&policy, record.as_ref().filter(|record| record.uid == uid));
+                let doing = Doing::Apply {
+                    entry: Arc::clone(entry),
+                    policy: Arc::clone(&policy),
+                    uid: uid.clone(),
+                    origin,
+                    local: Arc::clone(&local),
+                };
+                let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
+                self.execute(now, key, doing, op, out);
+            }
+            (Decision::ReMark { uid, origin }, Some(policy), _) => {
+                if self.is_fought_over(now, entry) {
+                    return;
+                }
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::ReMark { entry: Arc::clone(entry), mark, uid: uid.clone() };
+                self.execute(now, key, Doing::ReMark { entry: Arc::clone(entry), policy, uid, origin }, op, out);
+            }
+            (Decision::Wait(Reason::Progressing), ..) => {}
+            (Decision::Wait(reason), ..) => {
+                self.conclude(now, key, Progress::Pending, Some(reason), String::new());
+                self.retry(now, key, None);
+            }
+            (Decision::Withhold(reason), ..) => {
+                let message = match reason {
+                    Reason::OtherNamespace => {
+                        format!("this agent keeps these namespaces only: {}", self.config.namespaces)
+                    }
+                    Reason::AgentTooOld => TOO_OLD.to_owned(),
+                    Reason::MayHaveRun => MAY_HAVE_RUN.to_owned(),
+                    Reason::Vanished => VANISHED.to_owned(),
+                    _ => String::new(),
+                };
+                self.conclude(now, key, Progress::Withheld, Some(reason), message);
+                self.resume_removals(key);
+            }
+            (Decision::Spare(reason, why), _, seen) => {
+                self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
+                self.retry(now, key, None);
+                self.let_go_unseen(now, me, key, seen, out);
+            }
+            (Decision::Note, policy, _) => {
+                let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
+                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                if let Some(record) = record {
+                    let impersonate = entry.impersonate.clone();
+                    // What is never applied again claims nothing of anybody.
+                    let left = record.left.clone().filter(|_| !once);
+                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, left, ..record };
+                    self.set_record(key, record);
+                }
+                self.settled(now, key);
+            }
+            (Decision::Fail(reason, message), ..) => {
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                // Of kinds and bodies an event tells; of what is in the way nothing does.
+                if !matches!(reason, Reason::KindMissing | Reason::BodyMissing) {
+                    self.retry(now, key, None);
+                }
+            }
+            (
+                Decision::Record { .. }
+                | Decision::Verify { .. }
+                | Decision::Create
+                | Decision::RunAnew(_)
+                | Decision::Apply { .. }
+                | Decision::ReMark { .. },
+                ..,
+            ) => unreachable!("they are decided only with a policy, and of what is seen"),
+        }
+    }
+
+    /// Whether a write must wait because a webhook does not answer for others of its kind and namespace. It counts as
+    /// tried: neither its wave nor what comes after waits with it.
+    fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
+        if self.work.slots.admits(key) != Admission::Stuck {
+            return false;
+        }
+        // What failed for itself says so, and waits for its own time.
+        self.retry(now, key, None);
+        if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
+            self.mark_tried(key);
+        } else if let Some(message) = self.work.slots.wait(key) {
+            let message = format!("it waits, since others of its kind there fail: {message}");
+            self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
+        }
+        true
+    }
+
+    /// Whether a correction must wait because it was undone before, and again.
+    fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
+        let Some(object) = self.objects.get(&entry.key) else { return false };
+        let correction = object.tried && object.outcome.progress == Progress::Applied;
+        drop(object);
+        if !correction || !self.waits_to_correct(now, &entry.key) {
+            return false;
+        }
+        let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
+        self.notice(now, &entry.key, Reason::Drifted, message);
+        true
+    }
+
+    /// Counts a correction of an object, and whether it must wait for those before it: then it is tried again by itself. What
+    /// else is found about the object meanwhile is no reason to try it sooner.
+    pub(in crate::core) fn waits_to_correct(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
+        let Some(object) = self.objects.get_mut(key) else { return false };
+        let (count, last) = object.corrections;
+        let count = if now.since(last) > CORRECTIONS_FORGOTTEN { 0 } else { count };
+        object.corrections = (count + 1, now);
+        if count < CORRECTIONS_AT_ONCE {
+            return false;
+        }
+        let wait = self.jitter.half(count - CORRECTIONS_AT_ONCE + 1, RETRY.0, RETRY.1);
+        if now.since(last) >= wait {
+            return false;
+        }
+        object.corrections = (count, last);
+        let at = last + wait;
+        if let Some(former) = object.retry_at.replace(at) {
+            self.work.retries.remove(&(former, key.clone()));
+        }
+        self.work.retries.insert((at, key.clone()));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

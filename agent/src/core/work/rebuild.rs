@@ -1,0 +1,69 @@
+//! After the journal was lost: what stands in the cluster is taken up as it is, without a second write, where it can be
+//! proven to be what would be written.
+//!
+//! | what is known | what it proves |
+//! |---|---|
+//! | the mark is the very one that would be written: target, source, place, generation, input, policy | the last write of ours that reached the object carried this body under this policy, for mark and body travel in one request |
+//! | the label is there | the object will be watched |
+//! | an entry of managedFields is ours | it was written by us here, and not restored or copied with the mark in it |
+//! | one live look ([`Op::Compare`]): no field that we apply left our managedFields entry with another value | nobody has changed it since |
+//!
+//! The look is one GET; a second server-side apply would cost the API server eight times that, and start a write at every
+//! object of every cluster whose agent moved. Without it, what was changed locally while there was no agent would become
+//! the state from which drift is told. What the look finds is left to the plan: the object is recorded without a hash of our
+//! entry, which no object equals, so that it counts as drifted, and is corrected or reported as its policy says.
+//!
+//! [`Op::Compare`]: crate::core::Op::Compare
+
+use tideline_common::{Entry, Monotonic, Origin, Reason};
+
+use super::doing::FollowUp;
+use crate::core::Core;
+use crate::core::decide::plan;
+use crate::core::decide::plan::record_of;
+use crate::core::interface::op_result::{Compared, NotDone};
+use crate::core::interface::write::AppliedRecord;
+use crate::core::model::object::Seen;
+
+impl Core {
+    /// The look at an object that the journal does not know ended.
+    pub(in crate::core) fn verified(
+        &mut self,
+        now: Monotonic,
+        entry: &Entry,
+        origin: Origin,
+        result: Result<Compared, NotDone>,
+    ) -> FollowUp {
+        let key = &entry.key;
+        match result {
+            Ok(Compared { observed, total, differences: _, local: _, at: _ }) => {
+                let seen = Seen::from(&*observed);
+                let template = observed.template;
+                self.look_at(key, *observed);
+                // Whether it was posted or applied last is not known, so that the next apply looks.
+                let record = AppliedRecord { template, ..record_of(entry, &seen, origin, true) };
+                let managed = record.managed.filter(|_| total == 0);
+                if self.is_still_right(entry, origin, &seen) {
+                    self.set_record(key, AppliedRecord { managed, ..record });
+                }
+                self.dirty(key, now);
+                FollowUp::Look
+            }
+            Err(NotDone::Stale) => FollowUp::Stale,
+            Err(NotDone::Failed(failure)) => {
+                if failure.reason == Reason::BodyMissing {
+                    self.body_is_missing(entry);
+                }
+                self.operation_failed(now, key, failure)
+            }
+        }
+    }
+
+    /// Whether what the look was for still holds: the set, and the mark of the object as it was read.
+    fn is_still_right(&self, entry: &Entry, origin: Origin, seen: &Seen) -> bool {
+        let current = self.desired.get(&entry.key).is_some_and(|current| **current == *entry);
+        let policy = self.policies.get(&entry.policy);
+        let mark = self.me().zip(policy).map(|(me, policy)| plan::mark_of(me, entry, policy, origin));
+        current && mark.is_some() && seen.mark.as_deref() == mark.as_ref() && !seen.deleting
+    }
+}

@@ -1,0 +1,448 @@
+//! Removals, from the queue to the gate and back to the queue.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
+
+use super::conclude::RETRY;
+use super::doing::Doing;
+use super::slots::Admission;
+use crate::core::Core;
+use crate::core::decide::fuse::Passage;
+use crate::core::decide::plan::is_made_once;
+use crate::core::decide::remove::{Evidence, Ground, Inspection, Verdict, may_delete};
+use crate::core::disk::Then;
+use crate::core::interface::effect::{Effects, Op};
+use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
+use crate::core::model::object::{Me, Object, Seen};
+use crate::core::model::removal::{Removal, RemovalState};
+
+/// What a live look for the sake of a removal found just now.
+#[derive(Debug)]
+pub(in crate::core) enum Looked {
+    /// Nobody looked.
+    Nothing,
+    Inside(Inspection),
+    /// This stands there, whatever lists and watches say.
+    There(Box<Seen>),
+}
+
+impl Core {
+    pub(in crate::core) fn enqueue_removals(&mut self, key: &ObjectKey) {
+        let open: Vec<Tombstone> = self
+            .removals_of(key)
+            .filter(|(_, removal)| removal.state != RemovalState::Done)
+            .map(|(tombstone, _)| tombstone.clone())
+            .collect();
+        for tombstone in open {
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                if let Some(at) = removal.retry_at.take() {
+                    self.work.removal_retries.remove(&(at, tombstone.clone()));
+                }
+                self.work.remove(removal.wave, tombstone);
+            }
+        }
+    }
+
+    /// Has those removals looked at that found an operation under way; not those that wait for their retry.
+    pub(in crate::core) fn resume_removals(&mut self, key: &ObjectKey) {
+        let waiting: Vec<(i32, Tombstone)> = self
+            .removals_of(key)
+            .filter(|(_, removal)| removal.state != RemovalState::Done && removal.retry_at.is_none())
+            .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
+            .collect();
+        for (wave, tombstone) in waiting {
+            self.work.remove(wave, tombstone);
+        }
+    }
+
+    pub(in crate::core) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
+        loop {
+            let (Reverse(wave), tombstone) = self.work.removals.first()?;
+            if self.work.waits_for_others_to_go(now, *wave) || !self.work.all_tried() {
+                return None;
+            }
+            let tombstone = tombstone.clone();
+            if let Some(what) = self.holds_removal(&tombstone) {
+                self.work.removals.pop_first();
+                self.removal_state(now, &tombstone, RemovalState::WaitingForWave(what));
+                continue;
+            }
+            match self.work.slots.admits(&tombstone.key) {
+                Admission::Free => return self.work.removals.pop_first().map(|(_, tombstone)| tombstone),
+                Admission::Full => {
+                    self.work.slots.pace.is_full();
+                    return None;
+                }
+                // Its webhooks are asked about deletions, too.
+                Admission::Stuck => {
+                    let (_, tombstone) = self.work.removals.pop_first()?;
+                    self.retry_removal(now, &tombstone, None);
+                }
+            }
+        }
+    }
+
+    /// Judges a removal and begins what follows, if anything may: since the step before the agent may have been told
+    /// otherwise. Then it waits in the queue.
+    pub(in crate::core) fn begin_removal(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        tombstone: &Tombstone,
+        found: Looked,
+        out: &mut Effects,
+    ) {
+        let key = &tombstone.key;
+        if !self.may_remove() {
+            return;
+        }
+        let (inspection, live) = match found {
+            Looked::Nothing => (None, None),
+            Looked::Inside(inspection) => (Some(inspection), None),
+            Looked::There(seen) => (None, Some(seen)),
+        };
+        if self.objects.get(key).is_some_and(|object| object.flight.is_some()) {
+            // It ends as that does, and is taken up again then.
+            return;
+        }
+        if self.lapses(now, tombstone) {
+            return;
+        }
+        if self.is_spared(tombstone) {
+            return match live {
+                Some(seen) => self.stays(now, tombstone, &seen),
+                None => self.look(now, tombstone, out),
+            };
+        }
+        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        // What passed the fuse is taken up again when that is on disk.
+        if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
+            return;
+        }
+        // Nor is it let go of, or looked at once more for that, before the journal has it.
+        if object.unrecorded > 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
+            return;
+        }
+        // What was read just now is not older than the journal, though the cluster may have been set back.
+        let current = object.record.as_ref().zip(live.as_deref()).map(|(record, seen)| AppliedRecord {
+            resource_version: Arc::clone(&seen.resource_version),
+            ..record.clone()
+        });
+        let record = current.as_ref().or(object.record.as_ref());
+        let entry = self.desired.get(key).map(|entry| &**entry);
+        let verdict = may_delete(&Evidence {
+            me,
+            key,
+            ground: Ground::Unassigned(&tombstone.source),
+            entry,
+            record,
+            assigned: entry.and_then(|entry| self.policies.get(&entry.policy)).map(|policy| &**policy),
+            policy: removal.policy,
+            applied: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
+            seen: live.as_deref().or(object.seen.as_ref()),
+            unshown: object.unshown,
+            view: self.kinds.view(key),
+            inspection,
+            looked: live.is_some(),
+            journal: self.journal_age,
+            leaves_too: self.other_removal(tombstone).is_some(),
+            decommission: self.decommission,
+        });
+        let version = self.version_of(tombstone, removal, record);
+        let impersonate = record.and_then(|record| record.impersonate.clone());
+        let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
+        let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
+        let void = again && matches!(removal.policy, RemovalPolicy::Absence(_));
+        let empty = live.is_none() && object.seen.is_none();
+        if again && !void && removal.state == RemovalState::Finalizing && live.is_none() {
+            // Its deletion was accepted: a list from before shows it as it was.
+            return self.look(now, tombstone, out);
+        }
+        let verdict = self.while_broken(verdict);
+        match self.fused(now, tombstone, verdict) {
+            Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
+            Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
+                self.begun(tombstone);
+                self.execute(now, key, doing, authorised.op(version, impersonate), out);
+            }
+            Verdict::Look => self.look(now, tombstone, out),
+            Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
+            Verdict::ReMark | Verdict::Wait => {
+                if !again {
+                    self.removal_state(now, tombstone, RemovalState::Waiting);
+                }
+                if live.is_some() {
+                    // What is to happen first may take a while, and looking again would tell no more.
+                    self.retry_removal(now, tombstone, None);
+                }
+            }
+            Verdict::Forget if void => self.forget_removal(tombstone),
+            Verdict::Forget => {
+                // Its place is not clear before what stands there under another name has gone. That is judged first: looking
+                // at the place for this one would keep it from its turn.
+                let other = self.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
+                if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
+                    self.removal_state(now, tombstone, RemovalState::Waiting);
+                    if due && self.holds_removal(&other).is_none() {
+                        self.begin_removal(now, me, &other, Looked::Nothing, out);
+                    }
+                    let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
+                    let idle = self.objects.get(key).is_some_and(|object| object.flight.is_none());
+                    if !waits {
+                        // Its end has cleared the place already.
+                        self.enqueue_removals(key);
+                    } else if live.is_some() && idle {
+                        self.retry_removal(now, tombstone, None);
+                    }
+                    return;
+                }
+                if empty {
+                    self.make_anew(tombstone);
+                }
+                self.removal_done(now, tombstone);
+            }
+            Verdict::Hold(Reason::Finalizing) => {
+                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                self.retry_removal(now, tombstone, None);
+            }
+            Verdict::Hold(reason) => {
+                self.removal_state(now, tombstone, RemovalState::Held(reason, String::new()));
+                self.retry_removal(now, tombstone, None);
+            }
+        }
+    }
+
+    /// The removal of what stands in the place, if that is of another source.
+    fn other_removal(&self, tombstone: &Tombstone) -> Option<(Tombstone, &Removal)> {
+        let key = &tombstone.key;
+        let source = self.left_over(key).filter(|source| *source != tombstone.source)?;
+        let other = Tombstone { key: key.clone(), source };
+        let removal = self.removals.get(&other)?;
+        Some((other, removal))
+    }
+
+    fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {
+        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
+        removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&tombstone.key.kind))
+    }
+
+    /// What stands there is not known: it lost its label, or is another object than an older list showed. So it is looked at,
+    /// and judged once more.
+    pub(in crate::core) fn look(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
+        let key = &tombstone.key;
+        if !self.may_remove() {
+            return;
+        }
+        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        let version = self.version_of(tombstone, removal, object.record.as_ref());
+        let doing = Doing::Look { tombstone: tombstone.clone(), wave: removal.wave };
+        drop(object);
+        self.execute(now, key, doing, Op::Get { key: key.clone(), version }, out);
+    }
+
+    /// What may not be taken over is let go of, if that was said. Without its label no watch shows it: a creation found it.
+    pub(in crate::core) fn let_go_unseen(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        key: &ObjectKey,
+        found: Option<Seen>,
+        out: &mut Effects,
+    ) {
+        let unseen = self.objects.get(key).is_some_and(|object| object.seen.is_none());
+        let due = self.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
+        let tombstone = due.map(|(tombstone, _)| tombstone.clone());
+        if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
+            self.begin_removal(now, me, &tombstone, Looked::There(Box::new(found)), out);
+        }
+    }
+
+    /// What was to be removed is assigned again: it is not deleted any more, and nothing of what held it holds.
+    pub(in crate::core) fn comes_back(&mut self, tombstone: &Tombstone) {
+        self.fuse.withdraw(tombstone);
+        if let Some(removal) = self.removals.get_mut(tombstone)
+            && matches!(removal.state, RemovalState::Held(..))
+        {
+            removal.state = RemovalState::Waiting;
+        }
+    }
+
+    /// What is made once was taken out, is gone, and is assigned again: it is made once more.
+    pub(in crate::core) fn make_anew(&mut self, tombstone: &Tombstone) {
+        let Tombstone { key, source } = tombstone;
+        let Some(entry) = self.desired.get(key).filter(|entry| entry.source.uid == *source) else { return };
+        let policy = self.policies.get(&entry.policy);
+        if !policy.is_some_and(|policy| is_made_once(entry, policy)) {
+            return;
+        }
+        self.forget_fact(key, source, Terminal::CreatedOnce);
+        let ours = |object: &Object| object.record.as_ref().is_some_and(|record| record.source == *source);
+        if self.objects.get(key).is_some_and(|object| ours(&object)) {
+            self.clear_record(key);
+        }
+        self.enqueue(key);
+    }
+
+    /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
+    /// from an object whose mark was stripped by others, and which is deleted.
+    fn lets_go(&mut self, key: &ObjectKey) -> bool {
+        let Some(object) = self.objects.get(key) else { return true };
+        let Some(record) = object.record.clone() else { return true };
+        if !record.letting_go {
+            self.set_record(key, AppliedRecord { letting_go: true, ..record });
+            return false;
+        }
+        object.unrecorded == 0
+    }
+
+    pub(in crate::core) fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Delete(authorised) => {
+                self.excuse_gated(now, tombstone);
+                match self.fuse.pass(now, tombstone, self.recorded, self.leave(now, tombstone)) {
+                    Passage::Free => Verdict::Delete(authorised),
+                    Passage::Once(number) => {
+                        self.keep_passed(number, tombstone);
+                        authorised.later()
+                    }
+                    Passage::Saving => authorised.later(),
+                    Passage::Held => authorised.held(Reason::FuseHeld),
+                }
+            }
+            Verdict::Orphan(authorised) => {
+                self.fuse.withdraw(tombstone);
+                Verdict::Orphan(authorised)
+            }
+            Verdict::Inspect | Verdict::Look | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => {
+                verdict
+            }
+        }
+    }
+
+    /// Of what would be held with this removal, puts aside what waits for a wave: that is not to go yet.
+    fn excuse_gated(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        if !self.gates.hold_any() {
+            return;
+        }
+        for other in self.fuse.about_to_be_held(tombstone, self.recorded) {
+            if other != *tombstone
+                && let Some(what) = self.holds_removal(&other)
+            {
+                if let Some(removal) = self.removals.get(&other) {
+                    self.work.removals.remove(&(Reverse(removal.wave), other.clone()));
+                }
+                self.removal_state(now, &other, RemovalState::WaitingForWave(what));
+            }
+        }
+    }
+
+    /// A wave that a removal waited for is over. What is freed with it is judged with it.
+    pub(in crate::core) fn resume_freed(&mut self, now: Monotonic, tombstone: Tombstone) {
+        let Some(removal) = self.removals.get(&tombstone) else { return };
+        let (wave, open) = (removal.wave, removal.state != RemovalState::Done);
+        if matches!(removal.state, RemovalState::WaitingForWave(_)) {
+            self.removal_state(now, &tombstone, RemovalState::Waiting);
+        }
+        if open && self.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
+            self.fuse.ask(tombstone.clone());
+        }
+        self.work.remove(wave, tombstone);
+    }
+
+    /// Has the journal know what passed before it is made use of: a restart must not begin the hour anew.
+    fn keep_passed(&mut self, number: u64, tombstone: &Tombstone) {
+        let Some(wave) = self.removals.get(tombstone).map(|removal| removal.wave) else { return };
+        // It is under way, so that no lower wave begins.
+        self.work.hold_wave(wave);
+        self.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
+        self.disk.then(Then::Passed(tombstone.clone(), wave));
+    }
+
+    pub(in crate::core) fn passed(&mut self, tombstone: &Tombstone, wave: i32) {
+        self.work.release_wave(wave);
+        self.fuse.saved(tombstone);
+        self.resume_removals(&tombstone.key);
+    }
+
+    /// Has the journal know what the fuse holds: a restart lets none of it through.
+    pub(in crate::core) fn keep_held(&mut self) {
+        let (held, unheld) = self.fuse.take_unkept();
+        let several = held.len() > 1;
+        if several {
+            self.disk.write(Write::Holding(true));
+        }
+        for tombstone in held {
+            self.disk.write(Write::Held(tombstone));
+        }
+        if self.fuse.take_in_part() || several {
+            self.disk.write(Write::Holding(false));
+        }
+        for tombstone in unheld {
+            self.disk.write(Write::Unheld(tombstone));
+        }
+    }
+
+    /// Drops from the journal what counts no more, when it is written anyway.
+    pub(in crate::core) fn forget_passed(&mut self, now: Monotonic) {
+        if self.disk.is_asked() {
+            for number in self.fuse.take_lapsed(now) {
+                self.disk.write(Write::Lapsed { number });
+            }
+        }
+    }
+
+    pub(in crate::core) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
+        let refusal = match &state {
+            RemovalState::Held(Reason::Forbidden, message) => Some(&**message),
+            RemovalState::Held(..)
+            | RemovalState::Waiting
+            | RemovalState::WaitingForWave(_)
+            | RemovalState::Finalizing
+            | RemovalState::Done => None,
+        };
+        self.denied.heard(&tombstone.key, refusal);
+        match &state {
+            RemovalState::Held(Reason::NotEmpty, _) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
+                self.fuse.excuse(tombstone);
+            }
+            RemovalState::Held(Reason::HistoryLost, _) => self.fuse.pause(tombstone),
+            // What only failed is still to go.
+            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Done => {}
+        }
+        if let Some(removal) = self.removals.get_mut(tombstone)
+            && removal.state != state
+        {
+            let wave = removal.wave;
+            let former = std::mem::replace(&mut removal.state, state);
+            if former == RemovalState::Finalizing {
+                self.work.finalized(wave);
+            } else if removal.state == RemovalState::Finalizing {
+                self.work.finalizes(now, wave);
+            }
+            self.dirty(&tombstone.key, now);
+        }
+    }
+
+    pub(in crate::core) fn retry_removal(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        not_before: Option<Duration>,
+    ) {
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        self.work.forget_removal(removal, tombstone);
+        removal.failures = removal.failures.saturating_add(1);
+        let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
+        removal.retry_at = Some(now + wait);
+        self.work.removal_retries.insert((now + wait, tombstone.clone()));
+        let (failures, state) = (removal.failures, removal.state.clone());
+        self.notice_held(now, &tombstone.key, failures, &state);
+    }
+}
+
+#[cfg(test)]
+mod tests;

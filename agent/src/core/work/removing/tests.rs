@@ -1,0 +1,290 @@
+//! Removals of what is not what was seen.
+
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{Accepted, ClusterFacts};
+use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, Prune, PrunePolicy, Takeover, Version};
+
+use super::*;
+use crate::core::decide::plan::{mark_of, record_of};
+use crate::core::interface::effect::{Effect, OpId};
+use crate::core::interface::event::Event;
+use crate::core::interface::observed::{Observed, Served};
+use crate::core::interface::op_result::{Deleted, NotDone, OpResult};
+use crate::core::interface::write::{Enrolled, RemovalPolicy};
+use crate::core::tests::world::World;
+use crate::core::tests::{attested, entry, hub_id, key, me, target_id, uid};
+use crate::core::{Config, FuseLimits, Loaded};
+
+/// An agent that restarted with a removal to make, and what it begins.
+struct Removing {
+    core: Core,
+    begun: Vec<(OpId, String)>,
+}
+
+impl Removing {
+    fn step(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.step(Monotonic::START, event, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Execute { id, op: Op::Delete { uid, .. } } => self.begun.push((id, format!("Delete {uid}"))),
+                Effect::Execute { id, op: Op::Get { .. } } => self.begun.push((id, "Get".to_owned())),
+                Effect::Execute { op, .. } => panic!("{op:?}"),
+                Effect::Persist { id, .. } => self.step(Event::Persisted { id, result: Ok(()) }),
+                _ => {}
+            }
+        }
+    }
+
+    /// The one thing that is under way ends so. Returns what that was.
+    fn ends(&mut self, result: OpResult) -> String {
+        assert_eq!(self.begun.len(), 1, "{:?}", self.begun);
+        let (id, what) = self.begun.remove(0);
+        self.step(Event::Executed { id, result });
+        what
+    }
+}
+
+/// The object of an entry as it stands with this UID, marked for the entry's source.
+fn standing(uid: &str, source: u64) -> Observed {
+    let entry = entry(&key("", "ConfigMap", "c"), source, 1);
+    let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
+    Observed {
+        key: entry.key,
+        uid: uid.parse().unwrap(),
+        resource_version: "5".into(),
+        generation: 0,
+        managed: None,
+        mark: Some(Arc::new(mark)),
+        labelled: true,
+        deleting: false,
+        health: Health::Ready,
+        health_message: String::new(),
+        observed_generation: None,
+        terminal: None,
+        template: None,
+        status: None,
+        others: None,
+        managed_elsewhere: false,
+    }
+}
+
+const SAID: PrunePolicy = PrunePolicy { prune: tideline_common::Prune::Delete, ..PrunePolicy::LEAST };
+
+/// It was placed, removed, placed again and removed again, and the list is from the first time.
+fn listed_as_before(recorded: bool) -> Removing {
+    let mut removing = begin(RemovalPolicy::Absence(Some(SAID)), recorded, Hub::IsHeard, standing("u1", 1));
+    assert_eq!(removing.ends(OpResult::Delete(Err(NotDone::Stale))), "Delete u1");
+    removing
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Hub {
+    IsHeard,
+    IsAway,
+}
+
+/// A start with one removal, and with a list that shows this.
+fn begin(policy: RemovalPolicy, recorded: bool, hub: Hub, listed: Observed) -> Removing {
+    let entry = entry(&key("", "ConfigMap", "c"), 1, 1);
+    let record = record_of(&entry, &Seen::from(&standing("u2", 1)), Origin::Created, true);
+    let loaded = Loaded {
+        enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
+        accepted: Some(attested(Accepted { version: Version::default(), digest: DesiredSet::default().digest() })),
+        applied: recorded.then(|| (entry.key.clone(), record)).into_iter().collect(),
+        removing: vec![(Tombstone { key: entry.key.clone(), source: uid("s1") }, policy)],
+        ..Loaded::default()
+    };
+    let config = Config {
+        hub: hub_id(),
+        facts: ClusterFacts::default(),
+        answered: true,
+        instance: tideline_common::wire::v1::Instance::default(),
+        enrolment: None,
+        seed: 1,
+        fuse: FuseLimits::default(),
+        patrol: Duration::from_mins(10),
+        namespaces: crate::Namespaces::All,
+        capabilities: tideline_common::Capabilities::all(),
+    };
+    let mut removing = Removing { core: Core::new(config, loaded), begun: Vec::new() };
+    if hub == Hub::IsHeard {
+        removing.core.history_whole(Monotonic::START);
+    }
+    let kind = entry.key.kind.clone();
+    removing.step(Event::Started);
+    removing.step(Event::Kind { kind: kind.clone(), served: Served::Yes { namespaced: true, status: false } });
+    removing.step(Event::Listed { kind, objects: vec![listed] });
+    removing
+}
+
+fn found(observed: Observed) -> OpResult {
+    OpResult::Get(Ok(Some(Box::new(observed))))
+}
+
+#[test]
+fn what_came_again_after_the_list_is_removed_too() {
+    for recorded in [true, false] {
+        let mut removing = listed_as_before(recorded);
+        assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
+        assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
+        assert!(removing.begun.is_empty());
+        assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
+    }
+}
+
+#[test]
+fn what_is_another_s_by_now_is_left_alone() {
+    let unmarked = Observed { mark: None, labelled: false, ..standing("u3", 1) };
+    for there in [found(unmarked), found(standing("u3", 2)), OpResult::Get(Ok(None))] {
+        let mut removing = listed_as_before(true);
+        assert_eq!(removing.ends(there), "Get");
+        assert!(removing.begun.is_empty());
+        assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
+    }
+}
+
+/// A data directory that was set back has removals of long ago. What stands there may have been assigned since, by another
+/// source or by the same.
+#[test]
+fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
+    for (policy, source) in [
+        (RemovalPolicy::Tombstone(SAID), 2),
+        (RemovalPolicy::Tombstone(SAID), 1),
+        (RemovalPolicy::Absence(Some(SAID)), 1),
+    ] {
+        let mut removing = begin(policy, true, Hub::IsAway, standing("u5", source));
+        assert!(removing.begun.is_empty(), "{policy:?}: nobody has said what is to be there now");
+        let held = RemovalState::Held(Reason::Unavailable, String::new());
+        assert!(removing.core.removals.values().all(|removal| removal.state == held));
+        // The hub says that nothing is new: what the journal says is how it is.
+        removing.core.history_whole(Monotonic::START);
+        removing.step(Event::Pulse { answers: true });
+        assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
+        let core = &removing.core;
+        assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
+    }
+}
+
+/// The target was taken out of a Placement and put back while its agent was away.
+fn comes_back(world: &mut World, key: &ObjectKey, policy: ApplyPolicy) {
+    world.hub_is_away();
+    world.run_for(Duration::from_mins(1));
+    world.hub.remove(key);
+    world.hub.policy = policy;
+    world.hub.put(key, 1, 1);
+    world.reconnect();
+    world.quiesce();
+    assert!(world.hub.tombstones.is_empty(), "{:?}", world.hub.tombstones);
+}
+
+#[test]
+fn what_is_made_once_and_is_gone_is_made_anew_when_it_comes_back() {
+    let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
+    for (restarts, lost) in [(false, false), (true, false), (true, true)] {
+        let mut world = World::new(3);
+        let [gone, stands] = ["gone", "stands"].map(|name| key("", "ConfigMap", name));
+        world.hub.policy = once.clone();
+        world.hub.put(&gone, 1, 1);
+        world.hub.put(&stands, 1, 1);
+        world.quiesce();
+        let uid = world.cluster.objects[&stands].uid.clone();
+        world.cluster.delete(&gone);
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&gone), "gone it stays gone");
+        if restarts {
+            world.hub_is_away();
+            world.crash();
+        }
+        if lost {
+            world.lose_journal();
+        }
+        comes_back(&mut world, &gone, once.clone());
+        comes_back(&mut world, &stands, once.clone());
+        assert!(world.cluster.objects.contains_key(&gone));
+        assert_eq!(world.cluster.objects[&stands].uid, uid, "what stands is not made anew");
+        // And from now on it is as it was at first.
+        world.cluster.delete(&gone);
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&gone));
+    }
+}
+
+/// It is known to have been made, and is made anew: what waits for it does not go before that.
+#[test]
+fn the_next_wave_waits_for_what_is_made_anew() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        let [first, after, other] = ["first", "after", "other"].map(|name| key("", "ConfigMap", name));
+        let gates = vec![Gate { placement: "retail/shop".to_owned(), deadline_seconds: 600 }];
+        let once = ApplyPolicy { mode: ApplyMode::CreateOnly, gates, ..ApplyPolicy::default() };
+        world.hub.policy = once;
+        world.hub.put(&first, 1, 1);
+        world.hub.put(&other, 1, 1);
+        world.heal();
+        world.quiesce();
+        world.cluster.delete(&first);
+        world.quiesce();
+        world.hub_is_away();
+        world.run_for(Duration::from_mins(1));
+        world.hub.remove(&first);
+        world.hub.waves.insert(after.clone(), 10);
+        world.hub.put(&after, 1, 1);
+        world.hub.put(&first, 1, 1);
+        world.reconnect();
+        let there = |world: &World, key| world.cluster.objects.contains_key(key);
+        for _ in 0..400 {
+            world.advance();
+            assert!(there(&world, &first) || !there(&world, &after), "seed {seed}: the next wave went before");
+        }
+        world.quiesce();
+        assert!(there(&world, &first) && there(&world, &after), "seed {seed}");
+    }
+}
+
+/// What is adopted is let go of when it leaves, whatever becomes of what was created.
+#[test]
+fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
+    let by_force = ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() };
+    for takeover in [Takeover::Always, Takeover::Never] {
+        let mut world = World::new(5);
+        let key = key("", "ConfigMap", "c");
+        world.hub.policy = by_force.clone();
+        world.cluster.intrude(&key);
+        world.hub.put(&key, 1, 1);
+        world.quiesce();
+        let local = world.cluster.objects.get_mut(&key).unwrap();
+        assert_eq!(local.mark.as_ref().unwrap().origin, Origin::Adopted);
+        local.ours = true;
+        let uid = local.uid.clone();
+        comes_back(&mut world, &key, ApplyPolicy { takeover, ..ApplyPolicy::default() });
+        assert_eq!(world.cluster.objects[&key].uid, uid);
+        assert_eq!(world.cluster.objects[&key].mark.is_some(), takeover == Takeover::Always, "{takeover:?}");
+    }
+}
+
+/// Without its label it is looked for, and without the journal it is not let go of yet.
+#[test]
+fn what_is_to_be_let_go_of_is_not_looked_at_again_and_again_while_nothing_can_be_written() {
+    let key = key("", "ConfigMap", "web");
+    let mut world = World::new(3);
+    world.hub.policy.prune = Prune::Orphan;
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.hub.remove(&key);
+    while world.removals() == 0 {
+        world.advance();
+    }
+    world.cluster.strip(&key);
+    world.no_journal = true;
+    let before = world.ops;
+    // It ends by itself if there is no rest.
+    world.quiesce();
+    let looks = world.ops - before;
+    assert!(looks <= 30, "{looks} looks in half an hour");
+    world.journal_opens();
+    world.quiesce();
+    assert_eq!((world.removals(), world.cluster.objects[&key].mark.is_none()), (0, true));
+}

@@ -1,0 +1,677 @@
+//! What the end of an operation means.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
+
+use super::conclude::{TRIES_MAX, is_held_up};
+use super::doing::{Doing, Flight, FollowUp, ReadFor};
+use super::removing::Looked;
+use crate::core::Core;
+use crate::core::decide::plan::{mark_of, record_of};
+use crate::core::decide::remove::{Authorised, Inspection, may_replace};
+use crate::core::interface::effect::{Effects, Op, OpId};
+use crate::core::interface::observed::Observed;
+use crate::core::interface::op_result::{
+    Applied, Created, Deleted, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned, ReMarked,
+};
+use crate::core::interface::write::{LeftToOthers, LocalField};
+use crate::core::model::object::{Seen, Status};
+use crate::core::model::removal::RemovalState;
+
+/// After so many reads of a status that failed in a row, what there is to tell of its object is told without it.
+const READS_MAX: u8 = 2;
+
+/// How a step of a removal ended.
+#[derive(Debug)]
+pub(in crate::core) enum Step {
+    /// Nothing is there.
+    Gone,
+    LetGo,
+    Finalizing,
+    Inspected {
+        foreign: u64,
+        example: Option<String>,
+        ours: u64,
+    },
+}
+
+impl From<Deleted> for Step {
+    fn from(deleted: Deleted) -> Self {
+        match deleted {
+            Deleted::Gone => Self::Gone,
+            Deleted::Finalizing => Self::Finalizing,
+        }
+    }
+}
+
+impl From<Orphaned> for Step {
+    fn from(orphaned: Orphaned) -> Self {
+        match orphaned {
+            Orphaned::LetGo => Self::LetGo,
+            Orphaned::Gone => Self::Gone,
+        }
+    }
+}
+
+impl From<Inspected> for Step {
+    fn from(inspected: Inspected) -> Self {
+        match inspected {
+            Inspected::Holds { foreign, example, ours } => Self::Inspected { foreign, example, ours },
+            Inspected::Gone => Self::Gone,
+        }
+    }
+}
+
+impl Core {
+    pub(in crate::core) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
+        let Some(Flight { key, doing, begun }) = self.work.landed(id) else { return };
+        let op = (id, &key, doing.does(), now.since(begun));
+        for waiting in self.work.slots.judge(now, op, &result, self.work.last(), &mut self.jitter) {
+            self.enqueue(&waiting);
+        }
+        if let Some(object) = self.objects.get_mut(&key) {
+            object.flight = None;
+        }
+        let removal = doing.removal().cloned();
+        let follow_up = self.ended(now, &key, doing, result, out);
+        match (follow_up, removal) {
+            (FollowUp::Look, _) => self.enqueue(&key),
+            (FollowUp::BackOff(not_before), None) => self.retry(now, &key, not_before),
+            (FollowUp::BackOff(not_before), Some(tombstone)) => self.retry_removal(now, &tombstone, not_before),
+            (FollowUp::Stale, None) => self.missed(now, &key),
+            (FollowUp::Stale, Some(tombstone)) => self.removal_missed(now, &tombstone, out),
+            (FollowUp::GoesOn | FollowUp::Concluded, _) => {}
+        }
+        self.resume_removals(&key);
+        self.forget_if_empty(&key);
+    }
+
+    /// What was under way has ended so.
+    fn ended(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        doing: Doing,
+        result: OpResult,
+        out: &mut Effects,
+    ) -> FollowUp {
+        match (doing, result) {
+            (Doing::Create { entry, policy }, OpResult::Create(result)) => self.created(now, &entry, &policy, result),
+            (Doing::Apply { entry, policy, uid, origin, local }, OpResult::Apply(result)) => {
+                let write = Write { origin, posted: false, local };
+                self.applied(now, (&entry, &policy, &uid), write, result, out)
+            }
+            (Doing::ReMark { entry, policy, uid, origin }, OpResult::ReMark(result)) => {
+                // What entry of ours the mark is in by now is looked at by the next apply, if there ever is one.
+                let write = Write { origin, posted: true, local: Arc::default() };
+                self.re_marked(now, (&entry, &policy, &uid), write, result, out)
+            }
+            (Doing::ReTarget(seen), OpResult::ReTarget(result)) => self.mark_written(now, key, &seen, result),
+            (Doing::DryRun { entry, policy, uid }, OpResult::DryRunCreate(result)) => {
+                self.dry_run_ended(now, &entry, &policy, &uid, result, out)
+            }
+            (Doing::Replace, OpResult::Delete(result)) => self.replaced(now, key, result),
+            (Doing::Remove { tombstone, .. }, OpResult::Delete(result)) => {
+                self.step_ended(now, &tombstone, result.map(Step::from), out)
+            }
+            (Doing::Remove { tombstone, .. }, OpResult::Orphan(result)) => {
+                self.step_ended(now, &tombstone, result.map(Step::from), out)
+            }
+            (Doing::Remove { tombstone, .. }, OpResult::Inspect(result)) => {
+                self.step_ended(now, &tombstone, result.map(Step::from).map_err(NotDone::from), out)
+            }
+            (Doing::Look { tombstone, .. }, OpResult::Get(result)) => self.looked(now, &tombstone, result, out),
+            (Doing::Read(what_for), OpResult::Get(result)) => self.read(now, key, what_for, result),
+            (Doing::Compare, OpResult::Compare(result)) => self.compared(now, key, result),
+            (Doing::Verify { entry, origin }, OpResult::Compare(result)) => self.verified(now, &entry, origin, result),
+            // Those that carry out operations are wrong; what they did is found when it is tried again.
+            (Doing::Remove { tombstone, .. } | Doing::Look { tombstone, .. }, _) => {
+                self.removed(now, &tombstone, Err(ended_as_another().into()), out)
+            }
+            (
+                Doing::Create { .. }
+                | Doing::Apply { .. }
+                | Doing::ReMark { .. }
+                | Doing::ReTarget(_)
+                | Doing::DryRun { .. }
+                | Doing::Replace
+                | Doing::Read(_)
+                | Doing::Compare
+                | Doing::Verify { .. },
+                _,
+            ) => self.operation_failed(now, key, ended_as_another()),
+        }
+    }
+
+    /// An operation on an assigned object failed.
+    pub(in crate::core) fn operation_failed(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
+        if failure.reason == Reason::Throttled {
+            return self.throttled(now, key, failure);
+        }
+        let Failure { reason, message, retry_after } = failure;
+        self.conclude(now, key, Progress::Failed, Some(reason), message);
+        FollowUp::BackOff(retry_after)
+    }
+
+    fn created(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &Arc<ApplyPolicy>,
+        result: Result<Created, Failure>,
+    ) -> FollowUp {
+        let key = &entry.key;
+        match result {
+            Ok(Created::Made(observed)) => {
+                if self.assigns(key, &entry.source.uid) {
+                    // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
+                    self.nothing_overtaken(now, key);
+                }
+                let write = Write { origin: Origin::Created, posted: true, local: Arc::default() };
+                self.stands(now, entry, policy, (write, None), *observed, &[])
+            }
+            Ok(Created::Exists(observed)) => {
+                self.is_unshown(key);
+                self.read_by_itself(key, observed.mark.as_deref());
+                let Some(object) = self.objects.get_mut(key) else { return FollowUp::Look };
+                object.doubted = false;
+                object.probe = Some(Seen::from(&*observed));
+                let failures = object.failures;
+                // That it is another's, which was said of what stands there, is still so.
+                let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
+                if failures >= TRIES_MAX && !said && self.desired.get(key) == Some(entry) {
+                    let message = "an object stands there each time it is to be created".to_owned();
+                    self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
+                }
+                if failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Look }
+            }
+            Err(failure) => {
+                // An API server that had no time, or was not heard, may have made it.
+                if matches!(failure.reason, Reason::Unavailable | Reason::Throttled) {
+                    self.is_unshown(key);
+                }
+                self.write_failed(now, entry, failure)
+            }
+        }
+    }
+
+    /// Something may stand there that nothing has shown.
+    fn is_unshown(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.unshown = true;
+        }
+    }
+
+    fn applied(
+        &mut self,
+        now: Monotonic,
+        (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
+        write: Write,
+        result: Result<Applied, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        match result {
+            Ok(Applied { observed, conflicts }) => {
+                self.stands(now, entry, policy, (write, Some(onto)), *observed, &conflicts)
+            }
+            Err(NotDone::Stale) => self.is_another(&entry.key, onto),
+            Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
+        }
+    }
+
+    fn re_marked(
+        &mut self,
+        now: Monotonic,
+        (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
+        write: Write,
+        result: Result<ReMarked, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        match result {
+            Ok(ReMarked::Marked(observed)) => self.stands(now, entry, policy, (write, Some(onto)), *observed, &[]),
+            // Somebody has deleted what was to be taken up.
+            Ok(ReMarked::Finalizing) => self.finalizes(now, &entry.key),
+            Err(NotDone::Stale) => self.is_another(&entry.key, onto),
+            Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
+        }
+    }
+
+    fn finalizes(&mut self, now: Monotonic, key: &ObjectKey) -> FollowUp {
+        self.conclude(now, key, Progress::Pending, Some(Reason::Finalizing), String::new());
+        FollowUp::BackOff(None)
+    }
+
+    /// Another object stands there than was to be changed, or none.
+    fn is_another(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
+        let another = |seen: &Seen| seen.uid != *onto;
+        // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
+        let seen = self.objects.get(key).is_some_and(|object| object.seen.as_ref().is_some_and(another));
+        if seen { FollowUp::Look } else { FollowUp::Stale }
+    }
+
+    fn change_failed(
+        &mut self,
+        now: Monotonic,
+        (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
+        failure: Failure,
+        out: &mut Effects,
+    ) -> FollowUp {
+        let current = self.desired.get(&entry.key) == Some(entry);
+        if current && failure.reason == Reason::Immutable && self.dry_run(now, entry, policy, onto, out) {
+            return FollowUp::GoesOn;
+        }
+        self.write_failed(now, entry, failure)
+    }
+
+    fn write_failed(&mut self, now: Monotonic, entry: &Arc<Entry>, failure: Failure) -> FollowUp {
+        let key = &entry.key;
+        if self.desired.get(key) != Some(entry) {
+            // It changed, or went, while this was under way.
+            return FollowUp::Look;
+        }
+        if failure.reason == Reason::Vanished {
+            self.has_run_as_it_is(entry);
+            return FollowUp::Look;
+        }
+        if failure.reason == Reason::BodyMissing {
+            self.body_is_missing(entry);
+        }
+        self.operation_failed(now, key, failure)
+    }
+
+    /// It is asked for again, whatever it was needed for.
+    pub(in crate::core) fn body_is_missing(&mut self, entry: &Entry) {
+        self.inputs.lost(&entry.input);
+        self.session.distrust();
+    }
+
+    /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before. What is missed each
+    /// time counts as tried: nothing waits for it any longer.
+    fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.doubt();
+        if object.failures >= MISSES_MAX {
+            self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), MISSED.to_owned());
+            return self.retry(now, key, None);
+        }
+        if object.failures > 0 {
+            return self.retry(now, key, None);
+        }
+        object.failures = 1;
+        self.enqueue(key);
+    }
+
+    /// An object stands as an entry says; the journal is to know.
+    fn stands(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &ApplyPolicy,
+        (write, onto): (Write, Option<&Uid>),
+        observed: Observed,
+        conflicts: &[FieldConflict],
+    ) -> FollowUp {
+        let key = &entry.key;
+        if onto.is_none() {
+            self.runs_anew(key, &entry.source.uid);
+        }
+        let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
+        record.left = left_to_others(conflicts, &observed).map(Arc::new);
+        let object = self.objects.get(key);
+        let former = object.as_ref().and_then(|object| object.record.as_ref());
+        let known = former.filter(|former| former.uid == record.uid).and_then(|former| former.template);
+        record.template = observed.template.or(known);
+        if !write.local.is_empty() {
+            // What was left as it was is still to be told; a look says what there is of it.
+            record.local = write.local;
+            record.drifted = former.and_then(|former| former.drifted.clone());
+        }
+        drop(object);
+        if write.origin == Origin::Adopted {
+            self.associates_adopted(key);
+        }
+        self.see(key, observed);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.doubted = false;
+        }
+        self.set_record(key, record);
+        self.note_created(entry, policy);
+        self.dirty(key, now);
+        if self.desired.get(key) == Some(entry) {
+            self.succeeded(now, key);
+        }
+        if key.kind.is("", "Namespace") {
+            self.wake_namespace(&key.name);
+        }
+        // It may have changed while this was under way, and what was seen meanwhile may be later than this write.
+        FollowUp::Look
+    }
+
+    fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.failures = 0;
+        }
+        if let Some(left) = self.stands_applied(now, key) {
+            self.notice(now, key, Reason::FieldConflict, left.message.clone());
+        }
+    }
+
+    /// An object is as it should be, but for what was left to others, which is returned.
+    pub(in crate::core) fn stands_applied(&mut self, now: Monotonic, key: &ObjectKey) -> Option<Arc<LeftToOthers>> {
+        let left = self.objects.get(key).and_then(|object| object.record.as_ref()?.left.clone());
+        let message = left.as_ref().map(|left| left.message.clone()).unwrap_or_default();
+        self.conclude(now, key, Progress::Applied, left.as_ref().map(|_| Reason::FieldConflict), message);
+        left
+    }
+
+    /// Finds out whether what cannot be changed could be created again, if it may be deleted for that.
+    fn dry_run(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &Arc<ApplyPolicy>,
+        uid: &Uid,
+        out: &mut Effects,
+    ) -> bool {
+        let Some((me, _)) = self.me().zip(self.may_replace(entry, policy, uid)) else { return false };
+        let mark = Arc::new(mark_of(me, entry, policy, Origin::Created));
+        let op = Op::DryRunCreate { entry: Arc::clone(entry), policy: Arc::clone(policy), mark };
+        let doing = Doing::DryRun { entry: Arc::clone(entry), policy: Arc::clone(policy), uid: uid.clone() };
+        self.execute(now, &entry.key, doing, op, out);
+        true
+    }
+
+    fn may_replace(&self, entry: &Entry, policy: &ApplyPolicy, uid: &Uid) -> Option<Authorised> {
+        // While history is broken nothing is deleted, not even to be made again.
+        if !self.may_remove() || self.is_broken() {
+            return None;
+        }
+        let object = self.objects.get(&entry.key)?;
+        may_replace(entry, policy, (object.record.as_ref(), object.happened(&entry.source.uid)), uid)
+    }
+
+    /// What cannot be changed is deleted only if that is all that keeps it from being as its source says.
+    fn dry_run_ended(
+        &mut self,
+        now: Monotonic,
+        entry: &Arc<Entry>,
+        policy: &ApplyPolicy,
+        uid: &Uid,
+        result: Result<(), Failure>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        let key = &entry.key;
+        if self.desired.get(key) != Some(entry) {
+            return FollowUp::Look;
+        }
+        match result {
+            Ok(()) => match self.may_replace(entry, policy, uid) {
+                Some(authorised) => {
+                    let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
+                    self.execute(now, key, Doing::Replace, op, out);
+                    FollowUp::GoesOn
+                }
+                // Told otherwise meanwhile.
+                None => FollowUp::BackOff(None),
+            },
+            Err(failure) if failure.reason == Reason::Throttled => self.operation_failed(now, key, failure),
+            Err(failure) => {
+                let message = format!(
+                    "a field changed that cannot be changed in place, and the object is not deleted for it, because it could not be \
+                     created again: {}",
+                    failure.message
+                );
+                self.operation_failed(now, key, Failure { message, ..failure })
+            }
+        }
+    }
+
+    fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: Result<Deleted, NotDone>) -> FollowUp {
+        if result.is_ok()
+            && let Some(source) = self.desired.get(key).map(|entry| entry.source.uid.clone())
+        {
+            self.forget_start_of_deleted(key, &source);
+        }
+        match result {
+            // Nothing is there now: whatever failed before, it is made again at once, and waits if that fails too.
+            Ok(Deleted::Gone) => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.doubt();
+                    object.failures = object.failures.max(1);
+                }
+                FollowUp::Look
+            }
+            Ok(Deleted::Finalizing) => self.finalizes(now, key),
+            Err(NotDone::Stale) => FollowUp::Stale,
+            Err(NotDone::Failed(failure)) => self.operation_failed(now, key, failure),
+        }
+    }
+
+    fn step_ended(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        result: Result<Step, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        if matches!(result, Ok(Step::Gone | Step::Finalizing)) {
+            self.forget_start_of_deleted(&tombstone.key, &tombstone.source);
+        }
+        self.removed(now, tombstone, result, out)
+    }
+
+    /// A step of a removal ended.
+    fn removed(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        result: Result<Step, NotDone>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        let key = &tombstone.key;
+        if !self.retires(now, tombstone, &result) {
+            return FollowUp::Look;
+        }
+        if self.desired.get(key).is_some() {
+            // The place was assigned again while this was under way.
+            if matches!(result, Ok(Step::Gone | Step::LetGo) | Err(NotDone::Stale))
+                && let Some(object) = self.objects.get_mut(key)
+            {
+                object.doubt();
+            }
+            if !self.removals.contains_key(tombstone) {
+                return FollowUp::Look;
+            }
+            // What failed waits for its retry: the entry would have it tried again at once.
+            if !matches!(result, Err(NotDone::Failed(_))) {
+                self.enqueue(key);
+            }
+        }
+        match result {
+            Ok(Step::Gone | Step::LetGo) => {
+                if let Some(object) = self.objects.get_mut(key) {
+                    object.unsee();
+                }
+                self.clear_record_of_what_went(key);
+                self.make_anew(tombstone);
+                self.removal_done(now, tombstone);
+                FollowUp::Concluded
+            }
+            Ok(Step::Finalizing) => {
+                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                FollowUp::BackOff(None)
+            }
+            Ok(Step::Inspected { foreign: 0, ours: 0, .. }) => {
+                if let Some(me) = self.me() {
+                    let found = Looked::Inside(Inspection { foreign: 0, ours: 0 });
+                    self.begin_removal(now, me, tombstone, found, out);
+                }
+                FollowUp::GoesOn
+            }
+            Ok(Step::Inspected { foreign, example, ours }) => {
+                let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
+                let message = format!("it holds {foreign} objects that are not ours{named}, and {ours} of ours");
+                self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
+                FollowUp::BackOff(None)
+            }
+            Err(NotDone::Stale) => FollowUp::Stale,
+            Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
+                let Some(removal) = self.removals.get(tombstone) else { return FollowUp::Concluded };
+                let throttled = reason == Reason::Throttled;
+                // What the API server has no time for is held once it is known that this is not over soon. What waits for
+                // finalizers has waited for those.
+                let finalizes = throttled && removal.state == RemovalState::Finalizing;
+                let waits = throttled && !is_held_up(removal.failures + 1, retry_after);
+                if !finalizes {
+                    let state = if waits { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
+                    self.removal_state(now, tombstone, state);
+                }
+                FollowUp::BackOff(retry_after)
+            }
+        }
+    }
+
+    /// What was to be removed is gone, or another by now.
+    fn removal_missed(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
+        if let Some(object) = self.objects.get_mut(&tombstone.key) {
+            object.unsee();
+        }
+        if self.desired.get(&tombstone.key).is_some() {
+            // What is there instead is that of the entry.
+            self.make_anew(tombstone);
+            return self.removal_done(now, tombstone);
+        }
+        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        if removal.failures == 0 {
+            removal.failures = 1;
+            return self.look(now, tombstone, out);
+        }
+        if removal.failures >= MISSES_MAX && removal.state != RemovalState::Finalizing {
+            self.removal_state(now, tombstone, RemovalState::Held(Reason::Conflict, MISSED.to_owned()));
+        }
+        self.retry_removal(now, tombstone, None);
+    }
+
+    /// What stands in the place of what was to be removed was read.
+    fn looked(
+        &mut self,
+        now: Monotonic,
+        tombstone: &Tombstone,
+        result: Result<Option<Box<Observed>>, Failure>,
+        out: &mut Effects,
+    ) -> FollowUp {
+        let observed = match result {
+            Ok(Some(observed)) => observed,
+            Ok(None) => return self.removed(now, tombstone, Ok(Step::Gone), out),
+            Err(failure) => return self.removed(now, tombstone, Err(failure.into()), out),
+        };
+        let Some(me) = self.me() else { return FollowUp::BackOff(None) };
+        self.read_by_itself(&tombstone.key, observed.mark.as_deref());
+        let found = Looked::There(Box::new(Seen::from(&*observed)));
+        self.begin_removal(now, me, tombstone, found, out);
+        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
+        if self.desired.get(&tombstone.key).is_some() && !waits {
+            // What was assigned meanwhile has waited for this.
+            self.enqueue_entry(&tombstone.key);
+        }
+        FollowUp::GoesOn
+    }
+
+    /// An object was read.
+    fn read(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        what_for: ReadFor,
+        result: Result<Option<Box<Observed>>, Failure>,
+    ) -> FollowUp {
+        match result {
+            Ok(Some(observed)) => {
+                // Nothing else is decided by it, and nothing would tell when it changes.
+                let seen = Seen::from(&*observed);
+                if self.desired.get(key).is_some()
+                    && let Some(object) = self.objects.get_mut(key)
+                    // Something newer may have been heard before this answer.
+                    && !object.seen.as_ref().is_some_and(|newer| seen.is_older_than(newer))
+                {
+                    object.probe = Some(seen);
+                }
+                self.look_at(key, *observed);
+            }
+            Ok(None) => {
+                if self.desired.get(key).is_some()
+                    && let Some(object) = self.objects.get_mut(key)
+                {
+                    object.doubt();
+                }
+            }
+            Err(failure) => return self.read_failed(now, key, what_for, failure),
+        }
+        if let Some(object) = self.objects.get_mut(key)
+            && let Status::Awaited { .. } = object.live.status
+        {
+            object.live.status = Status::None;
+        }
+        self.dirty(key, now);
+        FollowUp::Look
+    }
+
+    fn read_failed(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, failure: Failure) -> FollowUp {
+        // A report without it would make the hub forget the status that it has.
+        if let Some(object) = self.objects.get_mut(key)
+            && let Status::Awaited { failed } = object.live.status
+        {
+            let failed = failed.saturating_add(1);
+            // It is read because there is something to tell: that is not kept back for a status that stays unread.
+            let untold = object.told.is_none() || failed >= READS_MAX;
+            object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
+            // That it stands as it should does not say that it can be read.
+            object.failures = object.failures.max(u32::from(failed) - 1);
+            if untold {
+                self.dirty(key, now);
+            }
+        }
+        let untried = self.objects.get(key).is_some_and(|object| !object.tried);
+        if what_for != ReadFor::Write || !untried || self.desired.get(key).is_none() {
+            return FollowUp::BackOff(failure.retry_after);
+        }
+        self.operation_failed(now, key, failure)
+    }
+}
+
+/// What is said of an operation that has ended as it cannot.
+fn ended_as_another() -> Failure {
+    Failure::new(Reason::Unavailable, "the operation ended as only another could")
+}
+
+fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<LeftToOthers> {
+    let mut message = String::new();
+    for FieldConflict { manager, field } in conflicts.iter().take(CONFLICTS_NAMED_MAX) {
+        let comma = if message.is_empty() { "left to others: " } else { ", " };
+        let _ = write!(message, "{comma}{field} ({manager})");
+    }
+    (!conflicts.is_empty()).then_some(LeftToOthers { message, others: observed.others })
+}
+
+/// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
+/// again where that was seen late.
+const MISSES_MAX: u32 = 3;
+const MISSED: &str = "another object stands there than was seen before, or none, also after several tries";
+
+/// Fields named in a message: what fits its bound with room for long paths.
+const CONFLICTS_NAMED_MAX: usize = 8;
+
+/// What kind of write an object stands from.
+#[derive(Clone, Debug)]
+struct Write {
+    origin: Origin,
+    posted: bool,
+    /// What was left as somebody made it.
+    local: Arc<[LocalField]>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Who gets the operations that may be under way: no kind all of them, and next to none what a webhook does not answer for,
+//! so that what waits for a webhook keeps nothing else waiting.
+//!
+//! Webhooks are asked about kinds, and most of them about some namespaces only: those that a team has labelled, or all but
+//! those of the system. So it is the objects of one kind in one namespace that wait together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason};
+
+use super::pace::{Ended, Pace, Sign};
+use crate::core::interface::effect::OpId;
+use crate::core::interface::op_result::{Failure, OpResult};
+use crate::core::jitter::Jitter;
+use crate::core::model::name::Name;
+
+/// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
+/// other. That something succeeds says little: the webhook may not be asked about it.
+const STUCK_MAX: usize = 2;
+/// All that wait for webhooks together get one of so many: each holds its place for as long as the webhook's timeout.
+const STUCK_SHARE: usize = 4;
+/// A webhook that refused or failed faster takes no operation's place for long.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+
+/// Whether an operation on an object may be begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Admission {
+    Free,
+    /// Its kind has its share under way.
+    Full,
+    /// Its kind waits for a webhook, in its namespace; what is under way finds out how that goes on.
+    Stuck,
+}
+
+/// What an operation does, as far as it matters here: of reads webhooks are told nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Does {
+    Read,
+    Write,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Slots {
+    pub(in crate::core) pace: Pace,
+    under_way: BTreeMap<GroupKind, usize>,
+    /// Writes.
+    under_way_in: BTreeMap<Area, usize>,
+    stuck: BTreeMap<Area, Stuck>,
+    /// Of what is under way, what is where webhooks do not answer.
+    stuck_under_way: usize,
+}
+
+/// The objects of one kind in one namespace; those without a namespace are together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Area {
+    kind: GroupKind,
+    namespace: Arc<str>,
+}
+
+impl From<&ObjectKey> for Area {
+    fn from(key: &ObjectKey) -> Self {
+        Self { kind: key.kind.clone(), namespace: Arc::clone(&key.namespace) }
+    }
+}
+
+/// A key before all those of later kinds, and after all those of this one.
+fn first_after(kind: &GroupKind) -> ObjectKey {
+    ObjectKey::new(GroupKind::new(&*kind.group, format!("{}\0", kind.kind)), "", "")
+}
+
+#[derive(Debug)]
+struct Stuck {
+    /// What was said of the last that failed.
+    message: Arc<str>,
+    /// What was not tried for that.
+    waiting: BTreeSet<ObjectKey>,
+    /// What was, and waits for its own time.
+    failed: BTreeSet<ObjectKey>,
+}
+
+impl Slots {
+    pub(in crate::core) fn began(&mut self, key: &ObjectKey, does: Does) {
+        *self.under_way.entry(key.kind.clone()).or_default() += 1;
+        if does == Does::Write {
+            let area = Area::from(key);
+            self.stuck_under_way += usize::from(self.stuck.contains_key(&area));
+            *self.under_way_in.entry(area).or_default() += 1;
+        }
+    }
+
+    pub(in crate::core) fn landed(&mut self, key: &ObjectKey, does: Does) {
+        count_down(&mut self.under_way, &key.kind);
+        if does == Does::Write {
+            let area = Area::from(key);
+            self.stuck_under_way -= usize::from(self.stuck.contains_key(&area));
+            count_down(&mut self.under_way_in, &area);
+        }
+    }
+
+    pub(in crate::core) fn admits(&self, key: &ObjectKey) -> Admission {
+        let under_way = self.under_way.get(&key.kind).copied().unwrap_or_default();
+        let limit = self.pace.limit();
+        let area = (!self.stuck.is_empty()).then(|| Area::from(key));
+        if area.is_some_and(|area| self.stuck.contains_key(&area) && self.is_stuck_full(&area)) {
+            Admission::Stuck
+        } else if under_way >= limit - limit / 5 {
+            Admission::Full
+        } else {
+            Admission::Free
+        }
+    }
+
+    /// The first whose kind has not its share under way.
+    pub(in crate::core) fn first_admitted(&mut self, names: &BTreeSet<Name>) -> Option<ObjectKey> {
+        let mut from = Bound::Unbounded;
+        loop {
+            let key = names.range::<ObjectKey, _>((from.as_ref(), Bound::Unbounded)).next()?.key();
+            if self.admits(key) != Admission::Full {
+                return Some(key.clone());
+            }
+            from = Bound::Included(first_after(&key.kind));
+            self.pace.is_full();
+        }
+    }
+
+    fn is_stuck_full(&self, area: &Area) -> bool {
+        let there = self.under_way_in.get(area).copied().unwrap_or_default();
+        there >= STUCK_MAX || self.stuck_under_way >= (self.pace.limit() / STUCK_SHARE).max(1)
+    }
+
+    /// What became of an operation that has landed. Returns what need not wait any longer.
+    pub(in crate::core) fn judge(
+        &mut self,
+        now: Monotonic,
+        op: (OpId, &ObjectKey, Does, Duration),
+        result: &OpResult,
+        last: OpId,
+        jitter: &mut Jitter,
+    ) -> BTreeSet<ObjectKey> {
+        let (id, key, does, took) = op;
+        let sign = Sign::of(result, took);
+        self.pace.ended(now, Ended { id, took, sign, last }, jitter);
+        if does == Does::Read {
+            return BTreeSet::new();
+        }
+        let area = Area::from(key);
+        match result.failure() {
+            Some(Failure { reason: Reason::Webhook | Reason::Denied, message, .. }) if took >= STUCK_AFTER => {
+                let message = Arc::from(message.as_str());
+                if let Some(stuck) = self.stuck.get_mut(&area) {
+                    stuck.message = message;
+                } else {
+                    self.stuck_under_way += self.under_way_in.get(&area).copied().unwrap_or_default();
+                    let stuck = Stuck { message, waiting: BTreeSet::new(), failed: BTreeSet::new() };
+                    self.stuck.insert(area.clone(), stuck);
+                }
+                // Its place is for one that was not tried yet. What has failed would leave that to chance.
+                self.stuck.get_mut(&area).and_then(|stuck| stuck.waiting.pop_first()).into_iter().collect()
+            }
+            _ if sign == Sign::Well => self.goes_well(&area),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// Something succeeded where a webhook did not answer: as much as may be under way there is tried, and when nothing is
+    /// left it is over.
+    fn goes_well(&mut self, area: &Area) -> BTreeSet<ObjectKey> {
+        let Some(stuck) = self.stuck.get_mut(area) else { return BTreeSet::new() };
+        let next =
+            (0..STUCK_MAX).map_while(|_| stuck.waiting.pop_first().or_else(|| stuck.failed.pop_first())).collect();
+        if stuck.waiting.is_empty() && stuck.failed.is_empty() {
+            self.stuck.remove(area);
+            self.stuck_under_way -= self.under_way_in.get(area).copied().unwrap_or_default();
+        }
+        next
+    }
+
+    /// Has an object wait until its kind is not stuck there any more. Returns what was said of the one that failed last.
+    pub(in crate::core) fn wait(&mut self, key: &ObjectKey) -> Option<Arc<str>> {
+        let stuck = self.stuck.get_mut(&Area::from(key))?;
+        stuck.waiting.insert(key.clone());
+        Some(Arc::clone(&stuck.message))
+    }
+
+    /// An object failed for a webhook, and waits for its own time, or until the webhook answers.
+    pub(in crate::core) fn failed(&mut self, key: &ObjectKey) {
+        if let Some(stuck) = self.stuck.get_mut(&Area::from(key)) {
+            stuck.failed.insert(key.clone());
+        }
+    }
+
+    pub(in crate::core) fn forget(&mut self, key: &ObjectKey) {
+        if !self.stuck.is_empty()
+            && let Some(stuck) = self.stuck.get_mut(&Area::from(key))
+        {
+            stuck.waiting.remove(key);
+            stuck.failed.remove(key);
+        }
+    }
+}
+
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
