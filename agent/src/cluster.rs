@@ -37,6 +37,7 @@ mod pages;
 mod pulse;
 mod render;
 mod request;
+mod resource;
 mod survey;
 mod tell;
 mod watch;

@@ -405,7 +405,10 @@ impl Agent {
         let look = || Found::look(data_dir.path(), input.token.as_ref(), secret.clone(), home);
         let found = Box::pin(identity::when_readable(&health, &metrics, look));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
-        let found = found.map_err(|error| input.instead_of(error))?;
+        let found = found.map_err(|error| match error {
+            identity::Error::NoToken(_) => input.take_unreadable().map_or_else(|| error.into(), Error::from),
+            error => error.into(),
+        })?;
         input.judge(&found)?;
         let StartInput { token, url, authorities, .. } = input;
         let path = data_dir.journal();

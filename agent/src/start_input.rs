@@ -86,12 +86,9 @@ impl StartInput {
         input
     }
 
-    /// What an agent without an identity ends with.
-    pub(crate) fn instead_of(&mut self, error: identity::Error) -> crate::run::Error {
-        match error {
-            identity::Error::NoToken(_) if !self.unreadable.is_empty() => self.unreadable.swap_remove(0).into(),
-            error => error.into(),
-        }
+    /// Why there is no token, where one was given: what an agent ends with that needs it.
+    pub(crate) fn take_unreadable(&mut self) -> Option<Error> {
+        (!self.unreadable.is_empty()).then(|| self.unreadable.swap_remove(0))
     }
 
     /// Says what is not made use of. A token of another hub is none for this identity.

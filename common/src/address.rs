@@ -3,8 +3,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base64_bytes;
 use crate::limits::{AUTHORITY_BYTES_MAX, HUB_URL_BYTES_MAX};
-use crate::token::base64_bytes;
 
 /// The URL of a hub: `https://HOST[:PORT][/PATH]`, without a slash at its end, so that paths of requests follow it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::freshness::Freshness;
 use crate::limits::{ASSOCIATED_REASONS_MAX, ASSOCIATED_WORST_MAX};
-use crate::rollup::Freshness;
 
 /// The reason under which those are counted that would be one too many.
 const OTHER: &str = "Other";

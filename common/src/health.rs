@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::object::GroupKind;
-use crate::wire::v1::Terminal;
+use crate::terminal::Terminal;
 
 mod autoscaling;
 mod custom;

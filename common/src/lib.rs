@@ -11,9 +11,11 @@
 //! No clock, no I/O, no async: time enters as [`Monotonic`].
 
 mod address;
+mod base64_bytes;
 mod capability;
 mod desired;
 mod digest;
+mod freshness;
 mod history;
 mod ids;
 mod mark;
@@ -22,6 +24,7 @@ mod object;
 mod pointer;
 mod policy;
 mod reason;
+mod terminal;
 mod time;
 mod token;
 

@@ -9,6 +9,7 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::associated::{AssociatedKind, Sum, Tally};
+pub use crate::freshness::Freshness;
 use crate::health::Health;
 use crate::wire::v1::Progress;
 
@@ -21,15 +22,6 @@ pub struct Standing {
     pub current: bool,
     /// The target was heard from within its deadline, and its own view was in sync.
     pub fresh: Freshness,
-}
-
-/// Whether what is known of a target may be believed to still hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Freshness {
-    Fresh,
-    Stale,
-    /// Not heard from since the hub started, and its deadline has not passed yet.
-    Unheard,
 }
 
 /// Targets by how an object does there. Every field but `expected` counts a part of `expected`; `deleting` counts targets

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::address::{Authority, HubUrl};
+use crate::base64_bytes;
 use crate::digest::Digest;
 use crate::ids::HubId;
 
@@ -70,21 +71,5 @@ impl FromStr for EnrolmentToken {
         let json = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Damaged)?;
         let token: Self = serde_json::from_slice(&json).map_err(|_| TokenError::Damaged)?;
         if token.urls.is_empty() { Err(TokenError::Damaged) } else { Ok(token) }
-    }
-}
-
-/// Bytes as standard base64 in JSON.
-pub(crate) mod base64_bytes {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(bytes))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        STANDARD.decode(text).map_err(de::Error::custom)
     }
 }

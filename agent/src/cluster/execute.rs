@@ -31,11 +31,12 @@ use tideline_common::{
 };
 
 use super::autoscaled::Autoscaled;
-use super::discovery::{Kinds, Resource, Unresolved};
+use super::discovery::{Kinds, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
 use super::object::Object;
 use super::request::{Call, Want, call};
+use super::resource::Resource;
 use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
 use crate::core::{
     Applied, ApplyTakeover, Compared, Created, Deleted, FieldConflict, Inspected, LocalField, Marked, NotDone,

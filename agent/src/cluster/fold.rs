@@ -11,8 +11,8 @@ use tideline_common::health::{self, Assessment};
 use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Uid};
 
 use super::Scope;
-use super::discovery::Resource;
 use super::fields;
+use super::resource::Resource;
 use crate::core::{Details, Observed, Sighting};
 
 /// Labels by which other tools say that they manage an object; the value, if it must be one.

@@ -9,11 +9,12 @@ use kube::discovery::{Discovery, Scope as KindScope, verbs};
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
-use super::discovery::{Resource, confirm_missing};
+use super::discovery::confirm_missing;
 use super::failure::{Failure, Refused};
 use super::fold::{key_of, mark_of};
 use super::pages::{Item, Page};
 use super::request::{Call, Want, call};
+use super::resource::Resource;
 
 /// Objects on one page.
 const PAGE: u32 = 500;

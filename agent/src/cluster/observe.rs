@@ -27,9 +27,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::Scope;
-use super::discovery::{Kinds, Resource, Unresolved};
+use super::discovery::{Kinds, Unresolved};
 use super::failure::Failure;
 use super::fold::fold;
+use super::resource::Resource;
 use super::survey::Survey;
 use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, folded, silence};
 use crate::core::{Event, Observed, Served};

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use tideline_common::Impersonation;
 use tideline_runtime::retry::parse_retry_after;
 
-use super::discovery::Resource;
 use super::failure::{Failure, Refused};
+use super::resource::Resource;
 
 /// Longest wait for one answer. Admission webhooks may take up to 30 s, as the API server bounds them.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(35);

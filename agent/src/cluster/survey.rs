@@ -10,11 +10,12 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::Scope;
-use super::discovery::{Kinds, Resource, Unresolved};
+use super::discovery::{Kinds, Unresolved};
 use super::failure::{Failure, Refused};
 use super::fold::sight;
 use super::pages::{Item, Page, form_escaped};
 use super::request::{Call, Want, answer, read, unreadable};
+use super::resource::Resource;
 use crate::core::{Event, Sighting, SurveyFailure, SurveyId};
 use crate::namespaces::Namespaces;
 

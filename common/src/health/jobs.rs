@@ -1,5 +1,5 @@
 use super::status::{Object, Verdict};
-use crate::wire::v1::Terminal;
+use crate::terminal::Terminal;
 
 /// `FailureTarget` and `SuccessCriteriaMet` only announce how it will end; Pods may still run.
 pub(super) fn job(object: Object<'_>) -> Verdict {

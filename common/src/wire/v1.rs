@@ -14,7 +14,6 @@
 
 mod number_refused;
 mod refusal;
-mod terminal;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::address::Authority;
 use crate::associated::{AssociatedKind, Made};
+use crate::base64_bytes;
 use crate::capability::Capabilities;
 use crate::desired::{Entry, Tombstone, Unassignment};
 use crate::digest::Digest;
@@ -34,11 +34,10 @@ use crate::object::{ObjectKey, keyed};
 use crate::policy::ApplyPolicy;
 use crate::reason::Reason;
 use crate::signature::{SigningKey, VerifyingKey};
-use crate::token::base64_bytes;
 
+pub use crate::terminal::{Terminal, TerminalFact};
 pub use number_refused::NumberRefused;
 pub use refusal::{Refusal, RefusalKind};
-pub use terminal::{Terminal, TerminalFact};
 
 /// A message as plain JSON.
 pub const MEDIA_TYPE: &str = "application/vnd.tideline.v1+json";

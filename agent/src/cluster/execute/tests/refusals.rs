@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tideline_common::wire::v1::Progress;
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Prune, Reason, Recreate};
 
-use super::super::super::discovery::Resource;
 use super::super::super::failure::Refused;
 use super::super::super::fold;
+use super::super::super::resource::Resource;
 use super::super::*;
 use super::api_server::{ApiServer, Fault, News, Refusal, Verb, root_of, serve};
 use crate::core::tests::hub::Hub;

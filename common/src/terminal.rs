@@ -1,3 +1,5 @@
+//! What happens once, and is remembered.
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Uid;

@@ -1,0 +1,10 @@
+//! How far what is known of a target may be believed.
+
+/// Whether what is known of a target may be believed to still hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Freshness {
+    Fresh,
+    Stale,
+    /// Not heard from since the hub started, and its deadline has not passed yet.
+    Unheard,
+}
