@@ -44,6 +44,11 @@ impl Source {
             .map(|(line, _)| *line)
     }
 
+    /// Every path in the file, in full as far as its `use` declarations tell.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(|(_, path)| path.as_str())
+    }
+
     /// Lines with the token `word`.
     pub(crate) fn lines_with(&self, word: &str) -> impl Iterator<Item = usize> {
         self.tokens.iter().filter(move |token| token.text == word).map(|token| token.line)
