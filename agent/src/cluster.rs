@@ -2,55 +2,55 @@
 //!
 //! - [`connect`]: a client from a kubeconfig or from inside the cluster, never through a proxy.
 //! - [`Kinds`]: which kinds the API server serves, and how.
-//! - [`Watches`]: one list and watch per kind, scoped to our label, folded into [`Observed`](crate::core::Observed) as it
+//! - [`Watches`]: one list and watch per kind, scoped to our label, decoded into [`Observed`](crate::core::Observed) as it
 //!   comes in; no object is kept.
-//! - [`Followers`]: one list and watch per kind of what was made of placed objects, as long as something asks for it.
-//! - [`Survey`]: one look at what there is of a kind under our label, for the patrol.
-//! - [`pulse`](fn@pulse): whether the API server answers at all, as watches that are silent do not tell.
+//! - [`AssociatedWatchers`]: one list and watch per kind of what was made of placed objects, as long as something asks for it.
+//! - [`MetadataList`]: one list of what there is of a kind under our label, for the patrol.
+//! - [`probe_api_server`](fn@probe_api_server): whether the API server answers at all, as watches that are silent do not tell.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
-//! - [`Teller`]: Events on objects that go wrong, beside all else.
+//! - [`EventRecorder`]: Events on objects that go wrong, beside all else.
 //!
-//! Everything that judges is pure: [`fold`], [`compare`], [`render`], [`exempt`], [`fields`], [`failure`].
+//! Everything that judges is pure: [`decode`], [`compare`], [`render`], [`exempt`], [`fields`], [`failure`].
 
 use std::sync::Arc;
 
 use tideline_common::{Digest, MARK_LABEL};
 
-use crate::core::Sighting;
+use crate::core::ListedItem;
 
+mod api_server_probe;
+mod associated_watchers;
 mod autoscaled;
 mod compare;
 mod connect;
 mod deadlines;
+mod decode;
 mod discovery;
+mod event_recorder;
 mod execute;
 mod exempt;
 mod failure;
 mod fields;
-mod fold;
-mod follow;
 mod inspect;
 mod kubeconfig;
+mod metadata_list;
 mod object;
 mod observe;
 mod pages;
-mod pulse;
 mod render;
 mod request;
 mod resource;
-mod survey;
-mod tell;
 mod watch;
 
+pub use api_server_probe::{ApiServerProbe, probe_api_server};
+pub use associated_watchers::AssociatedWatchers;
 pub use connect::{Answers, Error, connect, facts, facts_from_now};
 pub use discovery::Kinds;
+pub use event_recorder::{EventRecorder, Recorded};
 pub use execute::Executor;
-pub use follow::Followers;
 pub use kubeconfig::{AuthorityFile, KubeconfigFile};
+pub use metadata_list::MetadataList;
 pub use observe::Watches;
-pub use pulse::{Pulse, pulse};
-pub use survey::Survey;
-pub use tell::{Teller, Told};
 
 /// Whose objects are ours.
 pub use tideline_common::Owner as Scope;
@@ -70,10 +70,10 @@ fn is_ours(scope: &Scope, label: &str) -> bool {
     label.parse().is_ok_and(|target| scope.owns(target))
 }
 
-/// Whether a sighting is of ours, or of what was copied here from another target of the same hub.
-fn is_of_interest(scope: &Scope, sighting: &Sighting) -> bool {
-    let mark = || sighting.details()?.mark.as_ref();
-    sighting.labelled || mark().is_some_and(|mark| mark.hub == scope.hub)
+/// Whether a listed item is ours, or of what was copied here from another target of the same hub.
+fn is_of_interest(scope: &Scope, item: &ListedItem) -> bool {
+    let mark = || item.details()?.mark.as_ref();
+    item.labelled || mark().is_some_and(|mark| mark.hub == scope.hub)
 }
 
 /// Where rendered objects come from: the journal.

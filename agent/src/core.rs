@@ -38,22 +38,22 @@ mod work;
 
 pub use decide::fuse::{FuseLimits, Held};
 pub use interface::effect::{
-    ApplyTakeover, Depth, Effect, Effects, Follow, Marked, Notice, Op, OpId, PatrolTally, PersistId, Request,
-    RequestId, SurveyId, Timer,
+    ApplyTakeover, Depth, Effect, Effects, Follow, KubeEvent, ListId, Marked, Op, OpId, PatrolTally, PersistId,
+    Request, RequestId, Timer,
 };
-pub use interface::event::{Answer, Event, FollowNews, LinkFailure, SurveyFailure};
-pub use interface::observed::{Associate, Condition, Details, Observed, Owner, Served, Sighting};
+pub use interface::event::{Answer, Event, FollowNews, LinkFailure, ListFailure};
+pub use interface::observed::{Associate, Condition, Details, ListedItem, Observed, Owner, Served};
 pub use interface::op_result::{
     Applied, Compared, Created, Deleted, Difference, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned,
-    ReMarked, Values,
+    OwnershipTransferred, Values,
 };
 pub use interface::write::{
-    AgentMode, AppliedRecord, CameBack, Enrolled, FreezeReason, LeftToOthers, LocalField, RemovalPolicy, Telltale,
-    Write,
+    AgentMode, AppliedRecord, CameBack, ChangeDetector, Enrolled, FreezeReason, LeftToOthers, LocalField,
+    RemovalPolicy, Write,
 };
 pub(crate) use model::shared::Shared;
 pub(crate) use sync::place::is_another;
-pub use work::pace::PaceReading;
+pub use work::aimd::ConcurrencyReading;
 
 use crate::namespaces::Namespaces;
 use audit::copies::Copies;
@@ -66,13 +66,13 @@ pub use decide::ran::RAN_MAX;
 use decide::ran::Ran;
 use disk::Disk;
 use jitter::Jitter;
-use model::denied::Denied;
+use model::forbidden_kinds::ForbiddenKinds;
 use model::inputs::Inputs;
 use model::kinds::Kinds;
 use model::objects::Objects;
 use model::removal::{Cause, JournalAge, Removal};
 use report::associated::Associates;
-use report::notice::Notices;
+use report::kube_events::KubeEvents;
 use report::reports::Reports;
 use sync::mode::HubVerdict;
 use sync::place::Place;
@@ -205,16 +205,16 @@ pub struct Core {
     /// Objects that stand, as the journal knows them.
     recorded: usize,
     kinds: Kinds,
-    denied: Denied,
+    forbidden_kinds: ForbiddenKinds,
     /// The same of what webhooks, policies and quotas refuse: that is each object's own affair, and no right that is missing.
-    unadmitted: Denied,
+    not_admitted: ForbiddenKinds,
     fuse: Fuse,
     approvals: Approvals,
     gates: Gates,
     work: Work,
     patrol: Patrol,
     reports: Reports,
-    notices: Notices,
+    kube_events: KubeEvents,
     disk: Disk,
     /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
     believe_marks: bool,
@@ -291,15 +291,15 @@ impl Core {
             lacks_bodies: false,
             recorded: 0,
             kinds: Kinds::new(config.namespaces.clone()),
-            denied: Denied::default(),
-            unadmitted: Denied::default(),
+            forbidden_kinds: ForbiddenKinds::default(),
+            not_admitted: ForbiddenKinds::default(),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
             gates: Gates::default(),
             work: Work::default(),
             patrol: Patrol::default(),
             reports: Reports::default(),
-            notices: Notices::default(),
+            kube_events: KubeEvents::default(),
             disk: Disk::default(),
             decommission,
             handed_to,
@@ -310,7 +310,7 @@ impl Core {
         // The entries first: what was applied as they say is kept with them.
         for entry in entries {
             core.put_entry(entry);
-            core.fold_if_many();
+            core.compact_if_many();
         }
         core.resume_restored(kinds, came_back);
         for (key, record) in applied {
@@ -319,13 +319,13 @@ impl Core {
             core.objects.at(&key).record = Some(record);
             core.recorded += 1;
             core.tell_gates(&key);
-            core.fold_if_many();
+            core.compact_if_many();
         }
         for report in unsent {
             let object = core.objects.at(&report.key);
             object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
             core.tell_gates(&report.key);
-            core.fold_if_many();
+            core.compact_if_many();
         }
         for (tombstone, policy) in removing {
             core.put_removal(tombstone, policy, None, Cause::Told);
@@ -371,8 +371,8 @@ impl Core {
         }
         match event {
             Event::Started => self.started(now, out),
-            Event::Cluster(facts) => self.learnt(facts, out),
-            Event::Pulse { answers } => self.felt(answers),
+            Event::Cluster(facts) => self.on_facts(facts, out),
+            Event::ApiServerProbe { answers } => self.on_probe(answers),
             Event::Superseded(why) => {
                 self.take_verdict(now, HubVerdict::Frozen(FreezeReason::Fenced(why)), out);
             }
@@ -394,8 +394,8 @@ impl Core {
             Event::Unwatched { kind, message } => self.kinds.unwatched(&kind, Some(message)),
             Event::Watched { kind } => self.kinds.unwatched(&kind, None),
             Event::Followed { kind, run, news } => self.followed(now, kind, run, news),
-            Event::Sighted { survey, objects } => self.sighted(now, survey, &objects),
-            Event::Surveyed { survey, result } => self.surveyed(now, survey, &result, out),
+            Event::ListPage { list, objects } => self.list_page(now, list, &objects),
+            Event::ListEnded { list, result } => self.list_ended(now, list, &result, out),
             Event::Stop => self.phase = Phase::Stopping,
         }
         self.settle(now, out);
@@ -411,8 +411,8 @@ impl Core {
     }
 
     /// How much the API server is asked at once, for metrics.
-    pub fn pace(&self) -> PaceReading {
-        self.work.slots.pace.reading()
+    pub fn concurrency(&self) -> ConcurrencyReading {
+        self.work.limiter.aimd.reading()
     }
 
     /// Whether nothing is changed because the journal was set back, and the hub was not heard since.
@@ -422,7 +422,7 @@ impl Core {
 
     /// How many kinds the agent has no permission for, as far as it was refused, for metrics.
     pub fn kinds_forbidden(&self) -> usize {
-        self.kinds.forbidden(&self.denied).len()
+        self.kinds.forbidden(&self.forbidden_kinds).len()
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
@@ -464,7 +464,7 @@ impl Core {
         self.keep_held();
         self.forget_passed(now);
         self.disk.flush(now, out);
-        self.tell_notices(out);
+        self.flush_events(out);
         self.settle_associates(now, out);
         self.report(now, out);
         if self.work.is_to_read() {
@@ -474,7 +474,7 @@ impl Core {
             self.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
-        self.fold();
+        self.compact();
         self.patrol(now, out);
         // Who begins nothing gives up no wave either, and would be woken for that again and again.
         let gates = self.gates.next_due().filter(|_| self.begins(now));
@@ -490,15 +490,15 @@ impl Core {
         }
     }
 
-    fn fold(&mut self) {
+    fn compact(&mut self) {
         let me = self.me();
-        self.objects.fold(&self.desired, me);
+        self.objects.compact(&self.desired, me);
     }
 
     /// For whoever goes through many objects in one step.
-    fn fold_if_many(&mut self) {
+    fn compact_if_many(&mut self) {
         if self.objects.is_wide_open() {
-            self.fold();
+            self.compact();
         }
     }
 }

@@ -26,9 +26,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use crate::cluster::{Executor, Followers, Kinds, Pulse, Scope, Survey, Teller, Told, Watches, facts_from_now, pulse};
+use crate::cluster::{
+    ApiServerProbe, AssociatedWatchers, EventRecorder, Executor, Kinds, MetadataList, Recorded, Scope, Watches,
+    facts_from_now, probe_api_server,
+};
 use crate::core::{Answer, Core, Effect, Event, Op, OpId, Request, RequestId, Timer, Write};
-use crate::core::{Effects, Heard, Loaded, PaceReading, PersistId, is_another};
+use crate::core::{ConcurrencyReading, Effects, Heard, Loaded, PersistId, is_another};
 use crate::identity::{self, Keeper};
 use crate::journal::{self, Journal};
 use crate::lease::Term;
@@ -36,8 +39,8 @@ use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::mode_reporter::ModeReporter;
 use crate::namespaces::Namespaces;
-use crate::outlook::Outlook;
 use crate::patience::Disk;
+use crate::status_logger::StatusLogger;
 
 mod ask;
 
@@ -97,7 +100,7 @@ pub(crate) struct Parts {
     /// A set was accepted before: the agent works without its hub.
     pub(crate) accepted: bool,
     /// None where Events are not wanted.
-    pub(crate) teller: Option<Arc<Teller>>,
+    pub(crate) recorder: Option<Arc<EventRecorder>>,
     /// Of the Lease, where replicas share one.
     pub(crate) term: Option<Term>,
 }
@@ -115,15 +118,15 @@ pub(crate) struct Driver {
     health: Health,
     watches: Watches,
     /// Polled by the driver itself, so that it ends with it; as are the facts.
-    pulse: BoxStream<'static, Pulse>,
+    probe: BoxStream<'static, ApiServerProbe>,
     facts: BoxStream<'static, ClusterFacts>,
     /// Held while the API server does not answer.
     silent: Option<ReadinessGate>,
     /// None where Events are not wanted.
-    teller: Option<Arc<Teller>>,
+    recorder: Option<Arc<EventRecorder>>,
     /// Of the Lease, where replicas share one.
     term: Option<Term>,
-    followers: Followers,
+    followers: AssociatedWatchers,
     /// Held until the agent knows what to keep.
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
@@ -147,9 +150,9 @@ pub(crate) struct Driver {
     stop: CancellationToken,
     /// Ends what is still under way once the core has stopped: a poll that the hub holds back.
     end: CancellationToken,
-    outlook: Outlook,
+    status_logger: StatusLogger,
     /// As metrics have it.
-    pace: PaceReading,
+    concurrency: ConcurrencyReading,
     state: State,
 }
 
@@ -176,21 +179,22 @@ impl Driver {
             metrics,
             health,
             accepted,
-            teller,
+            recorder,
             term,
         } = parts;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let tasks = TaskTracker::new();
         let executor = Arc::new(Executor::new(client.clone(), Arc::clone(&kinds), Arc::clone(&journal) as _));
         let end = CancellationToken::new();
-        if let Some(teller) = teller.clone() {
+        if let Some(recorder) = recorder.clone() {
             let (client, metrics) = (client.clone(), metrics.clone());
-            let tell = teller.run(client, move |told| metrics.told(told));
+            let tell = recorder.run(client, move |told| metrics.told(told));
             tasks.spawn(end.clone().run_until_cancelled_owned(tell));
         }
         let ended = stop.child_token();
-        let followers = Followers::new(client.clone(), sender.clone(), namespaces.clone(), tasks.clone(), ended);
-        let pulse = pulse(client.clone()).boxed();
+        let followers =
+            AssociatedWatchers::new(client.clone(), sender.clone(), namespaces.clone(), tasks.clone(), ended);
+        let probe = probe_api_server(client.clone()).boxed();
         let facts = facts_from_now(client.clone(), known.is_some()).boxed();
         let watches = Watches::new(client, kinds, sender.clone(), namespaces, tasks.clone(), stop.child_token());
         let superseded = identity.superseded();
@@ -208,10 +212,10 @@ impl Driver {
             metrics,
             health,
             watches,
-            pulse,
+            probe,
             facts,
             silent: None,
-            teller,
+            recorder,
             term,
             followers,
             unready,
@@ -229,8 +233,8 @@ impl Driver {
             start: Instant::now(),
             stop,
             end,
-            outlook: Outlook::default(),
-            pace: PaceReading { limit: 0, decreases: 0 },
+            status_logger: StatusLogger::default(),
+            concurrency: ConcurrencyReading { limit: 0, decreases: 0 },
             state: State::Running,
         };
         if let Some(known) = known {
@@ -293,7 +297,7 @@ impl Driver {
                 Ok(()) = self.superseded.changed(), if self.state == State::Running => {
                     events.extend(self.superseded.borrow_and_update().clone().map(Event::Superseded));
                 }
-                Some(pulse) = self.pulse.next(), if self.state == State::Running => self.feel(pulse, &mut events),
+                Some(probe) = self.probe.next(), if self.state == State::Running => self.take_probe(probe, &mut events),
                 Some(facts) = self.facts.next(), if self.state == State::Running => events.push(Event::Cluster(facts)),
                 () = over(self.term.as_ref()) => break Ok(Ended::Stopped),
                 _ = self.events.recv_many(&mut events, EVENTS_MAX) => {}
@@ -319,8 +323,8 @@ impl Driver {
             if self.state == State::Stopped {
                 continue;
             }
-            self.outlook.notice(&event);
-            self.notice(&event);
+            self.status_logger.log(&event);
+            self.inform_edges(&event);
             let now = self.now();
             self.core.step(now, event, effects);
             for effect in effects.drain(..) {
@@ -330,9 +334,9 @@ impl Driver {
         self.metrics.forbidden(self.core.kinds_forbidden());
         self.metrics.keeps(self.core.keeping());
         self.mode_reporter.set_back(self.core.journal_is_set_back(), &self.health);
-        let pace = self.core.pace();
-        if pace != self.pace {
-            self.metrics.paced(pace, std::mem::replace(&mut self.pace, pace));
+        let concurrency = self.core.concurrency();
+        if concurrency != self.concurrency {
+            self.metrics.concurrency(concurrency, std::mem::replace(&mut self.concurrency, concurrency));
         }
     }
 
@@ -343,7 +347,7 @@ impl Driver {
     }
 
     /// What the edges learn from events on their way to the core.
-    fn notice(&mut self, event: &Event) {
+    fn inform_edges(&mut self, event: &Event) {
         match event {
             Event::Answered { result: Ok(answer), .. } => match answer {
                 Answer::Enrolled(enrolled) => {
@@ -377,7 +381,7 @@ impl Driver {
             Event::Started
             | Event::Answered { .. }
             | Event::Persisted { .. }
-            | Event::Pulse { .. }
+            | Event::ApiServerProbe { .. }
             | Event::Superseded(_)
             | Event::SessionKept { .. }
             | Event::HomeRead { .. }
@@ -391,8 +395,8 @@ impl Driver {
             | Event::Unwatched { .. }
             | Event::Watched { .. }
             | Event::Followed { .. }
-            | Event::Sighted { .. }
-            | Event::Surveyed { .. }
+            | Event::ListPage { .. }
+            | Event::ListEnded { .. }
             | Event::Stop => {}
         }
     }
@@ -412,11 +416,11 @@ impl Driver {
         self.misplaced = misplaced.then(|| self.health.gate("identity"));
     }
 
-    fn feel(&mut self, pulse: Pulse, events: &mut Vec<Event>) {
-        match pulse {
-            Pulse::Silent(why) => {
+    fn take_probe(&mut self, probe: ApiServerProbe, events: &mut Vec<Event>) {
+        match probe {
+            ApiServerProbe::Silent(why) => {
                 if self.silent.is_none() {
-                    events.push(Event::Pulse { answers: false });
+                    events.push(Event::ApiServerProbe { answers: false });
                     warn!("the API server does not answer, and its watches are begun anew: {why}");
                     self.silent = Some(self.health.gate("cluster"));
                     self.metrics.cluster_answers(false);
@@ -424,15 +428,15 @@ impl Driver {
                 self.watches.lose();
                 self.followers.lose();
             }
-            Pulse::Back => {
+            ApiServerProbe::Back => {
                 info!("the API server answers again");
-                events.push(Event::Pulse { answers: true });
+                events.push(Event::ApiServerProbe { answers: true });
                 self.silent = None;
                 self.metrics.cluster_answers(true);
                 self.watches.begin_anew();
                 self.followers.lose();
             }
-            Pulse::Unauthorized(why) => self.unauthorized = Some(why),
+            ApiServerProbe::Unauthorized(why) => self.unauthorized = Some(why),
         }
     }
 
@@ -485,20 +489,20 @@ impl Driver {
                 self.metrics.watching(self.watches.len() + self.followers.len());
             }
             Effect::Relist(kinds) => self.watches.relist(&kinds),
-            Effect::Survey { id, kind, version } => {
-                self.watches.survey(Survey { id, kind, version, scope: self.scope() });
+            Effect::ListMetadata { id, kind, version } => {
+                self.watches.list(MetadataList { id, kind, version, scope: self.scope() });
             }
-            Effect::Tell(notice) => {
-                let dropped = self.teller.as_ref().and_then(|teller| teller.tell(notice));
+            Effect::RecordEvent(event) => {
+                let dropped = self.recorder.as_ref().and_then(|recorder| recorder.record(event));
                 if dropped.is_some() {
-                    self.metrics.told(Told::Dropped);
+                    self.metrics.told(Recorded::Dropped);
                 }
             }
             Effect::Patrolled(tally) => {
                 self.metrics.patrolled(&tally);
-                self.outlook.patrolled(&tally);
+                self.status_logger.patrolled(&tally);
             }
-            Effect::Decommissioned(report) => self.outlook.decommissioned(&report),
+            Effect::Decommissioned(report) => self.status_logger.decommissioned(&report),
             Effect::Stopped => self.state = State::Stopped,
             Effect::Freeze(reason) => self.mode_reporter.freeze(&reason, &self.health, &self.metrics),
             Effect::UnknownToHub => self.mode_reporter.unknown(&self.health, &self.metrics),
@@ -601,7 +605,7 @@ impl Driver {
             Op::Create { entry, .. }
             | Op::DryRunCreate { entry, .. }
             | Op::Apply { entry, .. }
-            | Op::ReMark { entry, .. }
+            | Op::TransferOwnership { entry, .. }
             | Op::Compare { entry, .. } => {
                 info_span!("operation", key = %entry.key, trace = entry.trace_id())
             }

@@ -21,12 +21,12 @@ pub mod link;
 mod metrics;
 mod mode_reporter;
 mod namespaces;
-mod outlook;
 mod own_namespace;
 mod patience;
 mod proxy;
 mod run;
 mod start_input;
+mod status_logger;
 
 pub use namespaces::{NamespaceName, Namespaces};
 pub use own_namespace::{NoNamespace, OwnNamespace};

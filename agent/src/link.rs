@@ -21,7 +21,7 @@ pub mod exchange;
 mod http;
 mod route;
 
-use exchange::{Kind, Outgoing, Said, Sending};
+use exchange::{Kind, Outgoing, Sending, VerifiedAnswer};
 #[cfg(test)]
 pub(crate) use http::tests::USABLE;
 pub(crate) use http::{Error, GivenAuthorities};
@@ -120,7 +120,7 @@ impl Link {
     }
 
     /// Sends it to the address that the hub answers at, as far as is known.
-    async fn send_once(&self, outgoing: &Outgoing, limit: Duration) -> Result<Said, LinkFailure> {
+    async fn send_once(&self, outgoing: &Outgoing, limit: Duration) -> Result<VerifiedAnswer, LinkFailure> {
         let sending = self.sign(outgoing)?;
         let (destination, http) = self.route.next()?;
         let returned = http.exchange(&destination.url, outgoing, &sending, limit).await;

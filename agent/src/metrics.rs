@@ -9,10 +9,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::cluster::Told;
+use crate::cluster::Recorded;
 use crate::core::{
-    Answer, Created, Deleted, Inspected, Keeping, LinkFailure, NotDone, Op, OpResult, Orphaned, PaceReading,
-    PatrolTally, ReMarked, Request,
+    Answer, ConcurrencyReading, Created, Deleted, Inspected, Keeping, LinkFailure, NotDone, Op, OpResult, Orphaned,
+    OwnershipTransferred, PatrolTally, Request,
 };
 
 /// A label value that is one of a fixed list.
@@ -199,7 +199,7 @@ impl Metrics {
             Op::Create { .. } => "create",
             Op::DryRunCreate { .. } => "dry-run-create",
             Op::Apply { .. } => "apply",
-            Op::ReMark { .. } => "re-mark",
+            Op::TransferOwnership { .. } => "re-mark",
             Op::ReTarget { .. } => "re-target",
             Op::Delete { .. } => "delete",
             Op::Orphan { .. } => "orphan",
@@ -210,7 +210,7 @@ impl Metrics {
         let outcome = match result {
             OpResult::Create(Ok(Created::Made(_)))
             | OpResult::Apply(Ok(_))
-            | OpResult::ReMark(Ok(ReMarked::Marked(_)))
+            | OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(_)))
             | OpResult::ReTarget(Ok(_))
             | OpResult::Orphan(Ok(Orphaned::LetGo))
             | OpResult::Get(Ok(Some(_))) => "Done",
@@ -220,11 +220,12 @@ impl Metrics {
             | OpResult::Orphan(Ok(Orphaned::Gone))
             | OpResult::Inspect(Ok(Inspected::Gone))
             | OpResult::Get(Ok(None)) => "Gone",
-            OpResult::ReMark(Ok(ReMarked::Finalizing)) | OpResult::Delete(Ok(Deleted::Finalizing)) => "Finalizing",
+            OpResult::TransferOwnership(Ok(OwnershipTransferred::Finalizing))
+            | OpResult::Delete(Ok(Deleted::Finalizing)) => "Finalizing",
             OpResult::Inspect(Ok(Inspected::Holds { .. })) => "Inspected",
             OpResult::Compare(Ok(_)) => "Compared",
             OpResult::Apply(Err(NotDone::Stale))
-            | OpResult::ReMark(Err(NotDone::Stale))
+            | OpResult::TransferOwnership(Err(NotDone::Stale))
             | OpResult::ReTarget(Err(NotDone::Stale))
             | OpResult::Delete(Err(NotDone::Stale))
             | OpResult::Orphan(Err(NotDone::Stale))
@@ -234,7 +235,7 @@ impl Metrics {
             | OpResult::Inspect(Err(failure))
             | OpResult::Get(Err(failure))
             | OpResult::Apply(Err(NotDone::Failed(failure)))
-            | OpResult::ReMark(Err(NotDone::Failed(failure)))
+            | OpResult::TransferOwnership(Err(NotDone::Failed(failure)))
             | OpResult::ReTarget(Err(NotDone::Failed(failure)))
             | OpResult::Delete(Err(NotDone::Failed(failure)))
             | OpResult::Orphan(Err(NotDone::Failed(failure)))
@@ -295,11 +296,11 @@ impl Metrics {
         self.kinds_watched.set(i64::try_from(kinds).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn told(&self, told: Told) {
+    pub(crate) fn told(&self, told: Recorded) {
         let outcome = match told {
-            Told::Yes => "told",
-            Told::No => "failed",
-            Told::Dropped => "dropped",
+            Recorded::Yes => "told",
+            Recorded::No => "failed",
+            Recorded::Dropped => "dropped",
         };
         self.events.get_or_create(&EventLabels { outcome: LabelValue(outcome) }).inc();
     }
@@ -309,9 +310,9 @@ impl Metrics {
     }
 
     /// `former` is the last that was told.
-    pub(crate) fn paced(&self, pace: PaceReading, former: PaceReading) {
-        self.concurrency_limit.set(i64::try_from(pace.limit).unwrap_or(i64::MAX));
-        self.concurrency_decreases.inc_by(pace.decreases.saturating_sub(former.decreases));
+    pub(crate) fn concurrency(&self, concurrency: ConcurrencyReading, former: ConcurrencyReading) {
+        self.concurrency_limit.set(i64::try_from(concurrency.limit).unwrap_or(i64::MAX));
+        self.concurrency_decreases.inc_by(concurrency.decreases.saturating_sub(former.decreases));
     }
 
     pub(crate) fn cluster_answers(&self, answers: bool) {

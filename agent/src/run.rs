@@ -487,7 +487,7 @@ impl Agent {
             metrics,
             health,
             accepted: loaded.accepted.is_some(),
-            teller: (events == Events::On).then(Arc::default),
+            recorder: (events == Events::On).then(Arc::default),
             term: term.cloned(),
         };
         parts.metrics.leading();

@@ -15,7 +15,7 @@ use crate::wire::v1::Progress;
 
 /// How one object stands at one target, as a report says it, joined with what is desired by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Standing {
+pub struct ObjectStatus {
     pub progress: Progress,
     pub health: Health,
     /// The input that was applied is the one that is desired.
@@ -49,9 +49,9 @@ pub struct Counts {
 
 impl Counts {
     /// The counts of one assigned target: of a report, or of silence.
-    pub fn of(standing: Option<Standing>) -> Self {
+    pub fn of(standing: Option<ObjectStatus>) -> Self {
         let mut counts = Self { expected: 1, ..Self::default() };
-        let Some(Standing { progress, health, current, fresh }) = standing else {
+        let Some(ObjectStatus { progress, health, current, fresh }) = standing else {
             counts.unknown = 1;
             return counts;
         };
@@ -111,9 +111,9 @@ impl AddAssign for Counts {
 
 /// What one target says of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Said {
+pub struct TargetReport {
     /// None is silence.
-    pub standing: Option<Standing>,
+    pub standing: Option<ObjectStatus>,
     /// What was made of it there.
     pub made: BTreeMap<AssociatedKind, Tally>,
 }
@@ -149,7 +149,7 @@ impl AddAssign<&Self> for MadeOver {
 /// What each target says carries the order (session, sequence) of the report it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollup<T: Ord> {
-    targets: BTreeMap<T, (Said, u64)>,
+    targets: BTreeMap<T, (TargetReport, u64)>,
 }
 
 impl<T: Ord> Default for Rollup<T> {
@@ -160,7 +160,7 @@ impl<T: Ord> Default for Rollup<T> {
 
 impl<T: Ord + Clone> Rollup<T> {
     /// Sets what a target says; an older word than the one that stands is dropped.
-    pub fn set(&mut self, target: T, said: Said, order: u64) {
+    pub fn set(&mut self, target: T, said: TargetReport, order: u64) {
         let slot = self.targets.entry(target).or_default();
         // Two words of one order are the same word; the tie is broken only so that merging commutes on any input.
         if (order, &said) > (slot.1, &slot.0) {
@@ -185,7 +185,7 @@ impl<T: Ord + Clone> Rollup<T> {
     /// What was made of it. A target that does not say how the object stands says nothing of that either.
     pub fn made(&self) -> MadeOver {
         let mut over = MadeOver::default();
-        for (Said { standing, made }, _) in self.targets.values() {
+        for (TargetReport { standing, made }, _) in self.targets.values() {
             if let Some(standing) = standing {
                 over.add(made.iter().map(|(kind, tally)| (*kind, tally)), standing.fresh);
             }

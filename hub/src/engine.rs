@@ -39,7 +39,7 @@ use crate::approvals::Approvals;
 use crate::fuse::Fuse;
 use crate::ledger::{Accepted, Batch, Fresh, HistoryChange, Ledger};
 use crate::limits::FACT_BYTES_MAX;
-use crate::link::Desk;
+use crate::link::LedgerView;
 use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
@@ -372,7 +372,7 @@ impl Engine {
 
     fn step(&mut self, now: Monotonic, event: link::Event) {
         let mut effects = link::Effects::new();
-        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
+        let desk = LedgerView { ledger: &self.ledger, approvals: &self.approvals };
         self.link.step(now, &desk, event, &mut effects);
         for effect in effects {
             self.execute(now, effect);

@@ -6,4 +6,4 @@ pub mod http;
 pub mod refusals;
 mod sets;
 
-pub use sets::Desk;
+pub use sets::LedgerView;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::health::Health;
-use tideline_common::rollup::{Counts, Freshness, MadeOver, Standing};
+use tideline_common::rollup::{Counts, Freshness, MadeOver, ObjectStatus};
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedRequest, TargetCondition,
     TerminalFact,
@@ -407,7 +407,7 @@ pub fn overview<'a>(
             }
         };
         let report = summary.report(target, key, source);
-        let standing = report.map(|report| Standing {
+        let standing = report.map(|report| ObjectStatus {
             progress: report.progress,
             health: report.health,
             current: input.is_some() && report.input == input,

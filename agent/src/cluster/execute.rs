@@ -9,7 +9,7 @@
 //! | Apply, fields exempt, or left as somebody made them | GET, PATCH (apply) | one PATCH more where fields change between our two managers |
 //! | Apply, with replicas | LIST, PATCH (apply) | shared by all of a namespace: which workloads an autoscaler holds |
 //! | Apply, adopting | PATCH (apply), PATCH | former writers' entries lose what we apply |
-//! | ReMark | GET, PATCH | label and annotation alone, if the object is still of the version that was read |
+//! | TransferOwnership | GET, PATCH | label and annotation alone, if the object is still of the version that was read |
 //! | ReTarget | GET, PATCH | the same, if it is as it was seen |
 //! | Delete | DELETE | with the UID as precondition |
 //! | Compare | GET | of what drifted and is to be reported only |
@@ -37,10 +37,10 @@ use super::failure::{Failure, Refused};
 use super::object::Object;
 use super::request::{Call, Want, call};
 use super::resource::Resource;
-use super::{Bodies, BodyError, Scope, compare, exempt, fields, fold, inspect, render};
+use super::{Bodies, BodyError, Scope, compare, decode, exempt, fields, inspect, render};
 use crate::core::{
     Applied, ApplyTakeover, Compared, Created, Deleted, FieldConflict, Inspected, LocalField, Marked, NotDone,
-    Observed, Op, OpResult, Orphaned, ReMarked,
+    Observed, Op, OpResult, Orphaned, OwnershipTransferred,
 };
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -126,9 +126,9 @@ impl Executor {
                 let applied = self.apply(&scope, entry, policy, mark, uid, *takeover, local).await;
                 OpResult::Apply(applied.map_err(NotDone::from))
             }
-            Op::ReMark { entry, mark, uid } => {
-                OpResult::ReMark(self.re_mark(&scope, entry, mark, uid).await.map_err(NotDone::from))
-            }
+            Op::TransferOwnership { entry, mark, uid } => OpResult::TransferOwnership(
+                self.transfer_ownership(&scope, entry, mark, uid).await.map_err(NotDone::from),
+            ),
             Op::ReTarget { key, version, seen, mark, impersonate } => {
                 let re_targeted = self.re_target(&scope, (key, version, impersonate.as_deref()), seen, mark).await;
                 OpResult::ReTarget(re_targeted.map_err(NotDone::from))
@@ -214,7 +214,7 @@ impl Executor {
                 Ok(Created::Made(target.placed(scope, object, template)?))
             }
             Err(refused) if refused.is_already_there() => match target.read().await? {
-                Some(object) => Ok(Created::Exists(target.fold(scope, object)?)),
+                Some(object) => Ok(Created::Exists(target.decode(scope, object)?)),
                 // Deleted in between: creating is right again.
                 None => Err(Failure::unavailable("it was there and is gone again").into()),
             },
@@ -222,7 +222,7 @@ impl Executor {
             Err(refused) if entry.implied && refused.failure().is_refused() => {
                 let own = Target { impersonate: None, ..target };
                 match own.read().await? {
-                    Some(object) => Ok(Created::Exists(own.fold(scope, object)?)),
+                    Some(object) => Ok(Created::Exists(own.decode(scope, object)?)),
                     None => Err(own.judge(refused)),
                 }
             }
@@ -300,26 +300,32 @@ impl Executor {
         Ok(if by_autoscaler { Scaled::ByAutoscaler } else { Scaled::BySource })
     }
 
-    async fn re_mark(&self, scope: &Scope, entry: &Entry, mark: &Mark, uid: &Uid) -> Result<ReMarked, Stopped> {
+    async fn transfer_ownership(
+        &self,
+        scope: &Scope,
+        entry: &Entry,
+        mark: &Mark,
+        uid: &Uid,
+    ) -> Result<OwnershipTransferred, Stopped> {
         // No account needs a right to the namespaces that are only implied.
         let account = entry.impersonate.as_deref().filter(|_| !entry.implied);
         let target = self.target(&entry.key, &entry.version, account).await?;
         for _ in 0..REWRITE_ROUNDS_MAX {
             let live = target.read().await?.filter(|live| live.is(uid)).ok_or(Stopped::Stale)?;
-            let there = target.fold(scope, live.clone())?;
+            let there = target.decode(scope, live.clone())?;
             if there.deleting {
-                return Ok(ReMarked::Finalizing);
+                return Ok(OwnershipTransferred::Finalizing);
             }
             if there.labelled && there.mark.as_deref() == Some(mark) {
                 // Written before, by an agent that ended before it was told, or seen in an older list only.
-                return Ok(ReMarked::Marked(there));
+                return Ok(OwnershipTransferred::Marked(there));
             }
             match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
-                Ok(marked) => return Ok(ReMarked::Marked(target.fold(scope, marked)?)),
+                Ok(marked) => return Ok(OwnershipTransferred::Marked(target.decode(scope, marked)?)),
                 Err(Stopped::Outdated) => {}
                 Err(Stopped::Refused(refused)) if entry.implied && refused.failure().is_refused() => {
                     // It stays there whatever its mark says.
-                    return Ok(ReMarked::Marked(there));
+                    return Ok(OwnershipTransferred::Marked(there));
                 }
                 Err(stopped) => return Err(stopped),
             }
@@ -337,13 +343,13 @@ impl Executor {
         let target = self.target_at_any(key, version, impersonate).await?;
         for _ in 0..REWRITE_ROUNDS_MAX {
             let live = target.read().await?.filter(|live| live.is(&seen.uid)).ok_or(Stopped::Stale)?;
-            let there = target.fold(scope, live.clone())?;
+            let there = target.decode(scope, live.clone())?;
             let same = (there.generation, there.managed) == (seen.generation, seen.managed) && !there.deleting;
             if !same || there.mark.as_ref() != Some(&seen.mark) {
                 return Err(Stopped::Stale);
             }
             match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
-                Ok(marked) => return Ok(target.fold(scope, marked)?),
+                Ok(marked) => return Ok(target.decode(scope, marked)?),
                 Err(Stopped::Outdated) => {}
                 Err(stopped) => return Err(stopped),
             }
@@ -428,7 +434,7 @@ impl Executor {
     async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Option<Box<Observed>>, Refused> {
         let target = self.target_at_any(key, version, None).await?;
         let object = target.read().await?;
-        Ok(object.map(|object| target.fold(scope, object)).transpose()?)
+        Ok(object.map(|object| target.decode(scope, object)).transpose()?)
     }
 
     /// Looks in which fields an object is not as it was applied.
@@ -493,7 +499,7 @@ impl Target<'_> {
         inspect::is_namespace(&self.key.kind) && !refused.is_kind_missing() && is_missing(refused)
     }
 
-    /// Reads the object as it is folded; None if it is not there.
+    /// Reads the object as it is decoded; None if it is not there.
     async fn read(&self) -> Result<Option<Object>, Refused> {
         self.read_as(Want::to_fold(&self.resource)).await
     }
@@ -587,13 +593,13 @@ impl Target<'_> {
 
     /// What stands there as its source has it, with the Pod template of this digest.
     fn placed(&self, scope: &Scope, object: Object, template: Option<Digest>) -> Result<Box<Observed>, Failure> {
-        let mut observed = self.fold(scope, object)?;
+        let mut observed = self.decode(scope, object)?;
         observed.template = template;
         Ok(observed)
     }
 
-    fn fold(&self, scope: &Scope, mut object: Object) -> Result<Box<Observed>, Failure> {
-        fold::fold(scope, &self.resource, &object.metadata, &mut object.rest)
+    fn decode(&self, scope: &Scope, mut object: Object) -> Result<Box<Observed>, Failure> {
+        decode::decode(scope, &self.resource, &object.metadata, &mut object.rest)
             .map(Box::new)
             .ok_or_else(|| Failure::unavailable("the API server answered with something that is no object"))
     }

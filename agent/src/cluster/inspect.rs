@@ -9,9 +9,9 @@ use kube::discovery::{Discovery, Scope as KindScope, verbs};
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
+use super::decode::{key_of, mark_of};
 use super::discovery::confirm_missing;
 use super::failure::{Failure, Refused};
-use super::fold::{key_of, mark_of};
 use super::pages::{Item, Page};
 use super::request::{Call, Want, call};
 use super::resource::Resource;

@@ -27,12 +27,12 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::Scope;
+use super::decode::decode;
 use super::discovery::{Kinds, Unresolved};
 use super::failure::Failure;
-use super::fold::fold;
+use super::metadata_list::MetadataList;
 use super::resource::Resource;
-use super::survey::Survey;
-use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, folded, silence};
+use super::watch::{Decoded, Ended, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, WatchPermission, decoded, silence};
 use crate::core::{Event, Observed, Served};
 use crate::namespaces::Namespaces;
 
@@ -104,7 +104,7 @@ impl Watches {
                 kind: kind.clone(),
                 version,
                 told: None,
-                leave: Leave::new(true),
+                permission: WatchPermission::new(true),
             };
             let stop = running.stop.clone();
             self.tasks.spawn(async move { stop.run_until_cancelled(task.run()).await }.instrument(span));
@@ -146,11 +146,11 @@ impl Watches {
     }
 
     /// Looks once at what there is of a kind, beside its watch.
-    pub fn survey(&self, survey: Survey) {
+    pub fn list(&self, list: MetadataList) {
         let (client, kinds, events) = (self.client.clone(), Arc::clone(&self.kinds), self.events.clone());
         let (namespaces, stop) = (self.namespaces.clone(), self.stop.child_token());
-        let span = info_span!("survey", kind = %survey.kind);
-        let look = async move { stop.run_until_cancelled(survey.run(&client, &kinds, &namespaces, &events)).await };
+        let span = info_span!("list", kind = %list.kind);
+        let look = async move { stop.run_until_cancelled(list.run(&client, &kinds, &namespaces, &events)).await };
         self.tasks.spawn(look.instrument(span));
     }
 
@@ -183,7 +183,7 @@ struct Task {
     /// What the core was told last.
     told: Option<Served>,
     /// At first taken to be denied, as nothing is known of it.
-    leave: Leave,
+    permission: WatchPermission,
 }
 
 /// Why a pass over list and watch ended.
@@ -236,7 +236,7 @@ impl Task {
                         return;
                     }
                     // Either way it is listed next.
-                    let _ = tokio::time::timeout(self.leave.denied(), relist.notified()).await;
+                    let _ = tokio::time::timeout(self.permission.denied(), relist.notified()).await;
                 }
                 Over::Ended(Ended::Lost(failure)) => {
                     debug!(reason = %failure.reason, "the watch is lost: {}", failure.message);
@@ -253,7 +253,7 @@ impl Task {
     /// Lists, then watches, until something ends it.
     async fn pass(&mut self, resource: &Arc<Resource>, pauses: &mut Pauses) -> Over {
         let streams: Vec<_> = self.namespaces.each().map(|name| self.stream(resource, name)).collect();
-        let mut watch = Watch::new(streams, &self.leave);
+        let mut watch = Watch::new(streams, &self.permission);
         let (mut all, mut is_listed) = (Vec::new(), false);
         // What happened in one namespace while another was still listed.
         let mut early = Vec::new();
@@ -285,7 +285,7 @@ impl Task {
                     continue;
                 }
                 News::Granted => {
-                    self.leave.granted();
+                    self.permission.granted();
                     Event::Watched { kind: self.kind.clone() }
                 }
                 News::Changed(observed) => {
@@ -305,20 +305,20 @@ impl Task {
     }
 
     /// Whole objects only where there is a status to read.
-    fn stream(&self, resource: &Arc<Resource>, namespace: Option<&str>) -> Folded<Observed> {
+    fn stream(&self, resource: &Arc<Resource>, namespace: Option<&str>) -> Decoded<Observed> {
         let client = self.client.clone();
         let api_resource = resource.api_resource();
         let config = watcher::Config::default().labels(&super::selector(&self.scope));
         let (scope, resource) = (self.scope, Arc::clone(resource));
         if resource.status {
             let api: Api<DynamicObject> = scoped(client, namespace, &api_resource);
-            folded(api, config.page_size(PAGE_WHOLE), move |DynamicObject { metadata, mut data, .. }| {
-                fold(&scope, &resource, &metadata, &mut data)
+            decoded(api, config.page_size(PAGE_WHOLE), move |DynamicObject { metadata, mut data, .. }| {
+                decode(&scope, &resource, &metadata, &mut data)
             })
         } else {
             let api: Api<PartialObjectMeta<DynamicObject>> = scoped(client, namespace, &api_resource);
-            folded(api, config.page_size(PAGE_METADATA), move |PartialObjectMeta { metadata, .. }| {
-                fold(&scope, &resource, &metadata, &mut Value::Null)
+            decoded(api, config.page_size(PAGE_METADATA), move |PartialObjectMeta { metadata, .. }| {
+                decode(&scope, &resource, &metadata, &mut Value::Null)
             })
         }
     }

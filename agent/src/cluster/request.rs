@@ -38,7 +38,7 @@ pub(super) enum Want {
 }
 
 impl Want {
-    /// Enough to fold an object of this kind.
+    /// Enough to decode an object of this kind.
     pub(super) fn to_fold(resource: &Resource) -> Self {
         if resource.status { Self::Whole } else { Self::Metadata }
     }

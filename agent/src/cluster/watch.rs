@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::failure::{Failure, classify};
 
-/// Objects on one page of a list. Whole ones have up to some 10 KiB each while they are folded, metadata 2 KiB.
+/// Objects on one page of a list. Whole ones have up to some 10 KiB each while they are decoded, metadata 2 KiB.
 pub(super) const PAGE_WHOLE: u32 = 100;
 pub(super) const PAGE_METADATA: u32 = 500;
 /// Pauses after failures: around the first, doubled up to around the second.
@@ -37,15 +37,15 @@ const TRIAL: Duration = Duration::from_secs(10);
 /// A watch that was not lost for so long after its list is well: longer than the longest pause.
 const STEADY: Duration = Duration::from_mins(1);
 
-/// What is watched in one namespace or in all, folded; None of what does not count.
-pub(super) type Folded<T> = BoxStream<'static, watcher::Result<Event<Option<T>>>>;
+/// What is watched in one namespace or in all, decoded; None of what does not count.
+pub(super) type Decoded<T> = BoxStream<'static, watcher::Result<Event<Option<T>>>>;
 
-/// The objects of one kind from `api`, each folded as it comes in.
-pub(super) fn folded<K, T>(
+/// The objects of one kind from `api`, each decoded as it comes in.
+pub(super) fn decoded<K, T>(
     api: Api<K>,
     config: watcher::Config,
-    fold: impl Fn(K) -> Option<T> + Send + 'static,
-) -> Folded<T>
+    decode: impl Fn(K) -> Option<T> + Send + 'static,
+) -> Decoded<T>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
     T: Send + 'static,
@@ -54,9 +54,9 @@ where
     until_failed(events.map_ok(move |event| match event {
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
-        Event::InitApply(object) => Event::InitApply(fold(object)),
-        Event::Apply(object) => Event::Apply(fold(object)),
-        Event::Delete(object) => Event::Delete(fold(object)),
+        Event::InitApply(object) => Event::InitApply(decode(object)),
+        Event::Apply(object) => Event::Apply(decode(object)),
+        Event::Delete(object) => Event::Delete(decode(object)),
     }))
 }
 
@@ -93,7 +93,7 @@ impl Pauses {
         self.watched_since = None;
     }
 
-    /// All was listed, and may not be watched: [`Leave`] says when it is listed next.
+    /// All was listed, and may not be watched: [`WatchPermission`] says when it is listed next.
     pub(super) fn denied(&mut self) {
         self.begin_anew();
         self.backoff.reset();
@@ -111,12 +111,12 @@ impl Pauses {
 
 /// Whether the watch of a kind is let through, and when to list it again while it is not.
 #[derive(Debug)]
-pub(super) struct Leave {
+pub(super) struct WatchPermission {
     denied: bool,
     poll: Backoff,
 }
 
-impl Leave {
+impl WatchPermission {
     /// `denied`: what is taken to have been so before.
     pub(super) fn new(denied: bool) -> Self {
         Self { denied, poll: Backoff::new(POLL.0, POLL.1) }
@@ -164,7 +164,7 @@ pub(super) enum Ended {
 }
 
 pub(super) struct Watch<T> {
-    streams: SelectAll<Folded<T>>,
+    streams: SelectAll<Decoded<T>>,
     /// Namespaces of which the list is not over.
     unlisted: usize,
     /// Why some namespace may not be watched, while others are still being listed.
@@ -174,10 +174,10 @@ pub(super) struct Watch<T> {
 }
 
 impl<T: Send + 'static> Watch<T> {
-    pub(super) fn new(streams: impl IntoIterator<Item = Folded<T>>, leave: &Leave) -> Self {
+    pub(super) fn new(streams: impl IntoIterator<Item = Decoded<T>>, permission: &WatchPermission) -> Self {
         let streams: SelectAll<_> = streams.into_iter().collect();
         let unlisted = streams.len();
-        Self { streams, unlisted, refused: None, denied_before: leave.is_denied(), granted_at: None }
+        Self { streams, unlisted, refused: None, denied_before: permission.is_denied(), granted_at: None }
     }
 
     /// Cancel-safe.

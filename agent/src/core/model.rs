@@ -1,14 +1,14 @@
 //! What the agent knows of its cluster.
 //!
-//! An [`Object`](object::Object) is one place at the cluster. Most are at rest, and [`folded`] into rows of a few bytes;
-//! [`objects`] has both kinds, and unfolds what is touched. [`observe`] takes in what the cluster says.
+//! An [`Object`](object::Object) is one place at the cluster. Most are at rest, and [compacted](compact) into rows of a few bytes;
+//! [`objects`] has both kinds, and expands what is touched. [`observe`] takes in what the cluster says.
 
 pub(super) mod change;
-pub(super) mod denied;
-pub(super) mod folded;
+pub(super) mod compact;
+pub(super) mod forbidden_kinds;
 pub(super) mod inputs;
+pub(super) mod key_ref;
 pub(super) mod kinds;
-pub(super) mod name;
 pub(super) mod object;
 pub(super) mod objects;
 pub(super) mod observe;

@@ -1,5 +1,5 @@
 //! Tells the hub and the cluster how things are.
 
 pub(super) mod associated;
-pub(super) mod notice;
+pub(super) mod kube_events;
 pub(super) mod reports;

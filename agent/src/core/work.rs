@@ -1,15 +1,15 @@
 //! Carries out what was decided.
 //!
 //! ```text
-//!  queue ── what is next, if slots and pace allow ─▶ doing ══ operation ══▶ result ─▶ conclude: it stands, or is retried
+//!  queue ── what is next, if the limiter allows      ─▶ doing ══ operation ══▶ result ─▶ conclude: it stands, or is retried
 //!                                                                              └────▶ removing: its next step
 //! ```
 
+pub(super) mod aimd;
 pub(super) mod conclude;
 pub(super) mod doing;
-pub(super) mod pace;
+pub(super) mod limiter;
 pub(super) mod queue;
 pub(super) mod rebuild;
 pub(super) mod removing;
 pub(super) mod result;
-pub(super) mod slots;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::group::cut;
 use super::{Error, Journal, record, writer};
-use crate::core::{AgentMode, AppliedRecord, Enrolled, FreezeReason, Loaded, RemovalPolicy, Telltale, Write};
+use crate::core::{AgentMode, AppliedRecord, ChangeDetector, Enrolled, FreezeReason, Loaded, RemovalPolicy, Write};
 
 mod crash;
 mod cuts;
@@ -86,7 +86,7 @@ fn applied(n: u32) -> Write {
         wave: Some(-10),
         impersonate: None,
         drifted: None,
-        telltale: Telltale::Owner,
+        change_detector: ChangeDetector::Owner,
         left: None,
         local: Arc::default(),
         template: None,

@@ -96,7 +96,7 @@ pub struct Returned {
 
 /// What the hub said, and in which run.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct VerifiedAnswer {
     pub run: RunNumber,
     /// When it was signed, by the hub's clock, in seconds since 1970.
     pub signed_at: u64,
@@ -105,7 +105,7 @@ pub struct Said {
     pub addresses: Option<HubAddresses>,
 }
 
-impl Said {
+impl VerifiedAnswer {
     /// What the agent with this key makes of it, which is one of these targets and was the others. None: the request is to be
     /// sent again, with another number.
     pub fn conclude(self, key: &VerifyingKey, is_or_was: &[TargetId]) -> Option<Result<Answer, LinkFailure>> {
@@ -135,12 +135,12 @@ pub fn read_answer(
     outgoing: &Outgoing,
     sending: &Sending,
     returned: &Returned,
-) -> Result<Said, LinkFailure> {
+) -> Result<VerifiedAnswer, LinkFailure> {
     match verify(hub, outgoing.signed(sending), returned) {
         Ok((run, signed_at)) => {
             let answer = read_content(outgoing.kind, returned);
             let addresses = addresses(&answer, returned);
-            Ok(Said { run, signed_at, answer, addresses })
+            Ok(VerifiedAnswer { run, signed_at, answer, addresses })
         }
         Err(error) => Err(LinkFailure::NotTheHub {
             message: describe(returned, &error),

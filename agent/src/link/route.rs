@@ -8,7 +8,7 @@ use tideline_common::wire::v1::HubAddresses;
 use tideline_runtime::exit::chain;
 use tracing::{info, warn};
 
-use super::exchange::Said;
+use super::exchange::VerifiedAnswer;
 use super::http::{Error, GivenAuthorities, Http, Trusted, Unanswered};
 use crate::addresses::{Addresses, Destination, Locator, Missed, TrustRevision};
 use crate::certificates::Clock;
@@ -125,7 +125,7 @@ impl HubRoute {
 
     /// What came back from there is the hub's answer, or nothing that may be believed. Where the hub says how it is reached,
     /// that is taken in.
-    pub(super) fn heard(&self, from: &Destination, said: Option<&Said>) {
+    pub(super) fn heard(&self, from: &Destination, said: Option<&VerifiedAnswer>) {
         let mut locator = lock(&self.locator);
         let Some(said) = said else { return locator.missed(from, Missed::NotThere) };
         self.clock.hub_says(said.signed_at);

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
-use super::{Counts, Freshness, MadeOver, Rollup, Said, Standing};
+use super::{Counts, Freshness, MadeOver, ObjectStatus, Rollup, TargetReport};
 use crate::associated::AssociatedKind;
 use crate::associated::tests::tally;
 use crate::health::Health;
 use crate::wire::v1::Progress;
 
-fn standing() -> impl Strategy<Value = Standing> {
+fn standing() -> impl Strategy<Value = ObjectStatus> {
     let progress = prop::sample::select(vec![
         Progress::Pending,
         Progress::Applied,
@@ -18,7 +18,7 @@ fn standing() -> impl Strategy<Value = Standing> {
     ]);
     let health = prop::sample::select(vec![Health::Ready, Health::Progressing, Health::Failed, Health::Unknown]);
     let fresh = prop::sample::select(vec![Freshness::Fresh, Freshness::Stale, Freshness::Unheard]);
-    (progress, health, any::<bool>(), fresh).prop_map(|(progress, health, current, fresh)| Standing {
+    (progress, health, any::<bool>(), fresh).prop_map(|(progress, health, current, fresh)| ObjectStatus {
         progress,
         health,
         current,
@@ -40,10 +40,10 @@ fn of_targets(targets: std::ops::Range<u8>) -> impl Strategy<Value = Rollup<u8>>
     })
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = TargetReport> {
     let kind = prop::sample::select(&AssociatedKind::ALL[..]);
     let made = prop::collection::btree_map(kind, tally(), 0..3);
-    (prop::option::of(standing()), made).prop_map(|(standing, made)| Said { standing, made })
+    (prop::option::of(standing()), made).prop_map(|(standing, made)| TargetReport { standing, made })
 }
 
 fn merged(left: &Rollup<u8>, right: &Rollup<u8>) -> Rollup<u8> {
@@ -84,7 +84,7 @@ proptest! {
 
     #[test]
     fn nothing_but_a_fresh_current_applied_ready_report_counts_as_ready(word in prop::option::of(standing())) {
-        let good = Standing {
+        let good = ObjectStatus {
             progress: Progress::Applied,
             health: Health::Ready,
             current: true,

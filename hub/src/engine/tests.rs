@@ -228,7 +228,7 @@ fn a_target_is_told_what_it_said_happened_once() {
     says_finished(&mut hub);
     hub.persist();
     let told = |engine: &Engine, since| {
-        let desk = Desk { ledger: &engine.ledger, approvals: &engine.approvals };
+        let desk = LedgerView { ledger: &engine.ledger, approvals: &engine.approvals };
         desk.page(target(), since, None, 10).unwrap().terminal
     };
     let fact = TerminalFact { key: key(1), source_uid: "u1".parse().unwrap(), fact: Terminal::Finished };
@@ -637,7 +637,7 @@ fn what_ran_does_not_run_again_where_the_agent_goes_on_as_another_target() {
             hub.persist();
         }
         let fact = TerminalFact { key: key(1), source_uid: "u1".parse().unwrap(), fact: Terminal::Finished };
-        let desk = Desk { ledger: &hub.engine.ledger, approvals: &hub.engine.approvals };
+        let desk = LedgerView { ledger: &hub.engine.ledger, approvals: &hub.engine.approvals };
         let page = desk.page(heir(), None, None, 10).unwrap();
         assert_eq!((page.entries.len(), page.terminal), (2, vec![fact]), "adopted: {adopted}");
         let remembered = |hub: &Hub| hub.engine.remembered(target()).unwrap().ran.len();

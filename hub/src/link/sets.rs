@@ -9,12 +9,12 @@ use crate::ledger::{Ledger, TargetContinuity};
 
 /// What the link tells agents: their sets, and what was approved.
 #[derive(Clone, Copy, Debug)]
-pub struct Desk<'a> {
+pub struct LedgerView<'a> {
     pub ledger: &'a Ledger,
     pub approvals: &'a Approvals,
 }
 
-impl Sets for Desk<'_> {
+impl Sets for LedgerView<'_> {
     fn info(&self, target: TargetId) -> Option<SetInfo> {
         let view = self.ledger.target(target)?;
         let (version, point, digest) = (view.version(), view.point(), view.digest());
@@ -122,7 +122,7 @@ mod tests {
         let mut approvals = Approvals::default();
         let _ = approvals.put(now, "approval".parse().expect("a UID"), approval);
         let _ = approvals.end_listing();
-        let desk = Desk { ledger: &ledger, approvals: &approvals };
+        let desk = LedgerView { ledger: &ledger, approvals: &approvals };
         let page = desk.approved(now, target(), &ApprovedHeld::default()).expect("it holds nothing yet");
         assert_eq!((page.removals, page.count), (vec![removal("gone")], 3));
     }

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 use tideline_agent::Namespaces;
-use tideline_agent::cluster::{Executor, Kinds, Scope, Survey, connect};
+use tideline_agent::cluster::{Executor, Kinds, MetadataList, Scope, connect};
 use tideline_agent::core::{Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, PatrolTally, Served, Timer};
 use tideline_common::wire::v1::{Accepted, Attested, ClusterFacts, Instance};
 use tideline_common::{
@@ -147,9 +147,9 @@ impl Watchless {
     fn step(&mut self, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            if let Event::Sighted { objects, .. } = &event {
-                let copies = objects.iter().filter(|sighting| !sighting.labelled);
-                self.copies.extend(copies.map(|sighting| sighting.key.name.to_string()));
+            if let Event::ListPage { objects, .. } = &event {
+                let copies = objects.iter().filter(|item| !item.labelled);
+                self.copies.extend(copies.map(|item| item.key.name.to_string()));
             }
             let now = u64::try_from(self.start.elapsed().as_millis()).expect("it is minutes");
             let mut effects = Vec::new();
@@ -164,11 +164,11 @@ impl Watchless {
                             let _ = sender.send(Event::Executed { id, result }).await;
                         });
                     }
-                    Effect::Survey { id, kind, version } => {
-                        let survey = Survey { id, kind, version, scope: scope() };
+                    Effect::ListMetadata { id, kind, version } => {
+                        let list = MetadataList { id, kind, version, scope: scope() };
                         let (client, kinds) = (self.client.clone(), Arc::clone(&self.kinds));
                         let sender = self.sender.clone();
-                        tokio::spawn(async move { survey.run(&client, &kinds, &Namespaces::All, &sender).await });
+                        tokio::spawn(async move { list.run(&client, &kinds, &Namespaces::All, &sender).await });
                     }
                     Effect::SetTimer { timer, at } => {
                         self.timers.insert(timer, self.start + Duration::from_millis(at.as_millis()));
@@ -177,7 +177,7 @@ impl Watchless {
                     Effect::Send { .. }
                     | Effect::Watch(_)
                     | Effect::Relist(_)
-                    | Effect::Tell(_)
+                    | Effect::RecordEvent(_)
                     | Effect::Follow(_)
                     | Effect::Decommissioned(_) => {}
                     Effect::Stopped

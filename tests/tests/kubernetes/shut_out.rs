@@ -46,7 +46,7 @@ async fn target_uid(site: &Site) -> Result<String> {
 }
 
 /// Waits until every mark names the present SyncTarget.
-async fn re_marked(site: &Site) -> Result<()> {
+async fn ownership_transferred(site: &Site) -> Result<()> {
     let target = target_uid(site).await?;
     eventually_ok(ASKED_AGAIN, "every mark to name the new SyncTarget", async || {
         for name in NAMES {
@@ -100,7 +100,7 @@ async fn a_sync_target_deleted_by_mistake_is_made_again_and_adopted_and_every_ob
         "it is this SyncTarget's now: {again:?}"
     );
 
-    re_marked(&site).await?;
+    ownership_transferred(&site).await?;
     shows(&site.local, CONFIG, "web-0", "the edit to be put right", |it| it["data"]["value"] == "1").await?;
     assert_eq!(uids(&site).await?, before);
     for name in &NAMES[..2] {

@@ -244,17 +244,17 @@ async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_i
     let token = hub.token_file("store").await?;
 
     // Which cluster it is is not known; or not even who the agent is, where that is in a Secret.
-    let homeless = Agent::start(&binaries, &kubeconfig, &token)?;
-    homeless.says("waits for it before it enrols").await?;
+    let without_namespace = Agent::start(&binaries, &kubeconfig, &token)?;
+    without_namespace.says("waits for it before it enrols").await?;
     let mut agent = Agent::start_with(&binaries, &kubeconfig, &token, &["--namespace", "default"])?;
     agent.says("only the Secret says who this agent is").await?;
-    for agent in [&homeless, &agent] {
+    for agent in [&without_namespace, &agent] {
         ensure!(ask_health(agent.health, "/livez").await?.0 == 200, "it lives");
         let (code, body) = ask_health(agent.health, "/readyz").await?;
         ensure!(code == 503 && body.contains("cluster"), "/readyz says {code}: {body}");
     }
     ensure!(hub.targets().await?.is_empty(), "it enrols as an agent of some cluster");
-    for mut agent in [homeless, std::mem::replace(&mut agent, Agent::start(&binaries, &kubeconfig, &token)?)] {
+    for mut agent in [without_namespace, std::mem::replace(&mut agent, Agent::start(&binaries, &kubeconfig, &token)?)] {
         agent.process.terminate()?;
         assert_eq!(agent.process.wait(SOON).await?.code(), Some(0));
     }

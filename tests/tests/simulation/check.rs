@@ -209,10 +209,10 @@ impl World {
             let policy = &self.journal().policies[&entry.policy];
             if let Standing::Otherwise(how) = self.standing(entry, policy) {
                 let stranger = self.cluster.objects.get(&entry.key).is_some_and(|local| local.owner.is_none());
-                let homeless = self.explains(&entry.key, Reason::NamespaceUnavailable);
+                let awaits_namespace = self.explains(&entry.key, Reason::NamespaceUnavailable);
                 let unserved = self.explains(&entry.key, Reason::KindMissing);
                 let once = policy.mode == ApplyMode::CreateOnly;
-                let excused = stranger || (entry.key.is_namespaced() && homeless) || unserved || once;
+                let excused = stranger || (entry.key.is_namespaced() && awaits_namespace) || unserved || once;
                 assert!(excused, "{} {how}, with the hub gone", entry.key);
             }
         }

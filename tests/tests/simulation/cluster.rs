@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tideline_agent::core::{
-    Applied, Compared, Created, Deleted, Difference, Failure, Inspected, LocalField, NotDone, Observed, Op, OpResult,
-    Orphaned, ReMarked, Served, Sighting, Values,
+    Applied, Compared, Created, Deleted, Difference, Failure, Inspected, ListedItem, LocalField, NotDone, Observed, Op,
+    OpResult, Orphaned, OwnershipTransferred, Served, Values,
 };
 use tideline_common::health::Health;
 use tideline_common::wire::v1::Terminal;
@@ -106,8 +106,8 @@ impl Cluster {
     }
 
     /// The metadata of the same.
-    pub(crate) fn survey(&self, kind: &GroupKind) -> Vec<Sighting> {
-        self.list(kind).into_iter().map(Sighting::from).collect()
+    pub(crate) fn list_metadata(&self, kind: &GroupKind) -> Vec<ListedItem> {
+        self.list(kind).into_iter().map(ListedItem::from).collect()
     }
 
     pub(crate) fn execute(&mut self, op: &Op) -> OpResult {
@@ -118,7 +118,9 @@ impl Cluster {
             Op::Create { entry, policy, mark, ran } => OpResult::Create(self.create(entry, policy, mark, *ran)),
             Op::DryRunCreate { entry, .. } => OpResult::DryRunCreate(self.admits(&entry.key)),
             Op::Apply { entry, mark, uid, local, .. } => OpResult::Apply(self.apply(entry, mark, uid, local)),
-            Op::ReMark { entry, mark, uid } => OpResult::ReMark(self.re_mark(entry, mark, uid)),
+            Op::TransferOwnership { entry, mark, uid } => {
+                OpResult::TransferOwnership(self.transfer_ownership(entry, mark, uid))
+            }
             Op::ReTarget { key, seen, mark, .. } => OpResult::ReTarget(match self.objects.get(key) {
                 Some(local) if local.uid == seen.uid && local.mark.as_ref() == Some(&seen.mark) => {
                     Ok(self.put(key, Local { mark: Some(Arc::clone(mark)), ..local.clone() }))
@@ -203,15 +205,20 @@ impl Cluster {
         Ok(Applied { observed, conflicts: Vec::new() })
     }
 
-    fn re_mark(&mut self, entry: &Entry, mark: &Arc<Mark>, uid: &Uid) -> Result<ReMarked, NotDone> {
+    fn transfer_ownership(
+        &mut self,
+        entry: &Entry,
+        mark: &Arc<Mark>,
+        uid: &Uid,
+    ) -> Result<OwnershipTransferred, NotDone> {
         let local = self.objects.get(&entry.key).filter(|local| local.uid == *uid).ok_or(NotDone::Stale)?;
         if local.label && local.mark.as_ref() == Some(mark) {
-            return Ok(ReMarked::Marked(Box::new(local.observed(&entry.key))));
+            return Ok(OwnershipTransferred::Marked(Box::new(local.observed(&entry.key))));
         }
         let owner = Some(entry.source.uid.clone());
         let created = local.created && mark.origin == Origin::Created;
         let marked = Local { mark: Some(Arc::clone(mark)), label: true, owner, created, ..local.clone() };
-        Ok(ReMarked::Marked(self.put(&entry.key, marked)))
+        Ok(OwnershipTransferred::Marked(self.put(&entry.key, marked)))
     }
 
     fn compare(&self, entry: &Entry, uid: &Uid) -> Result<Compared, NotDone> {

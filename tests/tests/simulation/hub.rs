@@ -17,7 +17,7 @@ use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::ledger::{
     self, Batch, Committed, Fresh, HistoryChange, Ledger, Lineage, Restored, Retention, TargetContinuity,
 };
-use tideline_hub::link::Desk;
+use tideline_hub::link::LedgerView;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::link::exchange::{Signer, Silences, TakenNumbers};
 use tideline_hub::placement::Change;
@@ -153,7 +153,7 @@ fn count(counter: &Cell<u64>, more: u64) {
 }
 
 /// The ledger with pages that are as small as a simulated set.
-struct Small<'a>(Desk<'a>, &'a Forgetting);
+struct Small<'a>(LedgerView<'a>, &'a Forgetting);
 
 impl Sets for Small<'_> {
     fn info(&self, target: TargetId) -> Option<SetInfo> {
@@ -527,7 +527,7 @@ impl Hub {
             self.ledger.confirmed(*target, shown);
         }
         let mut effects = link::Effects::new();
-        let desk = Desk { ledger: &self.ledger, approvals: &self.approvals };
+        let desk = LedgerView { ledger: &self.ledger, approvals: &self.approvals };
         self.link.step(now, &Small(desk, &self.forgetting), event, &mut effects);
         // A report that comes twice is not acknowledged by its second copy before the first is persisted.
         let mut confirms =
@@ -630,7 +630,7 @@ impl Hub {
     ) -> Option<(Monotonic, Result<link::Answer, Refusal>)> {
         let records = &self.probe.as_ref()?.commits[commit];
         let ledger = Ledger::load(records, self.retention).expect("it was whole when it was written");
-        let desk = Small(Desk { ledger: &ledger, approvals: &self.approvals }, &self.forgetting);
+        let desk = Small(LedgerView { ledger: &ledger, approvals: &self.approvals }, &self.forgetting);
         let target = self.target();
         let holder = Box::new(self.link.holder(target).cloned().unwrap_or_default());
         let mut replica = link::Core::new(config(self.run));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tideline_agent::addresses::Locator;
 use tideline_agent::core::{
-    Core, Event, FollowNews, FuseLimits, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, SurveyId, Timer, Write,
+    Core, Event, FollowNews, FuseLimits, ListId, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, Timer, Write,
 };
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
@@ -141,9 +141,9 @@ enum Happening {
         follow: u32,
     },
     /// A list of a kind is made.
-    Survey {
+    ListMetadata {
         run: u64,
-        id: SurveyId,
+        id: ListId,
         kind: GroupKind,
     },
     AgentEnds,
@@ -513,7 +513,7 @@ impl World {
                 self.agent_steps(Event::Followed { kind, run: follow, news });
             }
             Happening::Refollow { run, kind, follow } if run == self.agent.run => self.refollow(kind, follow),
-            Happening::Survey { run, id, kind } if run == self.agent.run => self.survey(id, &kind),
+            Happening::ListMetadata { run, id, kind } if run == self.agent.run => self.list_metadata(id, &kind),
             Happening::AgentEnds => self.restart_agent(),
             Happening::Killed { run } if run == self.agent.run => self.agent_ends_after_all(Fate::Chance),
             Happening::AgentStarts { run } if run == self.agent.run => self.agent_starts(),
@@ -545,7 +545,7 @@ impl World {
             | Happening::Relist { .. }
             | Happening::Followed { .. }
             | Happening::Refollow { .. }
-            | Happening::Survey { .. }
+            | Happening::ListMetadata { .. }
             | Happening::Killed { .. }
             | Happening::HubWrites { .. }
             | Happening::HubTimer { .. } => {}

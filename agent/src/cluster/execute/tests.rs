@@ -116,7 +116,7 @@ fn creates(implied: bool) -> Op {
 }
 
 fn marks(implied: bool) -> Op {
-    Op::ReMark { entry: entry(implied), mark: mark(), uid: "u1".parse().expect("a UID") }
+    Op::TransferOwnership { entry: entry(implied), mark: mark(), uid: "u1".parse().expect("a UID") }
 }
 
 /// Whoever refuses it: it is there for what is to be in it, and that is all that is asked of it.
@@ -145,10 +145,10 @@ async fn a_namespace_that_is_only_implied_and_there_needs_nobody_s_leave() {
                 continue;
             }
             match server.execute(scope(), &marks(implied)).await {
-                OpResult::ReMark(Ok(ReMarked::Marked(there))) => {
+                OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(there))) => {
                     assert!(spared && implied && there.mark.is_none(), "{case}");
                 }
-                OpResult::ReMark(Err(NotDone::Failed(failure))) => {
+                OpResult::TransferOwnership(Err(NotDone::Failed(failure))) => {
                     assert!(failure.reason == reason && !(spared && implied), "{case}: {failure:?}");
                 }
                 other => panic!("{case}: {other:?}"),

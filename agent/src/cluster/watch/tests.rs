@@ -9,7 +9,7 @@ use super::*;
 type Given = watcher::Result<Event<Option<u32>>>;
 
 /// One namespace, and its other end. It gives no end by itself: a watch that goes on.
-fn namespace() -> (Sender<Given>, Folded<u32>) {
+fn namespace() -> (Sender<Given>, Decoded<u32>) {
     let (sender, receiver) = channel(16);
     (sender, until_failed(receiver))
 }
@@ -39,12 +39,12 @@ fn list_denied() -> Given {
     Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(refused()))))
 }
 
-fn denied_before() -> Leave {
-    Leave::new(true)
+fn denied_before() -> WatchPermission {
+    WatchPermission::new(true)
 }
 
-fn never_denied() -> Leave {
-    Leave::new(false)
+fn never_denied() -> WatchPermission {
+    WatchPermission::new(false)
 }
 
 /// All that is told at once, and why it ended, if it did.
@@ -125,15 +125,15 @@ async fn a_watch_that_was_not_denied_before_needs_no_trial() {
 
 #[tokio::test(start_paused = true)]
 async fn a_denied_kind_is_listed_ever_less_often_until_it_is_let_through() {
-    let mut leave = never_denied();
-    let pauses: Vec<_> = (0..50).map(|_| leave.denied()).collect();
-    assert!(leave.is_denied());
+    let mut permission = never_denied();
+    let pauses: Vec<_> = (0..50).map(|_| permission.denied()).collect();
+    assert!(permission.is_denied());
     assert!(pauses.iter().all(|pause| *pause >= POLL_LEAST));
     assert!(pauses[0] <= POLL_LEAST + POLL.0, "{:?}", pauses[0]);
     assert!(pauses.iter().any(|pause| *pause > POLL_LEAST + POLL.0 * 2), "{pauses:?}");
-    leave.granted();
-    assert!(!leave.is_denied());
-    let anew = leave.denied();
+    permission.granted();
+    assert!(!permission.is_denied());
+    let anew = permission.denied();
     assert!(anew <= POLL_LEAST + POLL.0, "{anew:?}");
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::TargetCondition;
 use tideline_common::{GroupKind, ObjectKey, Reason, Uid};
 
-use crate::core::interface::effect::SurveyId;
+use crate::core::interface::effect::ListId;
 
 /// Copies of either sort that are remembered, at some 300 bytes each. Beyond, one more or less tells nobody anything.
 const COPIES_MAX: usize = 1_000;
@@ -18,8 +18,8 @@ const COPIES_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub(in crate::core) struct Copies {
     found: BTreeMap<ObjectKey, Uid>,
-    /// Under another target's label, and the survey that saw each last.
-    sighted: BTreeMap<ObjectKey, SurveyId>,
+    /// Under another target's label, and the metadata list that had each last.
+    listed_in: BTreeMap<ObjectKey, ListId>,
 }
 
 impl Copies {
@@ -46,25 +46,25 @@ impl Copies {
     }
 
     /// The patrol saw one under another target's label.
-    pub(in crate::core) fn sighted(&mut self, key: &ObjectKey, survey: SurveyId) {
-        if self.sighted.len() < COPIES_MAX || self.sighted.contains_key(key) {
-            self.sighted.insert(key.clone(), survey);
+    pub(in crate::core) fn listed_in(&mut self, key: &ObjectKey, list: ListId) {
+        if self.listed_in.len() < COPIES_MAX || self.listed_in.contains_key(key) {
+            self.listed_in.insert(key.clone(), list);
         }
     }
 
     /// The patrol saw everything of a kind.
-    pub(in crate::core) fn surveyed(&mut self, kind: &GroupKind, survey: SurveyId) {
-        self.sighted.retain(|key, last| key.kind != *kind || *last == survey);
+    pub(in crate::core) fn list_ended(&mut self, kind: &GroupKind, list: ListId) {
+        self.listed_in.retain(|key, last| key.kind != *kind || *last == list);
     }
 
     /// Only these kinds are watched from now on: of others nothing would tell that a copy is gone.
     pub(in crate::core) fn watched(&mut self, kinds: &BTreeMap<GroupKind, Arc<str>>) {
         self.found.retain(|key, _| kinds.contains_key(&key.kind));
-        self.sighted.retain(|key, _| kinds.contains_key(&key.kind));
+        self.listed_in.retain(|key, _| kinds.contains_key(&key.kind));
     }
 
     pub(in crate::core) fn condition(&self) -> Option<TargetCondition> {
-        let all: BTreeSet<_> = self.found.keys().chain(self.sighted.keys()).collect();
+        let all: BTreeSet<_> = self.found.keys().chain(self.listed_in.keys()).collect();
         let first = all.first()?;
         let others = match all.len() - 1 {
             0 => String::new(),

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::core::decide::plan;
 use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::op_result::{Compared, Difference, Failure, NotDone, Values};
-use crate::core::interface::write::{AppliedRecord, LocalField, Telltale};
+use crate::core::interface::write::{AppliedRecord, ChangeDetector, LocalField};
 use crate::core::model::object::{Drift, Fingerprint, Me, Seen};
 use crate::core::work::doing::{Doing, FollowUp};
 
@@ -109,13 +109,13 @@ impl Core {
         }
         if total == 0 {
             // What others may change, or what is as it was all the same: that is how it is from now on.
-            let owned = seen.managed == record.managed && record.telltale == Telltale::Owner;
+            let owned = seen.managed == record.managed && record.change_detector == ChangeDetector::Owner;
             let record = AppliedRecord {
                 managed: seen.managed,
                 generation: seen.generation,
                 resource_version: Arc::clone(&seen.resource_version),
                 drifted: None,
-                telltale: if owned { Telltale::Owner } else { Telltale::Version },
+                change_detector: if owned { ChangeDetector::Owner } else { ChangeDetector::Version },
                 local: Arc::default(),
                 ..record.clone()
             };

@@ -22,9 +22,9 @@ use tideline_common::{Entry, EntryState, GroupKind, Monotonic, ObjectKey, Owners
 
 use crate::core::decide::plan;
 use crate::core::decide::plan::{Decision, Settled};
-use crate::core::interface::effect::{Effect, Effects, PatrolTally, SurveyId, Timer};
-use crate::core::interface::event::SurveyFailure;
-use crate::core::interface::observed::Sighting;
+use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer};
+use crate::core::interface::event::ListFailure;
+use crate::core::interface::observed::ListedItem;
 use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, Object, Seen};
 use crate::core::model::removal::RemovalState;
@@ -44,14 +44,14 @@ pub(in crate::core) struct Patrol {
     /// When the next step is due, as the timer was set.
     at: Option<Monotonic>,
     stage: Stage,
-    last: SurveyId,
+    last: ListId,
     tally: PatrolTally,
 }
 
 #[derive(Debug, Default)]
 enum Stage {
     #[default]
-    Resting,
+    Idle,
     First(Look),
     Pause(Suspects),
     Second(Look),
@@ -62,7 +62,7 @@ type Suspects = BTreeMap<ObjectKey, Suspicion>;
 
 #[derive(Debug, Default)]
 struct Look {
-    survey: SurveyId,
+    list: ListId,
     kind: Option<GroupKind>,
     open: VecDeque<(GroupKind, Arc<str>)>,
     suspects: Suspects,
@@ -72,7 +72,7 @@ struct Look {
 
 #[derive(Clone, Debug)]
 struct Suspicion {
-    /// As it was sighted, if it was.
+    /// As it was listed, if it was.
     version: Option<Arc<str>>,
     /// Everything of its kind was looked at before that.
     listed: bool,
@@ -110,7 +110,7 @@ impl Patrol {
         let mending = match &mut self.stage {
             Stage::Second(look) => &mut look.mending,
             Stage::Mending(keys) => keys,
-            Stage::Resting | Stage::First(_) | Stage::Pause(_) => return,
+            Stage::Idle | Stage::First(_) | Stage::Pause(_) => return,
         };
         if progress != Progress::Pending && mending.remove(key) {
             self.tally.repaired += u64::from(progress == Progress::Applied);
@@ -120,7 +120,7 @@ impl Patrol {
     fn look(&mut self) -> Option<&mut Look> {
         match &mut self.stage {
             Stage::First(look) | Stage::Second(look) => Some(look),
-            Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => None,
+            Stage::Idle | Stage::Pause(_) | Stage::Mending(_) => None,
         }
     }
 
@@ -148,7 +148,7 @@ impl Core {
         }
         if matches!(&self.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {
             self.patrol_ends(now, out);
-        } else if matches!(self.patrol.stage, Stage::Resting) && self.patrol.at.is_none() {
+        } else if matches!(self.patrol.stage, Stage::Idle) && self.patrol.at.is_none() {
             // The first comes sooner, at any time, so that agents that were started together do not go on together.
             let wait = self.jitter.half(1, self.config.patrol, self.config.patrol);
             self.patrol_next(now + wait, out);
@@ -166,16 +166,16 @@ impl Core {
         }
         self.patrol.at = None;
         match std::mem::take(&mut self.patrol.stage) {
-            Stage::Resting => {
+            Stage::Idle => {
                 self.patrol.tally = PatrolTally::default();
                 self.patrol.stage = Stage::First(Look::of(self.patrolled(), Suspects::new()));
-                self.next_survey(now, out);
+                self.next_list(now, out);
             }
             Stage::Pause(suspects) => {
                 let kinds: BTreeSet<GroupKind> = suspects.keys().map(|key| key.kind.clone()).collect();
                 let open = self.patrolled().into_iter().filter(|(kind, _)| kinds.contains(kind));
                 self.patrol.stage = Stage::Second(Look::of(open, suspects));
-                self.next_survey(now, out);
+                self.next_list(now, out);
             }
             Stage::Mending(_) => self.patrol_ends(now, out),
             looking @ (Stage::First(_) | Stage::Second(_)) => self.patrol.stage = looking,
@@ -188,17 +188,17 @@ impl Core {
     }
 
     /// Lists the next kind, or ends the look.
-    fn next_survey(&mut self, now: Monotonic, out: &mut Effects) {
+    fn next_list(&mut self, now: Monotonic, out: &mut Effects) {
         let second = self.patrol.is_second();
         loop {
-            let id = SurveyId(self.patrol.last.0 + 1);
+            let id = ListId(self.patrol.last.0 + 1);
             let Some(look) = self.patrol.look() else { return };
             let Some((kind, version)) = look.open.pop_front() else { break };
             look.kind = Some(kind.clone());
-            look.survey = id;
+            look.list = id;
             self.patrol.last = id;
             if self.kinds.view_of(&kind) != View::Missing {
-                return out.push(Effect::Survey { id, kind, version });
+                return out.push(Effect::ListMetadata { id, kind, version });
             }
             // There is nothing to list, and that has been reported.
             if !second {
@@ -215,12 +215,12 @@ impl Core {
                 self.patrol.stage = Stage::Mending(look.mending);
                 self.patrol_next(now + MENDING_MAX, out);
             }
-            other @ (Stage::Resting | Stage::Pause(_) | Stage::Mending(_)) => self.patrol.stage = other,
+            other @ (Stage::Idle | Stage::Pause(_) | Stage::Mending(_)) => self.patrol.stage = other,
         }
     }
 
     fn patrol_ends(&mut self, now: Monotonic, out: &mut Effects) {
-        self.patrol.stage = Stage::Resting;
+        self.patrol.stage = Stage::Idle;
         let held = self.removals.values().filter(|removal| matches!(removal.state, RemovalState::Held(..)));
         self.patrol.tally.held += held.count() as u64;
         out.push(Effect::Patrolled(self.patrol.tally));
@@ -231,58 +231,58 @@ impl Core {
     }
 
     /// A page of what there is.
-    pub(in crate::core) fn sighted(&mut self, now: Monotonic, survey: SurveyId, objects: &[Sighting]) {
+    pub(in crate::core) fn list_page(&mut self, now: Monotonic, list: ListId, objects: &[ListedItem]) {
         let Some(me) = self.me() else { return };
-        if self.patrol.look().is_none_or(|look| look.survey != survey) {
+        if self.patrol.look().is_none_or(|look| look.list != list) {
             return;
         }
-        for sighting in objects {
-            if !sighting.labelled {
-                self.copy_sighted(me, survey, sighting);
+        for item in objects {
+            if !item.labelled {
+                self.copy_listed(me, list, item);
                 continue;
             }
-            let assigned = self.desired.get(&sighting.key);
-            if assigned.is_some_and(|entry| self.objects.resighted(survey, sighting, entry)) {
-                self.judge(now, &sighting.key, None, Matter::Nothing);
+            let assigned = self.desired.get(&item.key);
+            if assigned.is_some_and(|entry| self.objects.listed_again(list, item, entry)) {
+                self.judge(now, &item.key, None, Matter::Nothing);
                 continue;
             }
-            if let Some(object) = self.objects.get_mut(&sighting.key) {
-                object.sighted = survey;
+            if let Some(object) = self.objects.get_mut(&item.key) {
+                object.listed_in = list;
             }
-            let sighted = Seen::of_sighting(sighting);
+            let listed = Seen::of_listed(item);
             // From what cannot be read nothing follows.
-            let matter = sighted.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &sighting.key, Some(seen)));
-            self.judge(now, &sighting.key, sighted, matter);
-            self.fold_if_many();
+            let matter = listed.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &item.key, Some(seen)));
+            self.judge(now, &item.key, listed, matter);
+            self.compact_if_many();
         }
     }
 
     /// It carries the label of another target. What stands in a place of ours is told of with what is assigned there.
-    fn copy_sighted(&mut self, me: Me, survey: SurveyId, sighting: &Sighting) {
-        let key = &sighting.key;
-        let mark = sighting.details().and_then(|details| details.mark.as_deref());
+    fn copy_listed(&mut self, me: Me, list: ListId, item: &ListedItem) {
+        let key = &item.key;
+        let mark = item.details().and_then(|details| details.mark.as_deref());
         let ownership = mark.map(|mark| mark.ownership(me, key));
         if ownership == Some(Ownership::Copy) && self.desired.get(key).is_none() {
-            self.copies.sighted(key, survey);
+            self.copies.listed_in(key, list);
         }
     }
 
     /// Every page was seen: what was on none of them is not there.
-    pub(in crate::core) fn surveyed(
+    pub(in crate::core) fn list_ended(
         &mut self,
         now: Monotonic,
-        survey: SurveyId,
-        result: &Result<(), SurveyFailure>,
+        list: ListId,
+        result: &Result<(), ListFailure>,
         out: &mut Effects,
     ) {
         let Some(me) = self.me() else { return };
-        let Some(look) = self.patrol.look().filter(|look| look.survey == survey) else { return };
+        let Some(look) = self.patrol.look().filter(|look| look.list == list) else { return };
         let Some(kind) = look.kind.take() else { return };
         if result.is_ok() {
-            self.copies.surveyed(&kind, survey);
+            self.copies.list_ended(&kind, list);
             self.restored.listed(&kind);
             for key in self.keys_of(&kind) {
-                if self.objects.last_sighted(&key).is_some_and(|last| last != survey) {
+                if self.objects.last_listed_in(&key).is_some_and(|last| last != list) {
                     let matter = self.matter(me, &key, None);
                     self.judge(now, &key, None, matter);
                 }
@@ -293,11 +293,11 @@ impl Core {
                 self.count_unknown(&kind);
             }
         }
-        self.next_survey(now, out);
+        self.next_list(now, out);
     }
 
-    /// Takes a look at an object into account. `sighted` is what is to be known of it if something is the matter.
-    fn judge(&mut self, now: Monotonic, key: &ObjectKey, sighted: Option<Seen>, matter: Matter) {
+    /// Takes a look at an object into account. `listed` is what the list says of it if something is the matter.
+    fn judge(&mut self, now: Monotonic, key: &ObjectKey, listed: Option<Seen>, matter: Matter) {
         let assigned = self.desired.get(key).is_some();
         let tally = &mut self.patrol.tally;
         match &mut self.patrol.stage {
@@ -311,7 +311,7 @@ impl Core {
                     Matter::Foreign => tally.foreign += 1,
                     Matter::Suspect(_) => {
                         if look.suspects.len() < SUSPECTS_MAX {
-                            let version = sighted.map(|sighted| sighted.resource_version);
+                            let version = listed.map(|listed| listed.resource_version);
                             let listed = self.restored.has_listed(&key.kind);
                             look.suspects.insert(key.clone(), Suspicion { version, listed });
                         }
@@ -321,10 +321,10 @@ impl Core {
             Stage::Second(look) => {
                 let Some(suspicion) = look.suspects.remove(key) else { return };
                 if let Matter::Suspect(finding) = matter {
-                    self.found(now, key, &suspicion, sighted, finding);
+                    self.found(now, key, &suspicion, listed, finding);
                 }
             }
-            Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => {}
+            Stage::Idle | Stage::Pause(_) | Stage::Mending(_) => {}
         }
     }
 
@@ -334,7 +334,7 @@ impl Core {
         now: Monotonic,
         key: &ObjectKey,
         suspicion: &Suspicion,
-        sighted: Option<Seen>,
+        listed: Option<Seen>,
         finding: Finding,
     ) {
         let tally = &mut self.patrol.tally;
@@ -355,10 +355,10 @@ impl Core {
                 tally.unseen += 1;
             }
         }
-        let is_there = sighted.is_some();
-        if let Some(sighted) = sighted {
-            self.may_have_come_back(key, &sighted.uid, sighted.mark.as_deref(), suspicion.listed);
-            self.take_sighting(key, sighted);
+        let is_there = listed.is_some();
+        if let Some(listed) = listed {
+            self.may_have_come_back(key, &listed.uid, listed.mark.as_deref(), suspicion.listed);
+            self.take_listed(key, listed);
         } else {
             // By its label at least. The creation finds out what is there, if it lost that.
             if let Some(object) = self.objects.get_mut(key) {
@@ -379,7 +379,7 @@ impl Core {
         self.forget_if_empty(key);
     }
 
-    fn take_sighting(&mut self, key: &ObjectKey, mut seen: Seen) {
+    fn take_listed(&mut self, key: &ObjectKey, mut seen: Seen) {
         let object = self.objects.at(key);
         match &object.seen {
             Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
@@ -390,19 +390,19 @@ impl Core {
     }
 
     /// What is the matter with an object that is there so, or is not.
-    fn matter(&self, me: Me, key: &ObjectKey, sighted: Option<&Seen>) -> Matter {
+    fn matter(&self, me: Me, key: &ObjectKey, listed: Option<&Seen>) -> Matter {
         let object = self.objects.get(key);
-        match (self.desired.get(key), object.as_deref(), sighted) {
-            (Some(entry), Some(object), sighted) => self.matter_of_assigned(me, entry, object, sighted),
+        match (self.desired.get(key), object.as_deref(), listed) {
+            (Some(entry), Some(object), listed) => self.matter_of_assigned(me, entry, object, listed),
             // What is not assigned is gone, and the watch did not tell.
             (None, Some(object), None) if object.seen.is_some() && !is_busy(object) => Matter::Suspect(Finding::Unseen),
             // Every entry has an object.
             (Some(_), None, _) | (None, _, None) => Matter::Nothing,
-            (None, object, Some(sighted)) => self.matter_of_other(me, key, object, sighted),
+            (None, object, Some(listed)) => self.matter_of_other(me, key, object, listed),
         }
     }
 
-    fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, sighted: Option<&Seen>) -> Matter {
+    fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, listed: Option<&Seen>) -> Matter {
         if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::Elsewhere {
             return Matter::Withheld;
         }
@@ -416,7 +416,7 @@ impl Core {
         });
         if let Some(leaving) = awaited
             && object.flight.is_none()
-            && sighted.is_none_or(|sighted| sighted.uid != leaving.uid)
+            && listed.is_none_or(|listed| listed.uid != leaving.uid)
         {
             return Matter::Suspect(Finding::Unseen);
         }
@@ -432,21 +432,23 @@ impl Core {
             | Progress::Unknown => return Matter::Busy,
         }
         let labelled = object.seen.as_ref().is_some_and(|seen| seen.labelled);
-        if sighted.is_none() && entry.implied && !labelled {
+        if listed.is_none() && entry.implied && !labelled {
             // It is not ours, so that no list of ours tells whether it is there.
             return Matter::Nothing;
         }
-        let overtaken = |sighted: &Seen| object.seen.as_ref().is_some_and(|seen| sighted.is_older_than(seen));
-        if is_busy(object) || sighted.is_some_and(overtaken) {
+        let overtaken = |listed: &Seen| object.seen.as_ref().is_some_and(|seen| listed.is_older_than(seen));
+        if is_busy(object) || listed.is_some_and(overtaken) {
             return Matter::Busy;
         }
         let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
-        let situation = self.situation(me, entry, policy, object, sighted, View::Current);
+        let situation = self.situation(me, entry, policy, object, listed, View::Current);
         match plan::plan(situation) {
             Decision::Nothing(Settled::Drifted) => Matter::Suspect(Finding::Differs),
-            Decision::Nothing(Settled::Unchanged | Settled::Terminal) | Decision::Record { .. } | Decision::Note => {
-                let told = match (&object.seen, sighted) {
-                    (Some(seen), Some(sighted)) => !seen.is_older_than(sighted) && seen.uid == sighted.uid,
+            Decision::Nothing(Settled::Unchanged | Settled::Terminal)
+            | Decision::Record { .. }
+            | Decision::UpdateRecord => {
+                let told = match (&object.seen, listed) {
+                    (Some(seen), Some(listed)) => !seen.is_older_than(listed) && seen.uid == listed.uid,
                     (_, None) => true,
                     (None, Some(_)) => false,
                 };
@@ -455,25 +457,25 @@ impl Core {
             Decision::Create | Decision::RunAnew(_) | Decision::Withhold(Reason::Vanished) => {
                 Matter::Suspect(Finding::Missing)
             }
-            Decision::Apply { .. } | Decision::ReMark { .. } => Matter::Suspect(Finding::Drifted),
+            Decision::Apply { .. } | Decision::TransferOwnership { .. } => Matter::Suspect(Finding::Drifted),
             Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
             Decision::Withhold(_) => Matter::Withheld,
-            Decision::Spare(..) => Matter::Suspect(Finding::Foreign),
+            Decision::Skip(..) => Matter::Suspect(Finding::Foreign),
             Decision::Fail(..) => Matter::Failing,
         }
     }
 
     /// It carries our label, and is not assigned.
-    fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, sighted: &Seen) -> Matter {
+    fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, listed: &Seen) -> Matter {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
             // Held ones are counted as what they are.
             return Matter::Busy;
         }
-        let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == sighted.uid));
-        let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == sighted.uid));
-        match sighted.mark.as_ref().map(|mark| mark.ownership(me, key)) {
-            _ if sighted.deleting || object.is_some_and(is_busy) => Matter::Busy,
+        let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == listed.uid));
+        let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == listed.uid));
+        match listed.mark.as_ref().map(|mark| mark.ownership(me, key)) {
+            _ if listed.deleting || object.is_some_and(is_busy) => Matter::Busy,
             Some(Ownership::Ours) if known => Matter::Held,
             Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),
             Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Matter::Held,

@@ -14,7 +14,7 @@ use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
 use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
 
-use super::fuse::Leave;
+use super::fuse::Permission;
 use crate::core::Core;
 use crate::core::interface::write::{RemovalPolicy, Write};
 use crate::core::model::removal::{Cause, LET_GO, before_all_of};
@@ -188,13 +188,13 @@ impl Core {
     }
 
     /// Who has said that this may be deleted, however many go with it.
-    pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Leave {
+    pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Permission {
         if self.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
-            Leave::InAdvance
+            Permission::InAdvance
         } else if self.approvals.covers(now, removal) {
-            Leave::Approved
+            Permission::Approved
         } else {
-            Leave::None
+            Permission::None
         }
     }
 

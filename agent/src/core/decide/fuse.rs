@@ -25,7 +25,7 @@ impl Default for FuseLimits {
 
 /// Who has said that an object may be deleted, however many go with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) enum Leave {
+pub(in crate::core) enum Permission {
     /// Nobody.
     None,
     /// A person, who was shown this removal. It counts as every other, so that what was not shown passes no sooner.
@@ -205,21 +205,21 @@ impl Fuse {
         now: Monotonic,
         tombstone: &Tombstone,
         managed: usize,
-        leave: Leave,
+        leave: Permission,
     ) -> Passage {
         self.lapse(now);
         if self.known.contains(tombstone) {
             return if self.unsaved.contains(tombstone) { Passage::Saving } else { Passage::Free };
         }
         match leave {
-            Leave::InAdvance => {
+            Permission::InAdvance => {
                 self.withdraw(tombstone);
                 return Passage::Free;
             }
             // Nothing else is judged by that, and what was held with it stays.
-            Leave::Approved => self.withdraw(tombstone),
-            Leave::None if self.is_too_much(tombstone, managed) => return Passage::Held,
-            Leave::None => {}
+            Permission::Approved => self.withdraw(tombstone),
+            Permission::None if self.is_too_much(tombstone, managed) => return Passage::Held,
+            Permission::None => {}
         }
         self.last += 1;
         self.waiting.remove(tombstone);

@@ -10,7 +10,7 @@ use tideline_common::{
 };
 
 use crate::core::interface::effect::ApplyTakeover;
-use crate::core::interface::write::{AppliedRecord, LocalField, Telltale};
+use crate::core::interface::write::{AppliedRecord, ChangeDetector, LocalField};
 use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, Seen};
 
@@ -60,7 +60,7 @@ pub(in crate::core) enum Decision {
     /// It is as it should be, or is to be left as it is.
     Nothing(Settled),
     /// It is left as it is, under another policy or as another account: what becomes of it later is what these say.
-    Note,
+    UpdateRecord,
     /// What is there is ours and right; only the journal does not know.
     Record {
         uid: Uid,
@@ -80,7 +80,7 @@ pub(in crate::core) enum Decision {
         origin: Origin,
     },
     /// What is there is left as it is, and is this source's from now on: its mark is to say so.
-    ReMark {
+    TransferOwnership {
         uid: Uid,
         origin: Origin,
     },
@@ -89,7 +89,7 @@ pub(in crate::core) enum Decision {
     /// Assigned, but not to be applied.
     Withhold(Reason),
     /// Not to be applied onto what is in its place; nothing tells when that goes.
-    Spare(Reason, &'static str),
+    Skip(Reason, &'static str),
     /// Cannot be done, for now.
     Fail(Reason, String),
 }
@@ -183,7 +183,7 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
             if is_known(situation, record) {
                 Decision::Nothing(Settled::Unchanged)
             } else {
-                Decision::ReMark { uid: record.uid.clone(), origin: origin_of(situation, record) }
+                Decision::TransferOwnership { uid: record.uid.clone(), origin: origin_of(situation, record) }
             }
         }
         (Some(record), View::Lost) => {
@@ -229,10 +229,10 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
             return Decision::Nothing(Settled::Unchanged);
         }
         (Some(Ownership::Foreign), _) => {
-            return Decision::Spare(Reason::Conflict, "it is managed by another hub");
+            return Decision::Skip(Reason::Conflict, "it is managed by another hub");
         }
         (Some(Ownership::Copy), None) => {
-            return Decision::Spare(
+            return Decision::Skip(
                 Reason::Copy,
                 "an object is there whose mark is another's: somebody copied it; remove its label and annotation",
             );
@@ -247,7 +247,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     if situation.found == Found::LetGo
         && let Some(why) = refuses(entry, policy, seen)
     {
-        return Decision::Spare(Reason::Unmanaged, why);
+        return Decision::Skip(Reason::Unmanaged, why);
     }
     let origin = match (record, &seen.mark) {
         (Some(record), _) => origin_of(situation, record),
@@ -289,16 +289,16 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
             Decision::Nothing(Settled::Unchanged)
         } else {
-            Decision::Note
+            Decision::UpdateRecord
         };
     }
     // A change of a field of ours by anybody else takes the field out of our entry. A change of anything else is none of ours:
     // an autoscaler's, or a status that is written as a part of the object.
     let touched = seen.managed != record.managed
-        || match record.telltale {
-            Telltale::Owner => false,
-            Telltale::Version if seen.generation != 0 => seen.generation != record.generation,
-            Telltale::Version => seen.resource_version != record.resource_version,
+        || match record.change_detector {
+            ChangeDetector::Owner => false,
+            ChangeDetector::Version if seen.generation != 0 => seen.generation != record.generation,
+            ChangeDetector::Version => seen.resource_version != record.resource_version,
         };
     if !is_as_recorded(entry, record) || origin_of(situation, record) != record.origin {
         // Which fields are to be left as they are has to be known before others are written.
@@ -314,7 +314,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     let released = record.left.as_ref().is_some_and(|left| left.others != seen.others);
     match (drifted, policy.drift) {
         (false, _) if released => apply_onto(situation, record),
-        (false, _) if !is_same_account(entry, record) => Decision::Note,
+        (false, _) if !is_same_account(entry, record) => Decision::UpdateRecord,
         (false, _) => Decision::Nothing(Settled::Unchanged),
         // What was changed locally is known by now, and stays.
         (true, DriftPolicy::Report) if is_formers(me, seen) && (!touched || record.drifted.is_some()) => {
@@ -358,7 +358,7 @@ fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
     if marked_source(me, entry, seen) == Some(&entry.source.uid) && says_so && !is_formers(me, seen) {
         Decision::Record { uid, origin }
     } else {
-        Decision::ReMark { uid, origin }
+        Decision::TransferOwnership { uid, origin }
     }
 }
 
@@ -366,11 +366,11 @@ fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
 fn adopt(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     let (uid, origin) = (seen.uid.clone(), Origin::Adopted);
     let adopted = if is_left_alone(entry, policy) {
-        Decision::ReMark { uid, origin }
+        Decision::TransferOwnership { uid, origin }
     } else {
         Decision::Apply { uid, takeover: ApplyTakeover::Adopt, origin }
     };
-    refuses(entry, policy, seen).map_or(adopted, |why| Decision::Spare(Reason::Unmanaged, why))
+    refuses(entry, policy, seen).map_or(adopted, |why| Decision::Skip(Reason::Unmanaged, why))
 }
 
 /// Why something that is not ours may not be adopted, if so.
@@ -433,7 +433,7 @@ pub(in crate::core) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, pos
         wave: Some(entry.wave),
         impersonate: entry.impersonate.clone(),
         drifted: None,
-        telltale: Telltale::Owner,
+        change_detector: ChangeDetector::Owner,
         left: None,
         local: Arc::default(),
         template: None,

@@ -72,7 +72,7 @@ pub(in crate::core) enum Verdict {
     Look,
     /// The place has a new source: what is there is handed over when that is applied, or its mark is written. Or it has
     /// the same again, and is adopted by it.
-    ReMark,
+    TransferOwnership,
     /// Nothing of this source stands there: the removal is done.
     Forget,
     /// Not before something changes.
@@ -196,8 +196,8 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     match record {
         // It was let go of by another removal of this place, and nothing is to be handed over.
         Some(record) if record.letting_go && seen.is_none() && view == View::Current => Verdict::Forget,
-        Some(record) if record.source == *source => Verdict::ReMark,
-        None if seen.is_some() || view != View::Current => Verdict::ReMark,
+        Some(record) if record.source == *source => Verdict::TransferOwnership,
+        None if seen.is_some() || view != View::Current => Verdict::TransferOwnership,
         Some(_) | None => Verdict::Forget,
     }
 }
@@ -247,7 +247,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
         // What may stand there unseen is found by the creation of what is assigned.
         (None, None) if view == View::Current && !unshown => Verdict::Forget,
-        (_, Some(_) | None) => Verdict::ReMark,
+        (_, Some(_) | None) => Verdict::TransferOwnership,
     }
 }
 

@@ -26,7 +26,7 @@ pub struct PersistId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SurveyId(pub u32);
+pub struct ListId(pub u32);
 
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -45,11 +45,11 @@ pub enum Effect {
     Watch(BTreeMap<GroupKind, Arc<str>>),
     /// Lists these kinds again, so that every object comes anew with its status.
     Relist(Vec<GroupKind>),
-    /// Lists what there is of a kind under our label, metadata only: [`Event::Sighted`](crate::core::Event::Sighted) for each
-    /// page, then [`Event::Surveyed`](crate::core::Event::Surveyed).
-    Survey { id: SurveyId, kind: GroupKind, version: Arc<str> },
+    /// Lists what there is of a kind under our label, metadata only: [`Event::ListPage`](crate::core::Event::ListPage) for each
+    /// page, then [`Event::ListEnded`](crate::core::Event::ListEnded).
+    ListMetadata { id: ListId, kind: GroupKind, version: Arc<str> },
     /// Warns whoever looks at an object at the cluster. Nothing depends on it.
-    Tell(Notice),
+    RecordEvent(KubeEvent),
     /// Watches exactly these from now on, whoever made them: [`Event::Followed`](crate::core::Event::Followed).
     Follow(BTreeMap<AssociatedKind, Follow>),
     /// A patrol has ended so.
@@ -134,7 +134,7 @@ pub enum Op {
         local: Arc<[LocalField]>,
     },
     /// Writes this mark onto the object with this UID, and nothing else of it.
-    ReMark { entry: Arc<Entry>, mark: Arc<Mark>, uid: Uid },
+    TransferOwnership { entry: Arc<Entry>, mark: Arc<Mark>, uid: Uid },
     /// Writes this mark onto an object, and nothing else of it, if it is still as it was seen.
     ReTarget {
         key: ObjectKey,
@@ -161,7 +161,7 @@ impl Op {
         match self {
             Self::Create { .. }
             | Self::Apply { .. }
-            | Self::ReMark { .. }
+            | Self::TransferOwnership { .. }
             | Self::ReTarget { .. }
             | Self::Delete { .. }
             | Self::Orphan { .. } => true,
@@ -179,7 +179,7 @@ pub struct Marked {
     pub managed: Option<Digest>,
 }
 
-/// Which former field managers' entries are folded into ours before applying.
+/// Which former field managers' entries are merged into ours before applying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyTakeover {
     /// None: our own Apply entry is there.
@@ -192,7 +192,7 @@ pub enum ApplyTakeover {
 
 /// A warning about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct KubeEvent {
     pub key: ObjectKey,
     pub version: Arc<str>,
     /// Of the object that is there, if one is.

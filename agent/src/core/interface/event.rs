@@ -7,8 +7,8 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{AssociatedKind, GroupKind, ObjectKey, Reason, SessionName, Uid};
 
-use super::effect::{OpId, PersistId, RequestId, SurveyId, Timer};
-use super::observed::{Associate, Observed, Served, Sighting};
+use super::effect::{ListId, OpId, PersistId, RequestId, Timer};
+use super::observed::{Associate, ListedItem, Observed, Served};
 use super::op_result::OpResult;
 
 /// One thing that happened outside the core.
@@ -19,7 +19,7 @@ pub enum Event {
     /// What the cluster says of itself, perhaps as before.
     Cluster(ClusterFacts),
     /// Whether the API server answers at all, when that changed: watches that are silent do not tell, nor none.
-    Pulse {
+    ApiServerProbe {
         answers: bool,
     },
     /// Another process has taken the identity, as its Secret says.
@@ -88,15 +88,15 @@ pub enum Event {
         run: u32,
         news: FollowNews,
     },
-    /// A page of a survey.
-    Sighted {
-        survey: SurveyId,
-        objects: Vec<Sighting>,
+    /// A page of a list of metadata.
+    ListPage {
+        list: ListId,
+        objects: Vec<ListedItem>,
     },
-    /// A survey ended: every page was sighted, or not.
-    Surveyed {
-        survey: SurveyId,
-        result: Result<(), SurveyFailure>,
+    /// A list ended: every page came, or not.
+    ListEnded {
+        list: ListId,
+        result: Result<(), ListFailure>,
     },
     /// The process is asked to end: finish what is under way, report once, stop.
     Stop,
@@ -148,7 +148,7 @@ pub enum FollowNews {
 
 /// Why a kind could not be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SurveyFailure {
+pub struct ListFailure {
     pub reason: Reason,
     pub message: String,
 }

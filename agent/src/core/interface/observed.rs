@@ -53,7 +53,7 @@ pub struct Observed {
 
 /// What a list of metadata says of an object. Of its status it says nothing.
 #[derive(Clone, Debug)]
-pub struct Sighting {
+pub struct ListedItem {
     pub key: ObjectKey,
     pub uid: Uid,
     pub resource_version: Arc<str>,
@@ -75,7 +75,7 @@ pub struct Details {
     pub others: Option<Digest>,
 }
 
-impl Sighting {
+impl ListedItem {
     /// `details` returns none if they cannot be read.
     pub fn new(
         key: ObjectKey,
@@ -92,7 +92,7 @@ impl Sighting {
     }
 }
 
-impl From<Observed> for Sighting {
+impl From<Observed> for ListedItem {
     fn from(observed: Observed) -> Self {
         let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
         let Observed { managed_elsewhere, others, .. } = observed;

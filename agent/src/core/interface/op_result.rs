@@ -18,7 +18,7 @@ pub enum OpResult {
     /// It would be created.
     DryRunCreate(Result<(), Failure>),
     Apply(Result<Applied, NotDone>),
-    ReMark(Result<ReMarked, NotDone>),
+    TransferOwnership(Result<OwnershipTransferred, NotDone>),
     /// The object with the new mark.
     ReTarget(Result<Box<Observed>, NotDone>),
     Delete(Result<Deleted, NotDone>),
@@ -44,7 +44,7 @@ pub struct Applied {
 }
 
 #[derive(Clone, Debug)]
-pub enum ReMarked {
+pub enum OwnershipTransferred {
     /// It bears the mark.
     Marked(Box<Observed>),
     /// Somebody has deleted it, and it waits for its finalizers.
@@ -129,7 +129,7 @@ impl Op {
             Self::Create { .. } => OpResult::Create(Err(failure)),
             Self::DryRunCreate { .. } => OpResult::DryRunCreate(Err(failure)),
             Self::Apply { .. } => OpResult::Apply(Err(failure.into())),
-            Self::ReMark { .. } => OpResult::ReMark(Err(failure.into())),
+            Self::TransferOwnership { .. } => OpResult::TransferOwnership(Err(failure.into())),
             Self::ReTarget { .. } => OpResult::ReTarget(Err(failure.into())),
             Self::Delete { .. } => OpResult::Delete(Err(failure.into())),
             Self::Orphan { .. } => OpResult::Orphan(Err(failure.into())),
@@ -149,7 +149,7 @@ impl OpResult {
             Self::Inspect(result) => return result.as_ref().err(),
             Self::Get(result) => return result.as_ref().err(),
             Self::Apply(result) => result.as_ref().err(),
-            Self::ReMark(result) => result.as_ref().err(),
+            Self::TransferOwnership(result) => result.as_ref().err(),
             Self::ReTarget(result) => result.as_ref().err(),
             Self::Delete(result) => result.as_ref().err(),
             Self::Orphan(result) => result.as_ref().err(),

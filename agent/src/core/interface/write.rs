@@ -186,8 +186,8 @@ pub struct AppliedRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted: Option<Arc<str>>,
     /// By what the next change of a field of ours is noticed, besides the generation.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub telltale: Telltale,
+    #[serde(default, rename = "telltale", skip_serializing_if = "is_default")]
+    pub change_detector: ChangeDetector,
     /// The fields that were left to other managers, where those are not to be taken from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Arc<LeftToOthers>>,
@@ -201,7 +201,7 @@ pub struct AppliedRecord {
 
 /// What tells that somebody changed a field of ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Telltale {
+pub enum ChangeDetector {
     /// The field is in our managedFields entry no more.
     #[default]
     Owner,

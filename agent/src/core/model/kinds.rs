@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tideline_common::wire::v1::TargetCondition;
 use tideline_common::{GroupKind, ObjectKey, Reason};
 
-use super::denied::Denied;
+use super::forbidden_kinds::ForbiddenKinds;
 use crate::core::interface::observed::Served;
 use crate::namespaces::Namespaces;
 
@@ -179,12 +179,12 @@ impl Kinds {
     }
 
     /// The kinds that may not be looked at, or not be written, with what was said.
-    pub(in crate::core) fn forbidden<'a>(&'a self, denied: &'a Denied) -> BTreeMap<&'a GroupKind, &'a str> {
+    pub(in crate::core) fn forbidden<'a>(&'a self, forbidden: &'a ForbiddenKinds) -> BTreeMap<&'a GroupKind, &'a str> {
         let unseen = self.kinds.iter().filter_map(|(name, kind)| match &kind.watch {
             Watch::Lost(Reason::Forbidden, message) => Some((name, message.as_str())),
             Watch::Lost(..) | Watch::Current | Watch::Unlisted => Some((name, kind.unwatched.as_deref()?)),
         });
-        denied.kinds().chain(unseen).collect()
+        forbidden.kinds().chain(unseen).collect()
     }
 
     /// Those whose objects have a status of their own.
@@ -203,9 +203,9 @@ impl Kinds {
     }
 
     /// The watches that are not current, counted by reason, with one of them named; and what is forbidden, by kind.
-    pub(in crate::core) fn conditions(&self, denied: &Denied) -> Vec<TargetCondition> {
+    pub(in crate::core) fn conditions(&self, forbidden: &ForbiddenKinds) -> Vec<TargetCondition> {
         let mut conditions: BTreeMap<Reason, TargetCondition> = BTreeMap::new();
-        let forbidden = self.forbidden(denied);
+        let forbidden = self.forbidden(forbidden);
         if let Some((first, said)) = forbidden.first_key_value() {
             let others = forbidden.keys().skip(1).take(KINDS_NAMED_MAX).map(|kind| format!(", {kind}"));
             let message = format!("no permission for {first}{}: {said}", others.collect::<String>());

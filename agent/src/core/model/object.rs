@@ -7,8 +7,8 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Mark, Monotonic, Reason, Uid};
 
-use crate::core::interface::effect::{OpId, SurveyId};
-use crate::core::interface::observed::{Details, Observed, Sighting};
+use crate::core::interface::effect::{ListId, OpId};
+use crate::core::interface::observed::{Details, ListedItem, Observed};
 use crate::core::interface::write::AppliedRecord;
 
 /// One place at the cluster: assigned, or ours, or to be removed.
@@ -40,8 +40,8 @@ pub(in crate::core) struct Object {
     /// Something that happened once, and for which source.
     pub(in crate::core) terminal: Option<(Uid, Terminal)>,
     pub(in crate::core) live: Live,
-    /// The survey that sighted it last.
-    pub(in crate::core) sighted: SurveyId,
+    /// The metadata list that had it last.
+    pub(in crate::core) listed_in: ListId,
     /// In what it differs from what was applied, where that is only to be reported.
     pub(in crate::core) drift: Option<Box<Drift>>,
     /// What the hub acknowledged last.
@@ -137,15 +137,15 @@ impl From<&Observed> for Seen {
 
 impl Seen {
     /// None if the details cannot be read.
-    pub(in crate::core) fn of_sighting(sighting: &Sighting) -> Option<Self> {
-        let Details { generation, managed, mark, deleting, managed_elsewhere, others } = sighting.details()?.clone();
+    pub(in crate::core) fn of_listed(item: &ListedItem) -> Option<Self> {
+        let Details { generation, managed, mark, deleting, managed_elsewhere, others } = item.details()?.clone();
         Some(Self {
-            uid: sighting.uid.clone(),
-            resource_version: Arc::clone(&sighting.resource_version),
+            uid: item.uid.clone(),
+            resource_version: Arc::clone(&item.resource_version),
             generation,
             managed,
             mark,
-            labelled: sighting.labelled,
+            labelled: item.labelled,
             deleting,
             managed_elsewhere,
             observed_generation: None,
@@ -206,7 +206,7 @@ impl Object {
             outcome: Outcome { progress: Progress::Pending, reason: None, message },
             terminal: None,
             live: Live { health: Health::Unknown, message: said, observed_generation: None, status: Status::None },
-            sighted: SurveyId(0),
+            listed_in: ListId(0),
             drift: None,
             told,
             unexplained: None,

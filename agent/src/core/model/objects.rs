@@ -1,8 +1,8 @@
 //! What is known of every place, by key. A target has tens of thousands of them, of which some tens are worked on at a
-//! time; the others are kept [`Folded`], in a tenth of the memory.
+//! time; the others are kept [`Compact`], in a tenth of the memory.
 //!
-//! Whoever asks for a place gets it whole, and what was changed is folded when the step ends, or before that if it is
-//! much. What cannot be folded, because something is under way or the matter with it, stays whole.
+//! Whoever asks for a place gets it whole, and what was changed is compacted when the step ends, or before that if it is
+//! much. What cannot be compacted, because something is under way or the matter with it, stays whole.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 use tideline_common::{DesiredSet, Entry, ObjectKey};
 
-use super::folded::Folded;
-use super::name::Name;
+use super::compact::Compact;
+use super::key_ref::KeyRef;
 use super::object::{Me, Object, Told};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
-use crate::core::interface::effect::SurveyId;
-use crate::core::interface::observed::Sighting;
+use crate::core::interface::effect::ListId;
+use crate::core::interface::observed::ListedItem;
 
 /// Places that are whole for having been asked for, at one to two kilobytes each.
 const OPEN_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Objects {
-    places: BTreeMap<Name, Place>,
-    folded: Rows<Folded>,
+    places: BTreeMap<KeyRef, Place>,
+    compact: Rows<Compact>,
     /// What is said of many alike.
     messages: Shared,
-    /// What was asked for since things were folded last.
+    /// What was asked for since things were compacted last.
     open: Vec<ObjectKey>,
     me: Option<Arc<Me>>,
 }
@@ -39,10 +39,10 @@ enum Place {
         queued: Option<i32>,
         told: Option<Box<Told>>,
     },
-    Folded(Row),
-    /// It could not be folded.
+    Compact(Row),
+    /// It could not be compacted.
     Whole(Box<Object>),
-    /// It was asked for since things were folded last.
+    /// It was asked for since things were compacted last.
     Open(Box<Object>),
 }
 
@@ -53,24 +53,24 @@ const _: () = assert!(size_of::<Place>() <= 16);
 #[derive(Debug)]
 pub(in crate::core) enum Look<'a> {
     There(&'a Object),
-    Unfolded(Box<Object>),
+    Expanded(Box<Object>),
 }
 
 impl Objects {
     pub(in crate::core) fn get(&self, key: &ObjectKey) -> Option<Look<'_>> {
-        self.places.get(key).map(|place| place.look(&self.folded))
+        self.places.get(key).map(|place| place.look(&self.compact))
     }
 
     pub(in crate::core) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Object> {
         let place = self.places.get_mut(key)?;
-        Some(place.open(key, &mut self.folded, &mut self.open))
+        Some(place.open(key, &mut self.compact, &mut self.open))
     }
 
     /// The place of a key, made if there is none.
     pub(in crate::core) fn at(&mut self, key: &ObjectKey) -> &mut Object {
         // Looked up twice, so that a key is only made where it is needed.
         if !self.places.contains_key(key) {
-            self.places.insert(Name::from(key), Place::BLANK);
+            self.places.insert(KeyRef::from(key), Place::BLANK);
         }
         self.get_mut(key).expect("it is there, or was put there just now")
     }
@@ -78,30 +78,30 @@ impl Objects {
     /// The place of an entry, made if there is none. It shares the entry's key from now on.
     pub(in crate::core) fn assign(&mut self, entry: &Arc<Entry>) -> &mut Object {
         let place = self.places.remove(&entry.key).unwrap_or(Place::BLANK);
-        let place = self.places.entry(Name::Of(Arc::clone(entry))).or_insert(place);
-        place.open(&entry.key, &mut self.folded, &mut self.open)
+        let place = self.places.entry(KeyRef::Of(Arc::clone(entry))).or_insert(place);
+        place.open(&entry.key, &mut self.compact, &mut self.open)
     }
 
-    /// Takes a sighting from which nothing follows, as of nearly all that stand. False if it is to be looked into.
-    pub(in crate::core) fn resighted(&mut self, survey: SurveyId, sighting: &Sighting, entry: &Arc<Entry>) -> bool {
-        match self.places.get(&sighting.key) {
-            Some(Place::Folded(row)) => self.folded.get_mut(*row).resighted(survey, sighting, entry),
+    /// Takes a listed item from which nothing follows, as of nearly all that stand. False if it is to be looked into.
+    pub(in crate::core) fn listed_again(&mut self, list: ListId, item: &ListedItem, entry: &Arc<Entry>) -> bool {
+        match self.places.get(&item.key) {
+            Some(Place::Compact(row)) => self.compact.get_mut(*row).listed_again(list, item, entry),
             Some(Place::Blank { .. } | Place::Whole(_) | Place::Open(_)) | None => false,
         }
     }
 
-    /// The survey that saw it last.
-    pub(in crate::core) fn last_sighted(&self, key: &ObjectKey) -> Option<SurveyId> {
+    /// The metadata list that had it last.
+    pub(in crate::core) fn last_listed_in(&self, key: &ObjectKey) -> Option<ListId> {
         Some(match self.places.get(key)? {
-            Place::Blank { .. } => SurveyId::default(),
-            Place::Folded(row) => self.folded.get(*row).sighted(),
-            Place::Whole(object) | Place::Open(object) => object.sighted,
+            Place::Blank { .. } => ListId::default(),
+            Place::Compact(row) => self.compact.get(*row).listed_in(),
+            Place::Whole(object) | Place::Open(object) => object.listed_in,
         })
     }
 
     pub(in crate::core) fn remove(&mut self, key: &ObjectKey) {
-        if let Some(Place::Folded(row)) = self.places.remove(key) {
-            self.folded.take(row);
+        if let Some(Place::Compact(row)) = self.places.remove(key) {
+            self.compact.take(row);
         }
     }
 
@@ -111,16 +111,16 @@ impl Objects {
 
     /// In their order.
     pub(in crate::core) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.places.keys().map(Name::key)
+        self.places.keys().map(KeyRef::key)
     }
 
     /// As [`Objects::keys`].
-    pub(in crate::core) fn names(&self) -> impl Iterator<Item = &Name> {
+    pub(in crate::core) fn names(&self) -> impl Iterator<Item = &KeyRef> {
         self.places.keys()
     }
 
     /// A key to be kept, shared with its place if there is one.
-    pub(in crate::core) fn name(&self, key: &ObjectKey) -> Name {
+    pub(in crate::core) fn name(&self, key: &ObjectKey) -> KeyRef {
         self.places.get_key_value(key).map_or_else(|| key.into(), |(name, _)| name.clone())
     }
 
@@ -129,11 +129,11 @@ impl Objects {
         self.places.range::<ObjectKey, _>(from..).map(|(name, _)| name.key())
     }
 
-    /// In their order, all but what waits for its next try, and what was folded when there was nothing to do about it.
+    /// In their order, all but what waits for its next try, and what was compacted when there was nothing to do about it.
     pub(in crate::core) fn unsettled(&self) -> impl Iterator<Item = &ObjectKey> {
         let is_unsettled = |place: &Place| match place {
             Place::Blank { .. } => true,
-            Place::Folded(row) => !self.folded.get(*row).is_settled(),
+            Place::Compact(row) => !self.compact.get(*row).is_settled(),
             Place::Whole(object) | Place::Open(object) => object.retry_at.is_none(),
         };
         self.places.iter().filter(move |(_, place)| is_unsettled(place)).map(|(name, _)| name.key())
@@ -144,13 +144,13 @@ impl Objects {
         self.places = std::mem::take(&mut self.places).into_iter().collect();
     }
 
-    /// Whether so much is whole that it should be folded before more is asked for.
+    /// Whether so much is whole that it should be compacted before more is asked for.
     pub(in crate::core) fn is_wide_open(&self) -> bool {
         self.open.len() >= OPEN_MAX
     }
 
     /// Folds what was asked for, and can be.
-    pub(in crate::core) fn fold(&mut self, desired: &DesiredSet, me: Option<Me>) {
+    pub(in crate::core) fn compact(&mut self, desired: &DesiredSet, me: Option<Me>) {
         if self.me.as_deref() != me.as_ref() {
             self.me = me.map(Arc::new);
         }
@@ -160,11 +160,11 @@ impl Objects {
                 Place::Open(object) => {
                     if let Some((queued, told)) = object.blank() {
                         Place::Blank { queued, told: told.map(Box::new) }
-                    } else if let Some(folded) = desired
+                    } else if let Some(compact) = desired
                         .get(&key)
-                        .and_then(|entry| Folded::of(&object, entry, self.me.as_ref(), &mut self.messages))
+                        .and_then(|entry| Compact::of(&object, entry, self.me.as_ref(), &mut self.messages))
                     {
-                        Place::Folded(self.folded.put(folded))
+                        Place::Compact(self.compact.put(compact))
                     } else {
                         Place::Whole(object)
                     }
@@ -180,20 +180,20 @@ impl Objects {
 impl Place {
     const BLANK: Self = Self::Blank { queued: None, told: None };
 
-    fn look(&self, folded: &Rows<Folded>) -> Look<'_> {
+    fn look(&self, compact: &Rows<Compact>) -> Look<'_> {
         match self {
-            Self::Blank { queued, told } => Look::Unfolded(Box::new(blank(*queued, told.as_deref()))),
-            Self::Folded(row) => Look::Unfolded(Box::new(folded.get(*row).unfold())),
+            Self::Blank { queued, told } => Look::Expanded(Box::new(blank(*queued, told.as_deref()))),
+            Self::Compact(row) => Look::Expanded(Box::new(compact.get(*row).expand())),
             Self::Whole(object) | Self::Open(object) => Look::There(object),
         }
     }
 
-    fn open(&mut self, key: &ObjectKey, folded: &mut Rows<Folded>, open: &mut Vec<ObjectKey>) -> &mut Object {
+    fn open(&mut self, key: &ObjectKey, compact: &mut Rows<Compact>, open: &mut Vec<ObjectKey>) -> &mut Object {
         if !matches!(self, Self::Open(_)) {
             open.push(key.clone());
             *self = Self::Open(match std::mem::replace(self, Self::BLANK) {
                 Self::Blank { queued, told } => Box::new(blank(queued, told.as_deref())),
-                Self::Folded(row) => Box::new(folded.take(row).unfold()),
+                Self::Compact(row) => Box::new(compact.take(row).expand()),
                 Self::Whole(object) | Self::Open(object) => object,
             });
         }
@@ -212,7 +212,7 @@ impl Deref for Look<'_> {
     fn deref(&self) -> &Object {
         match self {
             Self::There(object) => object,
-            Self::Unfolded(object) => object,
+            Self::Expanded(object) => object,
         }
     }
 }

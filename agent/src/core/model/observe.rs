@@ -26,7 +26,7 @@ impl Core {
         let blinded = reason == Reason::Forbidden && !self.kinds.is_forbidden(kind);
         self.kinds.lost(kind, reason, message);
         for key in self.keys_of(kind) {
-            self.fold_if_many();
+            self.compact_if_many();
             if blinded {
                 self.dirty(&key, now);
             }
@@ -165,7 +165,7 @@ impl Core {
     fn unsee(&mut self, kind: &GroupKind, gone: impl Fn(&ObjectKey) -> bool) {
         for key in self.keys_of(kind) {
             if gone(&key) {
-                self.fold_if_many();
+                self.compact_if_many();
                 self.came_back_no_more(&key);
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.unsee();

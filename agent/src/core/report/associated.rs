@@ -4,7 +4,7 @@
 //! ```text
 //!  entries, what stands in their place ─▶ wishes ─▶ Effect::Follow
 //!                                            │
-//!  Followed: Listing, Seen, Gone, Listed ─▶ fold ─▶ due, at most every ten seconds ─▶ report
+//!  Followed: Listing, Seen, Gone, Listed ─▶ aggregate ─▶ due, at most every ten seconds ─▶ report
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,10 @@ use crate::core::Core;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
 use crate::core::interface::event::FollowNews;
 
-mod fold;
+mod aggregate;
 mod wish;
 
-use fold::{Fold, KEPT_MAX, Touched};
+use aggregate::{Aggregate, KEPT_MAX, Touched};
 use wish::{follows, is_link};
 
 /// Between two reports of what was made of one object, however often it changes: a Pod that crashes all the time makes
@@ -35,7 +35,7 @@ const SWEEP_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Associates {
-    fold: Fold,
+    aggregate: Aggregate,
     /// How many wishes there are for each kind, and for how much of it.
     needs: BTreeMap<(AssociatedKind, Depth), usize>,
     /// How many there are in each namespace.
@@ -114,7 +114,7 @@ impl Associates {
 
     /// What is to be watched from now on, if it is not what it was.
     fn take_change(&mut self, now: Monotonic) -> Option<BTreeMap<AssociatedKind, Follow>> {
-        if self.fold.take_room() {
+        if self.aggregate.take_room() {
             self.missed.extend(self.watches.keys());
         }
         let lists = !self.missed.is_empty() && self.list_at.is_none_or(|at| at <= now);
@@ -133,7 +133,7 @@ impl Associates {
         let mut news = false;
         for kind in self.watches.keys().copied().filter(|kind| !wanted.contains_key(kind)).collect::<Vec<_>>() {
             self.watches.remove(&kind);
-            self.fold.stop(kind);
+            self.aggregate.stop(kind);
             news = true;
         }
         for (kind, depth) in wanted {
@@ -157,7 +157,7 @@ impl Associates {
 
     /// There is news of an object: it is said now, or when enough time has passed since the last time.
     fn touch(&mut self, key: &Arc<ObjectKey>, now: Monotonic) {
-        if self.fold.follows(key).is_none() {
+        if self.aggregate.follows(key).is_none() {
             return;
         }
         let spoken = self.spoken.entry(Arc::clone(key)).or_default();
@@ -187,7 +187,7 @@ impl Associates {
                 condition.count += 1;
             }
         }
-        if self.fold.is_overflown() {
+        if self.aggregate.is_overflown() {
             let message = format!("more than {KEPT_MAX} objects belong to what is placed; counts of them are too low");
             conditions.insert(Reason::TooLarge, TargetCondition { reason: Reason::TooLarge, count: 1, message });
         }
@@ -207,7 +207,7 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
 impl Core {
     /// Something about an entry changed, or about what stands in its place.
     pub(in crate::core) fn tell_associates(&mut self, key: &ObjectKey) {
-        if self.associates.fold.follows(key).is_some() || self.asked(key).is_some() {
+        if self.associates.aggregate.follows(key).is_some() || self.asked(key).is_some() {
             self.associates.told_of.insert(key.clone());
         }
     }
@@ -224,7 +224,7 @@ impl Core {
     /// Follows what is asked for by now, from what stands there by now.
     fn associate(&mut self, now: Monotonic, key: &ObjectKey) {
         let follows = self.asked(key).map(|asked| follows(&key.kind, asked)).filter(|follows| !follows.is_empty());
-        let former = self.associates.fold.follows(key).cloned();
+        let former = self.associates.aggregate.follows(key).cloned();
         match (former, follows) {
             (None, None) => return,
             (Some(former), None) => return self.dismiss(now, key, &former),
@@ -245,11 +245,11 @@ impl Core {
                 if former.is_some() {
                     self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
                 }
-                self.associates.fold.ask(key, follows);
+                self.associates.aggregate.ask(key, follows);
             }
         }
         let uid = self.uid_of_ours(key);
-        if self.associates.fold.bind(key, uid.as_ref()) {
+        if self.associates.aggregate.bind(key, uid.as_ref()) {
             self.associates.touch(&Arc::new(key.clone()), now);
         }
     }
@@ -264,8 +264,8 @@ impl Core {
 
     /// An object is taken over that was not ours: what was made of it was seen before.
     pub(in crate::core) fn associates_adopted(&mut self, key: &ObjectKey) {
-        if let Some(follows) = self.associates.fold.follows(key)
-            && !self.associates.fold.is_bound(key)
+        if let Some(follows) = self.associates.aggregate.follows(key)
+            && !self.associates.aggregate.is_bound(key)
         {
             let kinds: Vec<_> = follows.keys().copied().collect();
             self.associates.missed.extend(kinds);
@@ -274,7 +274,7 @@ impl Core {
 
     fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wish::Follows) {
         self.associates.unneed(key, former);
-        self.associates.fold.dismiss(key);
+        self.associates.aggregate.dismiss(key);
         self.associates.hush(key);
         self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
         if self.associates.told.contains_key(key) {
@@ -288,31 +288,31 @@ impl Core {
             return;
         };
         let mut touched = Touched::new();
-        let fold = &mut self.associates.fold;
+        let aggregate = &mut self.associates.aggregate;
         match news {
-            FollowNews::Listing => fold.listing(kind),
+            FollowNews::Listing => aggregate.listing(kind),
             FollowNews::Seen(associates) => {
                 for associate in associates {
-                    fold.seen(kind, associate, &mut touched);
+                    aggregate.seen(kind, associate, &mut touched);
                 }
             }
-            FollowNews::Gone(uid) => fold.gone(kind, &uid, &mut touched),
+            FollowNews::Gone(uid) => aggregate.gone(kind, &uid, &mut touched),
             FollowNews::Listed => {
-                fold.listed(kind, &mut touched);
+                aggregate.listed(kind, &mut touched);
                 if !matches!(std::mem::replace(&mut watch.view, View::Current), View::Current) {
-                    touched.extend(all_of(fold, kind));
+                    touched.extend(all_of(aggregate, kind));
                 }
             }
             FollowNews::Unwatched { message } => {
-                fold.listed(kind, &mut touched);
+                aggregate.listed(kind, &mut touched);
                 let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
                 if matches!(view, View::Unlisted | View::Refused(..)) {
-                    touched.extend(all_of(fold, kind));
+                    touched.extend(all_of(aggregate, kind));
                 }
             }
             FollowNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
                 if !matches!(std::mem::replace(&mut watch.view, View::Refused(reason, message)), View::Refused(..)) {
-                    touched.extend(all_of(fold, kind));
+                    touched.extend(all_of(aggregate, kind));
                 }
             }
             FollowNews::Lost { reason, message } => match watch.view {
@@ -332,7 +332,7 @@ impl Core {
         }
         if self.associates.sweep_at.is_some_and(|at| at <= now) {
             self.associates.sweep_at = None;
-            self.associates.fold.sweep();
+            self.associates.aggregate.sweep();
         }
         if let Some(follow) = self.associates.take_change(now) {
             out.push(Effect::Follow(follow));
@@ -361,12 +361,12 @@ impl Core {
 
     /// The hub does not know what it was told, or another session began.
     pub(in crate::core) fn repeat_associated(&mut self, now: Monotonic) {
-        let Associates { fold, told, .. } = &mut self.associates;
-        told.retain(|key, _| fold.follows(key).is_some());
+        let Associates { aggregate, told, .. } = &mut self.associates;
+        told.retain(|key, _| aggregate.follows(key).is_some());
         for told in told.values_mut() {
             told.digest = None;
         }
-        for (key, _) in fold.roots() {
+        for (key, _) in aggregate.roots() {
             self.reports.associated(key, now);
         }
     }
@@ -390,8 +390,8 @@ impl Core {
 
     /// All that is asked for and known; none of what is not followed.
     fn associated_made(&self, key: &ObjectKey) -> Option<BTreeMap<AssociatedKind, Made>> {
-        let follows = self.associates.fold.follows(key)?;
-        let mut found = self.associates.fold.made(key);
+        let follows = self.associates.aggregate.follows(key)?;
+        let mut found = self.associates.aggregate.made(key);
         let asked = follows.iter().filter(|(_, depth)| **depth == Depth::Whole).map(|(kind, _)| *kind);
         let known = asked.filter(|kind| self.associates.is_known(*kind, follows));
         Some(known.map(|kind| (kind, found.remove(&kind).unwrap_or_default())).collect())
@@ -399,7 +399,7 @@ impl Core {
 
     /// The hub has a report, or may have it.
     pub(in crate::core) fn associated_told(&mut self, key: ObjectKey, source: Uid, digest: Option<Digest>) {
-        if self.associates.fold.follows(&key).is_none() && digest.is_some() {
+        if self.associates.aggregate.follows(&key).is_none() && digest.is_some() {
             self.associates.told.remove(&key);
         } else {
             self.associates.told.insert(key, Told { source, digest });
@@ -412,8 +412,8 @@ impl Core {
 }
 
 /// Every object for which a kind is followed.
-fn all_of(fold: &Fold, kind: AssociatedKind) -> Vec<Arc<ObjectKey>> {
-    fold.roots().filter(|(_, follows)| follows.contains_key(&kind)).map(|(key, _)| Arc::clone(key)).collect()
+fn all_of(aggregate: &Aggregate, kind: AssociatedKind) -> Vec<Arc<ObjectKey>> {
+    aggregate.roots().filter(|(_, follows)| follows.contains_key(&kind)).map(|(key, _)| Arc::clone(key)).collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::core::decide::remove::{Evidence, Verdict, may_delete};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
-use crate::core::model::name::Name;
+use crate::core::model::key_ref::KeyRef;
 use crate::core::model::object::{Object, Status, Told};
 use crate::core::model::removal::RemovalState;
 use crate::core::work::doing::ReadFor;
@@ -34,7 +34,7 @@ const HEARTBEATS: u32 = 3;
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Reports {
-    dirty: BTreeSet<Name>,
+    dirty: BTreeSet<KeyRef>,
     removed: BTreeSet<Tombstone>,
     /// Removals that came to nothing, because the same source is assigned there again.
     overtaken: BTreeSet<Tombstone>,
@@ -78,12 +78,12 @@ struct Facts {
 }
 
 impl Reports {
-    fn dirty(&mut self, name: Name, now: Monotonic) {
+    fn dirty(&mut self, name: KeyRef, now: Monotonic) {
         self.dirty.insert(name);
         self.since.get_or_insert(now);
     }
 
-    pub(in crate::core) fn everything<'a>(&mut self, names: impl Iterator<Item = &'a Name>, now: Monotonic) {
+    pub(in crate::core) fn everything<'a>(&mut self, names: impl Iterator<Item = &'a KeyRef>, now: Monotonic) {
         self.dirty.extend(names.cloned());
         self.since.get_or_insert(now);
     }
@@ -94,7 +94,7 @@ impl Reports {
     }
 
     pub(in crate::core) fn removed(&mut self, tombstone: Tombstone, now: Monotonic) {
-        self.dirty(Name::from(&tombstone.key), now);
+        self.dirty(KeyRef::from(&tombstone.key), now);
         self.removed.insert(tombstone);
     }
 
@@ -338,7 +338,7 @@ impl Core {
 
     /// The hub does not know what it was told.
     pub(in crate::core) fn resend(&mut self, now: Monotonic, out: &mut Effects) {
-        let names: Vec<Name> = self.objects.names().cloned().collect();
+        let names: Vec<KeyRef> = self.objects.names().cloned().collect();
         for name in &names {
             if let Some(object) = self.objects.get_mut(name.key()) {
                 object.told = None;
@@ -347,7 +347,7 @@ impl Core {
                     object.live.status = Status::Awaited { failed: 0 };
                 }
             }
-            self.fold_if_many();
+            self.compact_if_many();
         }
         self.reports.everything(names.iter(), now);
         self.repeat_associated(now);
@@ -364,7 +364,7 @@ impl Core {
     }
 
     fn facts(&self) -> Facts {
-        let mut conditions = self.kinds.conditions(&self.denied);
+        let mut conditions = self.kinds.conditions(&self.forbidden_kinds);
         conditions.extend(self.session.conditions());
         conditions.extend(self.gate_conditions());
         conditions.extend(self.copies.condition());
@@ -607,7 +607,7 @@ impl Core {
             | Verdict::Orphan(_)
             | Verdict::Inspect
             | Verdict::Look
-            | Verdict::ReMark
+            | Verdict::TransferOwnership
             | Verdict::Forget
             | Verdict::Wait => None,
         }

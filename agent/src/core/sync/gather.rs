@@ -13,7 +13,7 @@ use tideline_common::{
 
 use crate::core::interface::write::RemovalPolicy;
 use crate::core::model::change::Change;
-use crate::core::model::name::Name;
+use crate::core::model::key_ref::KeyRef;
 
 /// What to ask next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub(in crate::core) enum Step {
     /// The set is the accepted one.
     NothingNew,
     /// What was gathered is of no use; everything must be asked for anew.
-    Again(Flaw),
+    Again(SyncError),
     /// The answer must not be believed; what is accepted stands.
-    Refuse(Flaw),
+    Refuse(SyncError),
 }
 
 /// Why an answer was of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::core) enum Flaw {
+pub(in crate::core) enum SyncError {
     /// Digest or count of the whole differ from what the hub says.
     Incomplete,
     /// Older than what was accepted or already gathered: a replica that lags, or a hub that lost history.
@@ -59,7 +59,7 @@ pub(in crate::core) struct Gather {
     /// What the changes are onto; none for a snapshot.
     onto: Option<Accepted>,
     absence: Absence,
-    changes: BTreeMap<Name, Option<Arc<Entry>>>,
+    changes: BTreeMap<KeyRef, Option<Arc<Entry>>>,
     digest: SetDigest,
     len: usize,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -114,8 +114,8 @@ impl Gather {
     /// Asks for everything after this came to nothing. Where the hub's changes to the accepted set do not lead to the
     /// hub's set, one of them is of a history that was lost, and the revisions that followed hide it: then nothing is
     /// concluded from what the hub does not have.
-    pub(in crate::core) fn anew(&self, flaw: Flaw) -> Self {
-        let contradicted = self.onto.is_some() && flaw == Flaw::Incomplete;
+    pub(in crate::core) fn anew(&self, error: SyncError) -> Self {
+        let contradicted = self.onto.is_some() && error == SyncError::Incomplete;
         let absence = if contradicted { Absence::Unexplained } else { self.absence };
         Self::everything(absence)
     }
@@ -163,13 +163,13 @@ impl Gather {
     /// The hub says that nothing changed since the version asked about.
     pub(in crate::core) fn nothing_new(&mut self, held: &Held<'_>) -> Step {
         if self.walk.after.is_some() || self.walk.since.is_none() {
-            Step::Again(Flaw::OutOfPlace)
+            Step::Again(SyncError::OutOfPlace)
         } else if self.walk.whole {
             Step::NothingNew
         } else {
             match self.walk.first {
                 Some(at) => self.complete(at, held),
-                None => Step::Again(Flaw::OutOfPlace),
+                None => Step::Again(SyncError::OutOfPlace),
             }
         }
     }
@@ -188,7 +188,7 @@ impl Gather {
         self.walk.latest = Some(at.version);
         self.take(page, held);
         if self.len > DESIRED_OBJECTS_MAX {
-            return Step::Refuse(Flaw::TooLarge);
+            return Step::Refuse(SyncError::TooLarge);
         }
         match next {
             Some(cursor) => {
@@ -209,20 +209,20 @@ impl Gather {
     fn check(&self, page: &DesiredPage, held: &Held<'_>) -> Result<(), Step> {
         if let Some(accepted) = held.floor {
             if page.at < accepted.version {
-                return Err(Step::Refuse(Flaw::Older));
+                return Err(Step::Refuse(SyncError::Older));
             }
             if page.at == accepted.version && page.digest != accepted.digest {
-                return Err(Step::Refuse(Flaw::OtherHistory));
+                return Err(Step::Refuse(SyncError::OtherHistory));
             }
         }
         if self.walk.latest.is_some_and(|latest| page.at < latest) {
-            return Err(Step::Again(Flaw::Older));
+            return Err(Step::Again(SyncError::Older));
         }
         let stuck = page.next.as_ref().is_some_and(|next| self.walk.after.as_ref().is_some_and(|after| next <= after));
         // Changes never lead from one epoch into the next.
         let crossed = self.walk.since.is_some_and(|since| since.epoch != page.at.epoch);
         if page.snapshot != self.walk.since.is_none() || stuck || crossed {
-            return Err(Step::Again(Flaw::OutOfPlace));
+            return Err(Step::Again(SyncError::OutOfPlace));
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Gather {
         for entry in entries {
             // Assigned again since an earlier page told of it; what is still to be known of that comes with the entry.
             self.tombstones.remove(&entry.key);
-            self.change(Name::Of(Arc::clone(&entry)), Some(entry), held);
+            self.change(KeyRef::Of(Arc::clone(&entry)), Some(entry), held);
         }
         self.tombstones.extend(tombstones.into_iter().map(|gone| (gone.tombstone.key.clone(), gone)));
         self.policies.extend(policies);
@@ -260,7 +260,7 @@ impl Gather {
         }
     }
 
-    fn change(&mut self, name: Name, entry: Option<Arc<Entry>>, held: &Held<'_>) {
+    fn change(&mut self, name: KeyRef, entry: Option<Arc<Entry>>, held: &Held<'_>) {
         if let Some(hash) = self.present(name.key(), held).map(|former| former.hash()) {
             self.digest.remove(hash);
             self.len -= 1;
@@ -274,11 +274,11 @@ impl Gather {
 
     fn complete(&mut self, at: At, held: &Held<'_>) -> Step {
         if self.len as u64 != at.total || self.digest.digest() != at.digest {
-            return Step::Again(Flaw::Incomplete);
+            return Step::Again(SyncError::Incomplete);
         }
         let (accepted, decommission) = (Accepted { version: at.version, digest: at.digest }, self.decommission);
         if decommission != Decommission::No && self.len > 0 {
-            return Step::Again(Flaw::OutOfPlace);
+            return Step::Again(SyncError::OutOfPlace);
         }
         if self.onto == Some(accepted) && self.tombstones.is_empty() && decommission == held.decommission {
             return Step::NothingNew;
@@ -301,7 +301,7 @@ impl Gather {
         let named =
             |entry: &Arc<Entry>| policies.contains_key(&entry.policy) || held.policies.contains_key(&entry.policy);
         if !put.iter().all(named) {
-            return Step::Again(Flaw::PolicyMissing);
+            return Step::Again(SyncError::PolicyMissing);
         }
         let mut tombstones: BTreeMap<Tombstone, RemovalPolicy> = BTreeMap::new();
         let same_epoch = held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);

@@ -24,11 +24,11 @@ use crate::core::disk::Then;
 use crate::core::interface::effect::{Effects, Marked, Op};
 use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::NotDone;
-use crate::core::interface::write::{AppliedRecord, Enrolled, Telltale, Write};
+use crate::core::interface::write::{AppliedRecord, ChangeDetector, Enrolled, Write};
 use crate::core::model::kinds::View;
 use crate::core::model::object::Seen;
 use crate::core::work::doing::{Doing, FollowUp};
-use crate::core::work::slots::Admission;
+use crate::core::work::limiter::Admission;
 
 impl Core {
     /// Becomes this target, on disk with all that follows from it, and asks for a session as it.
@@ -98,10 +98,10 @@ impl Core {
 
     pub(in crate::core) fn next_mark(&mut self, now: Monotonic) -> Option<ObjectKey> {
         loop {
-            match self.work.slots.admits(self.work.marks.first()?) {
+            match self.work.limiter.admits(self.work.marks.first()?) {
                 Admission::Free => return self.work.marks.pop_first(),
                 Admission::Full => {
-                    self.work.slots.pace.is_full();
+                    self.work.limiter.aimd.is_full();
                     return None;
                 }
                 Admission::Stuck => {
@@ -155,7 +155,8 @@ impl Core {
         let record = self.objects.get(key).and_then(|object| object.record.clone());
         let as_recorded = |record: &AppliedRecord| {
             // What else may tell of a change tells of this one, too; then it is looked at.
-            (&record.uid, record.managed) == (&seen.uid, seen.managed) && record.telltale == Telltale::Owner
+            (&record.uid, record.managed) == (&seen.uid, seen.managed)
+                && record.change_detector == ChangeDetector::Owner
         };
         if let Some(record) = record.filter(as_recorded) {
             // The mark is in another entry of ours by now, which is no change by anybody else.

@@ -77,7 +77,7 @@ impl Core {
             | Verdict::Orphan(_)
             | Verdict::Inspect
             | Verdict::Look
-            | Verdict::ReMark
+            | Verdict::TransferOwnership
             | Verdict::Forget
             | Verdict::Hold(_)
             | Verdict::Wait => verdict,

@@ -54,7 +54,7 @@ pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
 
 impl Core {
     /// The cluster said what there is to say of itself.
-    pub(in crate::core) fn learnt(&mut self, facts: ClusterFacts, out: &mut Effects) {
+    pub(in crate::core) fn on_facts(&mut self, facts: ClusterFacts, out: &mut Effects) {
         self.place.answered = true;
         if self.place.facts != facts {
             self.place.facts = facts;
@@ -63,7 +63,7 @@ impl Core {
         }
     }
 
-    pub(in crate::core) const fn felt(&mut self, answers: bool) {
+    pub(in crate::core) const fn on_probe(&mut self, answers: bool) {
         self.place.silent = !answers;
     }
 

@@ -7,9 +7,9 @@
 //!                               Gathering ─── complete ──▶ Fetching
 //!                                (pages)                  (bodies)
 //!
-//!  any of them ── no answer ──▶ Resting ── timer ──▶ where it was
-//!  any of them ── fenced ──▶ Looking into the own home, then Opening or Resting
-//!  any of them ── quarantined, deleted, … ──▶ Resting, as `mode` describes
+//!  any of them ── no answer ──▶ Backoff ── timer ──▶ where it was
+//!  any of them ── fenced ──▶ Looking into the own home, then Opening or Backoff
+//!  any of them ── quarantined, deleted, … ──▶ Backoff, as `mode` describes
 //! ```
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{EntryState, Monotonic, SessionName};
 
 use super::fetch::Fetch;
-use super::gather::{Flaw, Gather, Held, Question, Step};
+use super::gather::{Gather, Held, Question, Step, SyncError};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, Write};
@@ -39,10 +39,10 @@ const POLL_CUT: Duration = Duration::from_secs(4);
 const POLLS_BEFORE_LONGER: u32 = 100;
 
 mod enrol;
-mod flaws;
 mod home;
 mod repair;
 mod state;
+mod sync_errors;
 
 pub(in crate::core) use enrol::Token;
 pub(in crate::core) use state::Session;
@@ -104,7 +104,7 @@ impl Core {
         // With a session of its own, an agent that is not active finds out whether it may use it.
         if self.mode != AgentMode::Active && self.session.name.is_none() {
             let at = self.session.ask_at.max(now);
-            return self.session.rest(at, Next::Open, out);
+            return self.session.back_off(at, Next::Open, out);
         }
         let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
@@ -125,13 +125,13 @@ impl Core {
 
     pub(in crate::core) fn link_due(&mut self, now: Monotonic, out: &mut Effects) {
         match std::mem::replace(&mut self.session.link, Link::Off) {
-            Link::Resting(Next::Enrol) => self.enrol(out),
-            Link::Resting(Next::Open) => match self.session.fenced {
+            Link::Backoff(Next::Enrol) => self.enrol(out),
+            Link::Backoff(Next::Open) => match self.session.fenced {
                 Some(fenced) => self.read_home(HomeReadReason::Fenced(fenced), out),
                 None => self.open_session(out),
             },
-            Link::Resting(Next::Poll) => self.poll(now, out),
-            Link::Resting(Next::Gather(gather)) => self.ask(now, gather, out),
+            Link::Backoff(Next::Poll) => self.poll(now, out),
+            Link::Backoff(Next::Gather(gather)) => self.ask(now, gather, out),
             Link::Fetching { fetch, paused: _ } => {
                 self.session.link = Link::Fetching { fetch, paused: false };
                 self.fetch_more(out);
@@ -195,7 +195,7 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Fetching { .. }
             | Link::Switching
-            | Link::Resting(_)) => {
+            | Link::Backoff(_)) => {
                 self.session.link = link;
                 self.become_as_told(now, result, out);
             }
@@ -226,7 +226,7 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Fetching { .. }
             | Link::Switching
-            | Link::Resting(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.name),
+            | Link::Backoff(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.name),
         }
     }
 
@@ -246,10 +246,10 @@ impl Core {
             | Link::Looking(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
-            | Link::Resting(_) => {}
+            | Link::Backoff(_) => {}
         }
         let next = if self.target.is_none() || self.may_enrol_anew(at) { Next::Enrol } else { Next::Open };
-        self.session.rest(at, next, out);
+        self.session.back_off(at, next, out);
     }
 
     /// The hub does not know the session that it gave: it lost history. What is under way in it comes to nothing.
@@ -295,7 +295,7 @@ impl Core {
                 if self.approved(now, page) {
                     self.ask(now, gather, out);
                 } else {
-                    self.session.rest(now + POLL_PAUSE, Next::Gather(gather), out);
+                    self.session.back_off(now + POLL_PAUSE, Next::Gather(gather), out);
                 }
                 return;
             }
@@ -304,7 +304,7 @@ impl Core {
                 self.history_broken(now);
                 return self.pause_polling(now, sent, out);
             }
-            DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(Flaw::OutOfPlace),
+            DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(SyncError::OutOfPlace),
         };
         match step {
             Step::Ask => {
@@ -317,20 +317,20 @@ impl Core {
                 self.history_whole(now);
                 self.pause_polling(now, sent, out);
             }
-            Step::Again(flaw) => {
-                self.session.flaws.found(flaw);
-                let next = Next::Gather(Box::new(self.session.repair.anew(&gather, flaw)));
-                self.set_failed(now, SetFailure::Flawed(flaw), next, out);
+            Step::Again(error) => {
+                self.session.sync_errors.found(error);
+                let next = Next::Gather(Box::new(self.session.repair.anew(&gather, error)));
+                self.set_failed(now, SetFailure::Error(error), next, out);
             }
-            Step::Refuse(flaw) => {
-                self.session.flaws.found(flaw);
-                let wait = match self.count_failed_set(SetFailure::Flawed(flaw)) {
+            Step::Refuse(error) => {
+                self.session.sync_errors.found(error);
+                let wait = match self.count_failed_set(SetFailure::Error(error)) {
                     1 => self.wait_after(1, None),
                     more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
                 };
                 // Opening a session shows the hub what was seen of it, which mends nothing where there is too much of it.
-                let next = if flaw == Flaw::TooLarge { Next::Poll } else { Next::Open };
-                self.session.rest(now + wait, next, out);
+                let next = if error == SyncError::TooLarge { Next::Poll } else { Next::Open };
+                self.session.back_off(now + wait, next, out);
             }
         }
     }
@@ -344,7 +344,7 @@ impl Core {
     /// A set came to nothing, and is asked for again: ever less often, for its pages and bodies went well and will again.
     fn set_failed(&mut self, now: Monotonic, why: SetFailure, next: Next, out: &mut Effects) {
         let at = self.after_failed_set(now, why);
-        self.session.rest(at, next, out);
+        self.session.back_off(at, next, out);
     }
 
     fn after_failed_set(&mut self, now: Monotonic, why: SetFailure) -> Monotonic {
@@ -358,7 +358,7 @@ impl Core {
     fn pause_polling(&mut self, now: Monotonic, sent: Option<Monotonic>, out: &mut Effects) {
         match sent {
             Some(sent) if now.since(sent) >= POLL_PAUSE => self.poll(now, out),
-            Some(_) | None => self.session.rest(now + POLL_PAUSE, Next::Poll, out),
+            Some(_) | None => self.session.back_off(now + POLL_PAUSE, Next::Poll, out),
         }
     }
 
@@ -420,7 +420,7 @@ impl Core {
                     // The set has moved on. What came whole is kept, and the next one does not ask for it.
                     if fetch.whole() > 0 {
                         let wait = self.wait_after(1, None);
-                        return self.session.rest(now + wait, Next::Poll, out);
+                        return self.session.back_off(now + wait, Next::Poll, out);
                     }
                     return self.set_failed(now, SetFailure::Outdated, Next::Poll, out);
                 }
@@ -474,7 +474,7 @@ impl Core {
     fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {
         let at = self.after_failure(now, failure);
         let next = if self.may_prove_more(now, failure) { Next::Enrol } else { next };
-        self.session.rest(at, next, out);
+        self.session.back_off(at, next, out);
     }
 
     fn after_failure(&mut self, now: Monotonic, failure: Option<&LinkFailure>) -> Monotonic {

@@ -539,8 +539,8 @@ impl Core {
             }
             self.came_back_no_more(key);
             self.dequeue(key);
-            self.denied.clear(key);
-            self.unadmitted.clear(key);
+            self.forbidden_kinds.clear(key);
+            self.not_admitted.clear(key);
             self.objects.remove(key);
         }
     }

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::{heir, target_id, uid};
 use crate::core::{
-    Applied, Compared, Created, Deleted, Difference, Event, Failure, FieldConflict, Inspected, LocalField, NotDone,
-    Observed, Op, OpResult, Orphaned, ReMarked, Served, Sighting, SurveyFailure, SurveyId, Values,
+    Applied, Compared, Created, Deleted, Difference, Event, Failure, FieldConflict, Inspected, ListFailure, ListId,
+    ListedItem, LocalField, NotDone, Observed, Op, OpResult, Orphaned, OwnershipTransferred, Served, Values,
 };
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
@@ -150,21 +150,25 @@ impl Cluster {
                 }
                 OpResult::Apply(Ok(Applied { observed: Box::new(local.observed(&entry.key)), conflicts }))
             }
-            Op::ReMark { entry, .. } if self.keeps_marks.contains(&entry.key) => {
-                OpResult::ReMark(Ok(ReMarked::Marked(self.put(&entry.key, self.objects[&entry.key].clone()))))
+            Op::TransferOwnership { entry, .. } if self.keeps_marks.contains(&entry.key) => {
+                OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(
+                    self.put(&entry.key, self.objects[&entry.key].clone()),
+                )))
             }
             Op::ReTarget { key, .. } if self.keeps_marks.contains(key) => {
                 OpResult::ReTarget(Ok(self.put(key, self.objects[key].clone())))
             }
-            Op::ReMark { entry, mark, uid } => OpResult::ReMark(match self.objects.get(&entry.key) {
-                Some(local) if local.uid != *uid => Err(NotDone::Stale),
-                Some(local) if local.mark.as_ref() != Some(mark) => {
-                    let local = Local { mark: Some(Arc::clone(mark)), apart: true, ..local.clone() };
-                    Ok(ReMarked::Marked(self.put(&entry.key, local)))
-                }
-                Some(local) => Ok(ReMarked::Marked(Box::new(local.observed(&entry.key)))),
-                None => Err(NotDone::Stale),
-            }),
+            Op::TransferOwnership { entry, mark, uid } => {
+                OpResult::TransferOwnership(match self.objects.get(&entry.key) {
+                    Some(local) if local.uid != *uid => Err(NotDone::Stale),
+                    Some(local) if local.mark.as_ref() != Some(mark) => {
+                        let local = Local { mark: Some(Arc::clone(mark)), apart: true, ..local.clone() };
+                        Ok(OwnershipTransferred::Marked(self.put(&entry.key, local)))
+                    }
+                    Some(local) => Ok(OwnershipTransferred::Marked(Box::new(local.observed(&entry.key)))),
+                    None => Err(NotDone::Stale),
+                })
+            }
             Op::ReTarget { key, .. } | Op::Orphan { key, .. } | Op::Delete { key, .. }
                 if self.unwritable.contains(key) =>
             {
@@ -228,15 +232,15 @@ impl Cluster {
     }
 
     /// Everything of a kind that carries our label, in pages of two; or why not.
-    pub(in crate::core) fn survey(&self, id: SurveyId, kind: &GroupKind) -> Vec<Event> {
+    pub(in crate::core) fn list_metadata(&self, id: ListId, kind: &GroupKind) -> Vec<Event> {
         if self.unlistable.contains(kind) {
-            let failure = SurveyFailure { reason: Reason::Forbidden, message: "no".to_owned() };
-            return vec![Event::Surveyed { survey: id, result: Err(failure) }];
+            let failure = ListFailure { reason: Reason::Forbidden, message: "no".to_owned() };
+            return vec![Event::ListEnded { list: id, result: Err(failure) }];
         }
         let labelled = self.objects.iter().filter(|(key, local)| key.kind == *kind && local.mark.is_some());
-        let sightings: Vec<_> = labelled.map(|(key, local)| Sighting::from(local.observed(key))).collect();
-        let pages = sightings.chunks(2).map(|page| Event::Sighted { survey: id, objects: page.to_vec() });
-        pages.chain([Event::Surveyed { survey: id, result: Ok(()) }]).collect()
+        let items: Vec<_> = labelled.map(|(key, local)| ListedItem::from(local.observed(key))).collect();
+        let pages = items.chunks(2).map(|page| Event::ListPage { list: id, objects: page.to_vec() });
+        pages.chain([Event::ListEnded { list: id, result: Ok(()) }]).collect()
     }
 
     /// What was slow has become ready.

@@ -193,7 +193,7 @@ impl World {
 
     /// The API server falls silent, or answers again.
     pub(in crate::core) fn feel(&mut self, answers: bool) {
-        self.step(Event::Pulse { answers });
+        self.step(Event::ApiServerProbe { answers });
     }
 
     /// The process goes on elsewhere: with its identity, and without its journal.
@@ -351,8 +351,8 @@ impl World {
                 };
                 self.step(Event::Executed { id, result });
             }
-            Effect::Survey { id, kind, .. } => {
-                for event in self.cluster.survey(id, &kind) {
+            Effect::ListMetadata { id, kind, .. } => {
+                for event in self.cluster.list_metadata(id, &kind) {
                     self.step(event);
                 }
             }
@@ -401,14 +401,14 @@ impl World {
                 }
                 Effect::Decommissioned(report) => self.decommissioned = Some(report),
                 Effect::Patrolled(tally) => self.patrols.push(tally),
-                Effect::Tell(_) => {}
+                Effect::RecordEvent(_) => {}
                 Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
                 Effect::Follow(follow) => assert!(follow.is_empty(), "nobody asks for it"),
                 Effect::Send { .. }
                 | Effect::Persist { .. }
                 | Effect::KeepSession { .. }
                 | Effect::ReadHome
-                | Effect::Survey { .. } => self.pending.push(effect),
+                | Effect::ListMetadata { .. } => self.pending.push(effect),
             }
         }
     }

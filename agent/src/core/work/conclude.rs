@@ -6,8 +6,8 @@ use std::time::Duration;
 use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
 
+use super::aimd::HOLD_MAX;
 use super::doing::FollowUp;
-use super::pace::HOLD_MAX;
 use crate::core::Core;
 use crate::core::decide::plan::is_made_once;
 use crate::core::interface::op_result::Failure;
@@ -59,10 +59,10 @@ impl Core {
         self.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
         let failed = outcome.reason.filter(|_| outcome.progress == Progress::Failed);
         let refusal = |reason| (failed == Some(reason)).then_some(&*outcome.message);
-        let let_through =
-            self.denied.heard(key, refusal(Reason::Forbidden)) | self.unadmitted.heard(key, refusal(Reason::Denied));
+        let let_through = self.forbidden_kinds.heard(key, refusal(Reason::Forbidden))
+            | self.not_admitted.heard(key, refusal(Reason::Denied));
         if let_through && outcome.progress == Progress::Applied {
-            for beside in [self.denied.beside(key), self.unadmitted.beside(key)].into_iter().flatten() {
+            for beside in [self.forbidden_kinds.beside(key), self.not_admitted.beside(key)].into_iter().flatten() {
                 self.enqueue(&beside);
             }
         }
@@ -103,21 +103,21 @@ impl Core {
         let held_up = is_held_up(object.failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let patience = self.denied.patience(&key.kind).max(self.unadmitted.patience(&key.kind));
+        let patience = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
         let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
         let wait = wait.max(not_before.unwrap_or_default());
         object.retry_at = Some(now + wait);
         self.work.retries.insert((now + wait, key.clone()));
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
-            self.work.homeless.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
+            self.work.awaiting_namespace.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
         }
         if failed_for_a_webhook(&object.outcome) {
-            self.work.slots.failed(key);
+            self.work.limiter.failed(key);
         }
         if held_up {
             self.mark_tried(key);
         }
-        self.notice_failure(now, key);
+        self.record_failure(now, key);
     }
 
     /// Remembers that a create-only object was created.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tideline_common::{ApplyPolicy, Entry, Origin, Tombstone, Uid};
 
-use super::slots::Does;
+use super::limiter::Does;
 use crate::core::interface::write::LocalField;
 use crate::core::model::object::Seen;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(in crate::core) enum Doing {
         local: Arc<[LocalField]>,
     },
     /// Given another mark: it was another source's.
-    ReMark {
+    TransferOwnership {
         entry: Arc<Entry>,
         policy: Arc<ApplyPolicy>,
         uid: Uid,
@@ -77,7 +77,7 @@ impl Doing {
             Self::Remove { tombstone, .. } | Self::Look { tombstone, .. } => Some(tombstone),
             Self::Create { .. }
             | Self::Apply { .. }
-            | Self::ReMark { .. }
+            | Self::TransferOwnership { .. }
             | Self::ReTarget(_)
             | Self::DryRun { .. }
             | Self::Replace
@@ -92,7 +92,7 @@ impl Doing {
             Self::Look { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Does::Read,
             Self::Create { .. }
             | Self::Apply { .. }
-            | Self::ReMark { .. }
+            | Self::TransferOwnership { .. }
             | Self::ReTarget(_)
             | Self::DryRun { .. }
             | Self::Replace

@@ -12,16 +12,16 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origi
 
 use super::conclude::RETRY;
 use super::doing::{Doing, Flight, ReadFor};
+use super::limiter::{Admission, ConcurrencyLimiter};
 use super::removing::Looked;
-use super::slots::{Admission, Slots};
 use crate::core::Core;
 use crate::core::decide::plan;
 use crate::core::decide::plan::{Body, Decision, Found, Marks, Settled, Situation};
 use crate::core::decide::ran::{VANISHED, is_gone_unread};
 use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use crate::core::interface::write::AppliedRecord;
+use crate::core::model::key_ref::KeyRef;
 use crate::core::model::kinds::View;
-use crate::core::model::name::Name;
 use crate::core::model::object::{Me, Object, Seen, failed_for_a_webhook};
 use crate::core::model::removal::Removal;
 
@@ -39,9 +39,9 @@ const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
 pub(in crate::core) struct Work {
     last: u64,
     pub(in crate::core) flights: BTreeMap<OpId, Flight>,
-    pub(in crate::core) slots: Slots,
+    pub(in crate::core) limiter: ConcurrencyLimiter,
     /// By wave.
-    ready: BTreeMap<i32, BTreeSet<Name>>,
+    ready: BTreeMap<i32, BTreeSet<KeyRef>>,
     pub(in crate::core) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
     reads: BTreeMap<ObjectKey, ReadFor>,
     /// Marks that may name a former target, where nothing is applied.
@@ -55,7 +55,7 @@ pub(in crate::core) struct Work {
     /// Waves of which something is being finalized, perhaps by what is in lower ones.
     finalizing: BTreeMap<i32, Finalizing>,
     /// What waits for a namespace.
-    pub(in crate::core) homeless: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+    pub(in crate::core) awaiting_namespace: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     pass_at: Option<Monotonic>,
     timer: Option<Monotonic>,
 }
@@ -111,7 +111,7 @@ impl Work {
 
     pub(in crate::core) fn landed(&mut self, id: OpId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
-        self.slots.landed(&flight.key, flight.doing.does());
+        self.limiter.landed(&flight.key, flight.doing.does());
         if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &flight.doing {
             count_down(&mut self.removing, *wave);
         }
@@ -162,7 +162,7 @@ impl Work {
     pub(in crate::core) fn next_retry(&self) -> Option<Monotonic> {
         let retry = self.retries.first().map(|(at, _)| *at);
         let removal = self.removal_retries.first().map(|(at, _)| *at);
-        [retry, removal, self.pass_at, self.slots.pace.resume_at()].into_iter().flatten().min()
+        [retry, removal, self.pass_at, self.limiter.aimd.resume_at()].into_iter().flatten().min()
     }
 
     pub(in crate::core) fn set_timer(&mut self, at: Option<Monotonic>, out: &mut Effects) {
@@ -185,7 +185,7 @@ impl Work {
         if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
             *self.removing.entry(*wave).or_default() += 1;
         }
-        self.slots.began(key, doing.does());
+        self.limiter.began(key, doing.does());
         self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
         id
     }
@@ -219,12 +219,12 @@ impl Core {
 
     /// Has its entry looked at now.
     pub(in crate::core) fn enqueue_entry(&mut self, key: &ObjectKey) {
-        self.fold_if_many();
+        self.compact_if_many();
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(entry) = self.desired.get(key) {
             object.queued = Some(entry.wave);
-            self.work.ready.entry(entry.wave).or_default().insert(Name::Of(Arc::clone(entry)));
+            self.work.ready.entry(entry.wave).or_default().insert(KeyRef::Of(Arc::clone(entry)));
         }
         self.take_up(key);
     }
@@ -238,17 +238,17 @@ impl Core {
         if let Some(at) = object.retry_at.take() {
             self.work.retries.remove(&(at, key.clone()));
         }
-        self.work.slots.forget(key);
-        if let Some(homeless) = self.work.homeless.get_mut(&key.namespace) {
-            homeless.remove(key);
-            if homeless.is_empty() {
-                self.work.homeless.remove(&key.namespace);
+        self.work.limiter.forget(key);
+        if let Some(awaiting_namespace) = self.work.awaiting_namespace.get_mut(&key.namespace) {
+            awaiting_namespace.remove(key);
+            if awaiting_namespace.is_empty() {
+                self.work.awaiting_namespace.remove(&key.namespace);
             }
         }
     }
 
     pub(in crate::core) fn wake_namespace(&mut self, namespace: &Arc<str>) {
-        for key in self.work.homeless.remove(namespace).unwrap_or_default() {
+        for key in self.work.awaiting_namespace.remove(namespace).unwrap_or_default() {
             self.enqueue(&key);
         }
     }
@@ -275,11 +275,11 @@ impl Core {
         if self.begins(now) {
             self.gates.due(now);
         }
-        self.work.slots.pace.resume(now);
+        self.work.limiter.aimd.resume(now);
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
             for key in self.objects.unsettled().cloned().collect::<Vec<_>>() {
-                // As long as they are remembered, what is at rest is not folded.
+                // As long as they are remembered, what is at rest is not compacted.
                 if let Some(object) = self.objects.get_mut(&key)
                     && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
                 {
@@ -308,7 +308,7 @@ impl Core {
         for tombstone in self.gates.take_freed() {
             self.resume_freed(now, tombstone);
         }
-        while self.work.slots.pace.has_room(now, self.work.flights.len()) {
+        while self.work.limiter.aimd.has_room(now, self.work.flights.len()) {
             if let Some(key) = self.next_ready() {
                 self.begin(now, me, &key, out);
             } else if let Some((key, what_for)) = self.work.reads.pop_first() {
@@ -328,15 +328,16 @@ impl Core {
             || !self.work.removals.is_empty()
             || !self.work.marks.is_empty()
         {
-            self.work.slots.pace.is_full();
+            self.work.limiter.aimd.is_full();
         }
     }
 
     fn next_ready(&mut self) -> Option<ObjectKey> {
-        let Work { ready, slots, untried, .. } = &mut self.work;
+        let Work { ready, limiter, untried, .. } = &mut self.work;
         // Every entry of the lower waves must have been tried.
         let last = untried.first_key_value().map_or(i32::MAX, |(wave, _)| *wave);
-        let (wave, key) = ready.range(..=last).find_map(|(wave, names)| Some((*wave, slots.first_admitted(names)?)))?;
+        let (wave, key) =
+            ready.range(..=last).find_map(|(wave, names)| Some((*wave, limiter.first_admitted(names)?)))?;
         self.work.unqueue(wave, &key);
         if let Some(object) = self.objects.get_mut(&key) {
             object.queued = None;
@@ -404,17 +405,19 @@ impl Core {
         if unread {
             return self.work.read(key.clone(), ReadFor::Write);
         }
-        if unproven && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. } | Decision::Record { .. }) {
+        if unproven
+            && matches!(decision, Decision::Apply { .. } | Decision::TransferOwnership { .. } | Decision::Record { .. })
+        {
             return self.work.read(key.clone(), ReadFor::Write);
         }
-        if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::ReMark { .. }) {
+        if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::TransferOwnership { .. }) {
             // A list or a watch shows how it was before our last write. What there is by now is read before anything is
             // written again: where the cluster was set back, it may be just that.
             return self.work.read(key.clone(), ReadFor::Write);
         }
         let writes = matches!(
             decision,
-            Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::ReMark { .. }
+            Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::TransferOwnership { .. }
         );
         if writes && anew && self.waits_for_its_wave(now, &entry) {
             return;
@@ -503,13 +506,19 @@ impl Core {
                 let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
                 self.execute(now, key, doing, op, out);
             }
-            (Decision::ReMark { uid, origin }, Some(policy), _) => {
+            (Decision::TransferOwnership { uid, origin }, Some(policy), _) => {
                 if self.is_fought_over(now, entry) {
                     return;
                 }
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
-                let op = Op::ReMark { entry: Arc::clone(entry), mark, uid: uid.clone() };
-                self.execute(now, key, Doing::ReMark { entry: Arc::clone(entry), policy, uid, origin }, op, out);
+                let op = Op::TransferOwnership { entry: Arc::clone(entry), mark, uid: uid.clone() };
+                self.execute(
+                    now,
+                    key,
+                    Doing::TransferOwnership { entry: Arc::clone(entry), policy, uid, origin },
+                    op,
+                    out,
+                );
             }
             (Decision::Wait(Reason::Progressing), ..) => {}
             (Decision::Wait(reason), ..) => {
@@ -529,12 +538,12 @@ impl Core {
                 self.conclude(now, key, Progress::Withheld, Some(reason), message);
                 self.resume_removals(key);
             }
-            (Decision::Spare(reason, why), _, seen) => {
+            (Decision::Skip(reason, why), _, seen) => {
                 self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
                 self.retry(now, key, None);
                 self.let_go_unseen(now, me, key, seen, out);
             }
-            (Decision::Note, policy, _) => {
+            (Decision::UpdateRecord, policy, _) => {
                 let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 if let Some(record) = record {
@@ -559,7 +568,7 @@ impl Core {
                 | Decision::Create
                 | Decision::RunAnew(_)
                 | Decision::Apply { .. }
-                | Decision::ReMark { .. },
+                | Decision::TransferOwnership { .. },
                 ..,
             ) => unreachable!("they are decided only with a policy, and of what is seen"),
         }
@@ -568,14 +577,14 @@ impl Core {
     /// Whether a write must wait because a webhook does not answer for others of its kind and namespace. It counts as
     /// tried: neither its wave nor what comes after waits with it.
     fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
-        if self.work.slots.admits(key) != Admission::Stuck {
+        if self.work.limiter.admits(key) != Admission::Stuck {
             return false;
         }
         // What failed for itself says so, and waits for its own time.
         self.retry(now, key, None);
         if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
             self.mark_tried(key);
-        } else if let Some(message) = self.work.slots.wait(key) {
+        } else if let Some(message) = self.work.limiter.wait(key) {
             let message = format!("it waits, since others of its kind there fail: {message}");
             self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
         }
@@ -591,7 +600,7 @@ impl Core {
             return false;
         }
         let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
-        self.notice(now, &entry.key, Reason::Drifted, message);
+        self.record_event(now, &entry.key, Reason::Drifted, message);
         true
     }
 

@@ -9,7 +9,7 @@ use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::conclude::RETRY;
 use super::doing::Doing;
-use super::slots::Admission;
+use super::limiter::Admission;
 use crate::core::Core;
 use crate::core::decide::fuse::Passage;
 use crate::core::decide::plan::is_made_once;
@@ -71,10 +71,10 @@ impl Core {
                 self.removal_state(now, &tombstone, RemovalState::WaitingForWave(what));
                 continue;
             }
-            match self.work.slots.admits(&tombstone.key) {
+            match self.work.limiter.admits(&tombstone.key) {
                 Admission::Free => return self.work.removals.pop_first().map(|(_, tombstone)| tombstone),
                 Admission::Full => {
-                    self.work.slots.pace.is_full();
+                    self.work.limiter.aimd.is_full();
                     return None;
                 }
                 // Its webhooks are asked about deletions, too.
@@ -171,7 +171,7 @@ impl Core {
             }
             Verdict::Look => self.look(now, tombstone, out),
             Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
-            Verdict::ReMark | Verdict::Wait => {
+            Verdict::TransferOwnership | Verdict::Wait => {
                 if !again {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
                 }
@@ -317,9 +317,12 @@ impl Core {
                 self.fuse.withdraw(tombstone);
                 Verdict::Orphan(authorised)
             }
-            Verdict::Inspect | Verdict::Look | Verdict::ReMark | Verdict::Forget | Verdict::Hold(_) | Verdict::Wait => {
-                verdict
-            }
+            Verdict::Inspect
+            | Verdict::Look
+            | Verdict::TransferOwnership
+            | Verdict::Forget
+            | Verdict::Hold(_)
+            | Verdict::Wait => verdict,
         }
     }
 
@@ -404,7 +407,7 @@ impl Core {
             | RemovalState::Finalizing
             | RemovalState::Done => None,
         };
-        self.denied.heard(&tombstone.key, refusal);
+        self.forbidden_kinds.heard(&tombstone.key, refusal);
         match &state {
             RemovalState::Held(Reason::NotEmpty, _) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
                 self.fuse.excuse(tombstone);
@@ -440,7 +443,7 @@ impl Core {
         removal.retry_at = Some(now + wait);
         self.work.removal_retries.insert((now + wait, tombstone.clone()));
         let (failures, state) = (removal.failures, removal.state.clone());
-        self.notice_held(now, &tombstone.key, failures, &state);
+        self.record_held(now, &tombstone.key, failures, &state);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::core::decide::remove::{Authorised, Inspection, may_replace};
 use crate::core::interface::effect::{Effects, Op, OpId};
 use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::{
-    Applied, Created, Deleted, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned, ReMarked,
+    Applied, Created, Deleted, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned, OwnershipTransferred,
 };
 use crate::core::interface::write::{LeftToOthers, LocalField};
 use crate::core::model::object::{Seen, Status};
@@ -69,7 +69,7 @@ impl Core {
     pub(in crate::core) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
         let Some(Flight { key, doing, begun }) = self.work.landed(id) else { return };
         let op = (id, &key, doing.does(), now.since(begun));
-        for waiting in self.work.slots.judge(now, op, &result, self.work.last(), &mut self.jitter) {
+        for waiting in self.work.limiter.judge(now, op, &result, self.work.last(), &mut self.jitter) {
             self.enqueue(&waiting);
         }
         if let Some(object) = self.objects.get_mut(&key) {
@@ -104,10 +104,10 @@ impl Core {
                 let write = Write { origin, posted: false, local };
                 self.applied(now, (&entry, &policy, &uid), write, result, out)
             }
-            (Doing::ReMark { entry, policy, uid, origin }, OpResult::ReMark(result)) => {
+            (Doing::TransferOwnership { entry, policy, uid, origin }, OpResult::TransferOwnership(result)) => {
                 // What entry of ours the mark is in by now is looked at by the next apply, if there ever is one.
                 let write = Write { origin, posted: true, local: Arc::default() };
-                self.re_marked(now, (&entry, &policy, &uid), write, result, out)
+                self.ownership_transferred(now, (&entry, &policy, &uid), write, result, out)
             }
             (Doing::ReTarget(seen), OpResult::ReTarget(result)) => self.mark_written(now, key, &seen, result),
             (Doing::DryRun { entry, policy, uid }, OpResult::DryRunCreate(result)) => {
@@ -134,7 +134,7 @@ impl Core {
             (
                 Doing::Create { .. }
                 | Doing::Apply { .. }
-                | Doing::ReMark { .. }
+                | Doing::TransferOwnership { .. }
                 | Doing::ReTarget(_)
                 | Doing::DryRun { .. }
                 | Doing::Replace
@@ -222,18 +222,20 @@ impl Core {
         }
     }
 
-    fn re_marked(
+    fn ownership_transferred(
         &mut self,
         now: Monotonic,
         (entry, policy, onto): (&Arc<Entry>, &Arc<ApplyPolicy>, &Uid),
         write: Write,
-        result: Result<ReMarked, NotDone>,
+        result: Result<OwnershipTransferred, NotDone>,
         out: &mut Effects,
     ) -> FollowUp {
         match result {
-            Ok(ReMarked::Marked(observed)) => self.stands(now, entry, policy, (write, Some(onto)), *observed, &[]),
+            Ok(OwnershipTransferred::Marked(observed)) => {
+                self.stands(now, entry, policy, (write, Some(onto)), *observed, &[])
+            }
             // Somebody has deleted what was to be taken up.
-            Ok(ReMarked::Finalizing) => self.finalizes(now, &entry.key),
+            Ok(OwnershipTransferred::Finalizing) => self.finalizes(now, &entry.key),
             Err(NotDone::Stale) => self.is_another(&entry.key, onto),
             Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
         }
@@ -355,7 +357,7 @@ impl Core {
             object.failures = 0;
         }
         if let Some(left) = self.stands_applied(now, key) {
-            self.notice(now, key, Reason::FieldConflict, left.message.clone());
+            self.record_event(now, key, Reason::FieldConflict, left.message.clone());
         }
     }
 

@@ -10,7 +10,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{Authority, Digest, Epoch, RunId, SessionName, TargetId};
 
-use super::{Kind, Outgoing, Returned, Said, Sending, read_answer};
+use super::{Kind, Outgoing, Returned, Sending, VerifiedAnswer, read_answer};
 use crate::core::{Answer, LinkFailure, Request};
 
 fn hub() -> SigningKey {
@@ -65,7 +65,7 @@ fn signed<T: serde::Serialize>(key: &SigningKey, status: u16, message: &T, nonce
 }
 
 /// What the hub says by it to the sender of [`sent`] under "nonce".
-fn said(kind: Kind, returned: &Returned) -> Result<Said, LinkFailure> {
+fn said(kind: Kind, returned: &Returned) -> Result<VerifiedAnswer, LinkFailure> {
     let (outgoing, sending) = sent("nonce");
     let outgoing = Outgoing { kind, ..outgoing };
     let said = read_answer(&hub().public(), &outgoing, &sending, returned)?;

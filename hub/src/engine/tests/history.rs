@@ -312,7 +312,7 @@ impl Hub {
     }
 
     fn page(&self, held: ApprovedHeld) -> Option<ApprovedPage> {
-        let desk = Desk { ledger: &self.engine.ledger, approvals: &self.engine.approvals };
+        let desk = LedgerView { ledger: &self.engine.ledger, approvals: &self.engine.approvals };
         desk.approved(self.now, target(), &held)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tideline_agent::core::{Applied, Created, Effect, Event, Observed, Op, OpResult, Orphaned, ReMarked};
+use tideline_agent::core::{Applied, Created, Effect, Event, Observed, Op, OpResult, Orphaned, OwnershipTransferred};
 use tideline_common::wire::v1::Refusal;
 use tideline_common::{GroupKind, ObjectKey};
 use tideline_hub::link::core as link;
@@ -205,7 +205,10 @@ impl Probe {
             | (Op::Apply { entry, .. }, OpResult::Apply(Ok(Applied { observed, .. }))) => {
                 (&entry.key, Some(&observed.resource_version))
             }
-            (Op::ReMark { entry, .. }, OpResult::ReMark(Ok(ReMarked::Marked(observed)))) => {
+            (
+                Op::TransferOwnership { entry, .. },
+                OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(observed))),
+            ) => {
                 // Whether or not anybody hears of it: what it says is there to be seen, and not written again.
                 let changed = before.is_some_and(|local| local.version.to_string() != *observed.resource_version);
                 self.writes.entry(entry.key.clone()).or_default().marked += u64::from(changed);
@@ -226,7 +229,7 @@ impl Probe {
             Op::Delete { .. } => writes.deleted += 1,
             Op::Orphan { .. } => writes.orphaned += 1,
             Op::DryRunCreate { .. }
-            | Op::ReMark { .. }
+            | Op::TransferOwnership { .. }
             | Op::ReTarget { .. }
             | Op::Inspect { .. }
             | Op::Get { .. }
@@ -258,7 +261,7 @@ pub(crate) fn place_of(op: &Op) -> &ObjectKey {
         Op::Create { entry, .. }
         | Op::DryRunCreate { entry, .. }
         | Op::Apply { entry, .. }
-        | Op::ReMark { entry, .. }
+        | Op::TransferOwnership { entry, .. }
         | Op::Compare { entry, .. } => &entry.key,
         Op::ReTarget { key, .. }
         | Op::Delete { key, .. }

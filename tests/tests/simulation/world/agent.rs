@@ -105,11 +105,11 @@ impl World {
                     }
                 }
             }
-            Effect::Survey { id, kind, .. } => {
+            Effect::ListMetadata { id, kind, .. } => {
                 let after = self.random.within(OPERATION);
-                self.schedule(after, Happening::Survey { run, id, kind });
+                self.schedule(after, Happening::ListMetadata { run, id, kind });
             }
-            Effect::Tell(notice) => self.note(|| format!("agent: {notice:?}")),
+            Effect::RecordEvent(kube_event) => self.note(|| format!("agent: {kube_event:?}")),
             Effect::Follow(follow) => self.follow(follow),
             Effect::Patrolled(tally) => {
                 self.note(|| format!("agent: {tally:?}"));

@@ -40,7 +40,7 @@ impl Happening {
             | Self::Relist { run, .. }
             | Self::Followed { run, .. }
             | Self::Refollow { run, .. }
-            | Self::Survey { run, .. }
+            | Self::ListMetadata { run, .. }
             | Self::Killed { run }
             | Self::AgentStarts { run } => Some(*run),
             Self::Request(_)

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use tideline_agent::addresses::Missed;
 use tideline_agent::core::{Answer, LinkFailure, Request, RequestId};
-use tideline_agent::link::exchange::{Kind, Outgoing, Said, read_answer};
+use tideline_agent::link::exchange::{Kind, Outgoing, VerifiedAnswer, read_answer};
 use tideline_common::TargetId;
 use tideline_common::replay::RUNS_MAX;
 use tideline_common::signature::{NONCE_BYTES, Parameters, VerifyingKey};
@@ -107,7 +107,7 @@ impl World {
         let result = match said {
             Err(failure) => Err(failure),
             Ok(said) => {
-                let Said { run, .. } = said;
+                let VerifiedAnswer { run, .. } = said;
                 self.agent.numbers.answered(run);
                 let journal = &self.agent.journal;
                 let is = journal.identity.as_ref().map(|identity| identity.target);

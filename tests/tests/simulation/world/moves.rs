@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_agent::addresses::{Destination, Locator, Missed};
 use tideline_agent::core::RequestId;
-use tideline_agent::link::exchange::Said;
+use tideline_agent::link::exchange::VerifiedAnswer;
 use tideline_common::wire::v1::HubAddresses;
 use tideline_common::{Authority, EnrolmentToken, HubUrl};
 
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// What came back is the hub's answer, or nothing that may be believed.
-    pub(super) fn heard(&mut self, id: RequestId, said: Option<&Said>) {
+    pub(super) fn heard(&mut self, id: RequestId, said: Option<&VerifiedAnswer>) {
         let Some(said) = said else { return self.missed(id, Missed::NotThere) };
         let now = self.monotonic();
         let waiting = self.agent.requests.get(&id);

@@ -1,6 +1,6 @@
 //! What the watches of the cluster say, and when.
 
-use tideline_agent::core::{Event, Served, SurveyFailure, SurveyId};
+use tideline_agent::core::{Event, ListFailure, ListId, Served};
 use tideline_common::{GroupKind, Reason};
 
 use super::{Happening, Stream, World};
@@ -21,25 +21,25 @@ impl World {
     }
 
     /// A list of metadata, in pages.
-    pub(super) fn survey(&mut self, id: SurveyId, kind: &GroupKind) {
+    pub(super) fn list_metadata(&mut self, id: ListId, kind: &GroupKind) {
         let reason = match self.cluster.outage {
             Some(reason) => Some(reason),
             None if !self.is_served(kind) => Some(Reason::KindMissing),
             None => self.random.chance(self.faults.operation).then_some(Reason::Unavailable),
         };
         if let Some(reason) = reason {
-            let failure = SurveyFailure { reason, message: "it cannot be listed".to_owned() };
-            return self.agent_steps(Event::Surveyed { survey: id, result: Err(failure) });
+            let failure = ListFailure { reason, message: "it cannot be listed".to_owned() };
+            return self.agent_steps(Event::ListEnded { list: id, result: Err(failure) });
         }
         let run = self.agent.run;
-        for page in self.cluster.survey(kind).chunks(3) {
-            self.agent_steps(Event::Sighted { survey: id, objects: page.to_vec() });
+        for page in self.cluster.list_metadata(kind).chunks(3) {
+            self.agent_steps(Event::ListPage { list: id, objects: page.to_vec() });
             // It may end at any step.
             if run != self.agent.run {
                 return;
             }
         }
-        self.agent_steps(Event::Surveyed { survey: id, result: Ok(()) });
+        self.agent_steps(Event::ListEnded { list: id, result: Ok(()) });
     }
 
     /// What discovery says, and what is there if there is something.

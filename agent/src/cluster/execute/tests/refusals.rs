@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tideline_common::wire::v1::Progress;
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Prune, Reason, Recreate};
 
+use super::super::super::decode;
 use super::super::super::failure::Refused;
-use super::super::super::fold;
 use super::super::super::resource::Resource;
 use super::super::*;
 use super::api_server::{ApiServer, Fault, News, Refusal, Verb, root_of, serve};
@@ -19,7 +19,7 @@ use crate::core::tests::hub::Hub;
 use crate::core::tests::world::config;
 use crate::core::tests::{hub_id, key, target_id};
 use crate::core::{
-    Config, Core, Effect, Enrolled, Event, FuseLimits, Loaded, Request, RequestId, Served, Sighting, Timer,
+    Config, Core, Effect, Enrolled, Event, FuseLimits, ListedItem, Loaded, Request, RequestId, Served, Timer,
 };
 
 /// What has no fault, in whatever wave, is done by then: five tries of what is in a lower one.
@@ -234,12 +234,12 @@ impl World {
                     self.list(kind);
                 }),
                 Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.list(kind)),
-                Effect::Survey { id, kind, .. } => {
-                    let objects = self.labelled(&kind).into_iter().map(Sighting::from).collect();
-                    self.events.push_back(Event::Sighted { survey: id, objects });
-                    self.events.push_back(Event::Surveyed { survey: id, result: Ok(()) });
+                Effect::ListMetadata { id, kind, .. } => {
+                    let objects = self.labelled(&kind).into_iter().map(ListedItem::from).collect();
+                    self.events.push_back(Event::ListPage { list: id, objects });
+                    self.events.push_back(Event::ListEnded { list: id, result: Ok(()) });
                 }
-                Effect::Tell(_) | Effect::Patrolled(_) | Effect::Decommissioned(_) | Effect::Thaw => {}
+                Effect::RecordEvent(_) | Effect::Patrolled(_) | Effect::Decommissioned(_) | Effect::Thaw => {}
                 Effect::Follow(follow) => assert!(follow.is_empty(), "nobody asks for it"),
                 other => panic!("{other:?}"),
             }
@@ -309,7 +309,7 @@ fn observed(object: &Value) -> Observed {
         status: false,
     };
     let metadata = serde_json::from_value(object["metadata"].clone()).expect("metadata");
-    fold::fold(&scope_of_tests(), &resource, &metadata, &mut Value::Null).unwrap_or_else(|| panic!("{object}"))
+    decode::decode(&scope_of_tests(), &resource, &metadata, &mut Value::Null).unwrap_or_else(|| panic!("{object}"))
 }
 
 /// What becomes of a set where this is refused of the victim.

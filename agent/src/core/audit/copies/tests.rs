@@ -38,28 +38,28 @@ fn any_number_of_copies_takes_a_bounded_room() {
     let mut copies = Copies::default();
     for n in 0..COPIES_MAX + 10 {
         copies.found(&key("ConfigMap", &n.to_string()), &uid("a"));
-        copies.sighted(&key("ConfigMap", &n.to_string()), SurveyId(1));
+        copies.listed_in(&key("ConfigMap", &n.to_string()), ListId(1));
     }
-    assert_eq!((copies.found.len(), copies.sighted.len()), (COPIES_MAX, COPIES_MAX));
+    assert_eq!((copies.found.len(), copies.listed_in.len()), (COPIES_MAX, COPIES_MAX));
 }
 
 #[test]
 fn copies_under_the_label_of_another_target_are_told_of_until_a_patrol_misses_them() {
     let mut copies = Copies::default();
     let (a, b) = (key("ConfigMap", "a"), key("ConfigMap", "b"));
-    copies.sighted(&a, SurveyId(1));
-    copies.sighted(&b, SurveyId(1));
-    copies.surveyed(&a.kind, SurveyId(1));
-    copies.surveyed(&GroupKind::new("", "Secret"), SurveyId(2));
+    copies.listed_in(&a, ListId(1));
+    copies.listed_in(&b, ListId(1));
+    copies.list_ended(&a.kind, ListId(1));
+    copies.list_ended(&GroupKind::new("", "Secret"), ListId(2));
     // The watch says nothing of them.
     copies.listed(&a.kind, &BTreeSet::new());
     copies.cleared(&a);
     copies.found(&b, &uid("b"));
     assert_eq!(told(&copies), Some((2, "ConfigMap shop/a and 1 more".to_owned())));
-    copies.sighted(&a, SurveyId(3));
-    copies.surveyed(&a.kind, SurveyId(3));
+    copies.listed_in(&a, ListId(3));
+    copies.list_ended(&a.kind, ListId(3));
     copies.vanished(&b, &uid("b"));
     assert_eq!(told(&copies), Some((1, "ConfigMap shop/a".to_owned())));
-    copies.surveyed(&a.kind, SurveyId(4));
+    copies.list_ended(&a.kind, ListId(4));
     assert_eq!(told(&copies), None);
 }

@@ -7,7 +7,7 @@ fn tombstones(count: usize) -> Vec<Tombstone> {
     (0..count).map(|i| Tombstone { key: key("", "ConfigMap", &format!("c{i}")), source: uid("s1") }).collect()
 }
 
-fn lets(fuse: &mut Fuse, now: Monotonic, tombstone: &Tombstone, managed: usize, leave: Leave) -> bool {
+fn lets(fuse: &mut Fuse, now: Monotonic, tombstone: &Tombstone, managed: usize, leave: Permission) -> bool {
     fuse.pass(now, tombstone, managed, leave) != Passage::Held
 }
 
@@ -16,7 +16,7 @@ fn passed(fuse: &mut Fuse, now: Monotonic, removals: &[Tombstone], managed: usiz
     for tombstone in removals {
         fuse.ask(tombstone.clone());
     }
-    removals.iter().filter(|tombstone| lets(fuse, now, tombstone, managed, Leave::None)).count()
+    removals.iter().filter(|tombstone| lets(fuse, now, tombstone, managed, Permission::None)).count()
 }
 
 #[test]
@@ -102,7 +102,8 @@ fn what_is_approved_passes_and_what_is_held_with_it_stays() {
     let (shown, new) = all.split_at(500);
     assert_eq!(passed(&mut fuse, Monotonic::START, shown, 600), 0);
     let (approved, others) = shown.split_at(490);
-    let go = approved.iter().filter(|tombstone| lets(&mut fuse, Monotonic::START, tombstone, 600, Leave::Approved));
+    let go =
+        approved.iter().filter(|tombstone| lets(&mut fuse, Monotonic::START, tombstone, 600, Permission::Approved));
     assert_eq!(go.count(), 490);
     assert_eq!(passed(&mut fuse, Monotonic::START, others, 110), 0);
     assert_eq!(passed(&mut fuse, Monotonic::START, new, 140), 0, "what comes after it is another set");
@@ -137,7 +138,7 @@ fn what_waited_for_the_same_is_judged_together() {
         fuse.pause(tombstone);
     }
     assert_eq!(passed(&mut fuse, Monotonic::START, &all[500..], 1_000), 10, "it does not count as long as it waits");
-    assert!(all[..500].iter().all(|tombstone| !lets(&mut fuse, Monotonic::START, tombstone, 1_000, Leave::None)));
+    assert!(all[..500].iter().all(|tombstone| !lets(&mut fuse, Monotonic::START, tombstone, 1_000, Permission::None)));
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn what_was_approved_in_advance_passes_and_leaves_all_else_its_share() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(510);
     let (placed_so, others) = all.split_at(500);
-    let pass = |tombstone: &&Tombstone| lets(&mut fuse, Monotonic::START, tombstone, 510, Leave::InAdvance);
+    let pass = |tombstone: &&Tombstone| lets(&mut fuse, Monotonic::START, tombstone, 510, Permission::InAdvance);
     assert_eq!(placed_so.iter().filter(pass).count(), 500);
     assert_eq!(passed(&mut fuse, Monotonic::START, others, 10), 10);
 }
@@ -198,7 +199,7 @@ fn what_passed_before_a_restart_and_is_not_done_passes_again_and_counts_once() {
     resumed.resume(journal(&fuse), Held::default(), |tombstone| all[5..].contains(tombstone));
     resumed.started(Monotonic::START);
     for tombstone in &all[5..] {
-        assert_eq!(resumed.pass(Monotonic::START, tombstone, 5, Leave::None), Passage::Free);
+        assert_eq!(resumed.pass(Monotonic::START, tombstone, 5, Permission::None), Passage::Free);
     }
     assert_eq!(resumed.passed.len(), 10);
 }
@@ -207,7 +208,7 @@ fn what_passed_before_a_restart_and_is_not_done_passes_again_and_counts_once() {
 fn what_passes_is_free_when_that_is_on_disk() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let one = &tombstones(1)[0];
-    let pass = |fuse: &mut Fuse| fuse.pass(Monotonic::START, one, 9, Leave::None);
+    let pass = |fuse: &mut Fuse| fuse.pass(Monotonic::START, one, 9, Permission::None);
     assert_eq!(pass(&mut fuse), Passage::Once(1));
     assert_eq!(pass(&mut fuse), Passage::Saving);
     fuse.saved(one);
@@ -240,7 +241,7 @@ proptest! {
             }
             let pass = |fuse: &mut Fuse| {
                 let managed = 60 - fuse.passed.len();
-                lets(fuse, now, &all[nth], managed, Leave::None)
+                lets(fuse, now, &all[nth], managed, Permission::None)
             };
             let (passes, otherwise) = (pass(&mut with), pass(&mut without));
             prop_assert!(otherwise || !passes);
@@ -262,17 +263,17 @@ proptest! {
         let mut now = Monotonic::START;
         for (nth, seconds) in steps {
             now = now + Duration::from_secs(seconds);
-            let pass = |fuse: &mut Fuse, leave: Leave| {
+            let pass = |fuse: &mut Fuse, leave: Permission| {
                 fuse.ask(all[nth].clone());
                 // What was let through is gone.
                 let managed = managed - fuse.passed.len();
                 lets(fuse, now, &all[nth], managed, leave)
             };
-            let otherwise = pass(&mut without, Leave::None);
+            let otherwise = pass(&mut without, Permission::None);
             if approved.contains(&nth) {
-                prop_assert!(pass(&mut with, Leave::Approved));
+                prop_assert!(pass(&mut with, Permission::Approved));
             } else {
-                let passes = pass(&mut with, Leave::None);
+                let passes = pass(&mut with, Permission::None);
                 prop_assert!(otherwise || !passes);
             }
         }

@@ -92,12 +92,12 @@ fn check(cases: &[Variation], expected: &Expect) {
             Decision::Fail(reason, _) => format!("Fail({reason})"),
             Decision::Wait(reason) => format!("Wait({reason})"),
             Decision::Withhold(reason) => format!("Withhold({reason})"),
-            Decision::Spare(reason, _) => format!("Spare({reason})"),
-            Decision::Note => "Note".to_owned(),
+            Decision::Skip(reason, _) => format!("Skip({reason})"),
+            Decision::UpdateRecord => "UpdateRecord".to_owned(),
             Decision::Nothing(settled) => format!("Nothing({settled:?})"),
             Decision::Apply { uid, takeover, origin } => format!("Apply {uid} {takeover:?} {origin:?}"),
             Decision::Record { uid, origin } => format!("Record {uid} {origin:?}"),
-            Decision::ReMark { uid, origin } => format!("ReMark {uid} {origin:?}"),
+            Decision::TransferOwnership { uid, origin } => format!("TransferOwnership {uid} {origin:?}"),
             Decision::Verify { uid, origin } => format!("Verify {uid} {origin:?}"),
             Decision::Create => "Create".to_owned(),
             Decision::RunAnew(_) => "RunAnew".to_owned(),
@@ -222,7 +222,7 @@ fn what_is_unchanged_is_left_alone() {
             its body is missing                        Nothing(Unchanged)
             its watch is lost                          Nothing(Unchanged)
             create-only, and changed in the space      Nothing(Unchanged)
-            create-only, under another policy          Note
+            create-only, under another policy          UpdateRecord
             create-only, and deleted                   Nothing(Terminal)
             a finished job, removed by its TTL         Nothing(Terminal)
             the same, and the journal lost             Nothing(Terminal)
@@ -234,7 +234,7 @@ fn what_is_unchanged_is_left_alone() {
             the same, to be recreated for that         RunAnew
             a job that may have run                    Withhold(MayHaveRun)
             the same, released                         Create
-            to be written as another account           Note
+            to be written as another account           UpdateRecord
             an implied namespace, never looked at      Nothing(Unchanged)
             an implied namespace, somebody else's      Nothing(Unchanged)
             an implied namespace, ours, changed        Record u1 Created
@@ -259,7 +259,7 @@ fn what_changed_on_either_side_is_applied() {
             }),
             ("a field of others, locally", |case| case.seen().generation = 2),
             ("any, once one of ours was given back", |case| {
-                case.record.as_mut().unwrap().telltale = Telltale::Version;
+                case.record.as_mut().unwrap().change_detector = ChangeDetector::Version;
                 case.seen().generation = 2;
             }),
             ("its label is gone", |case| case.seen().labelled = false),
@@ -415,21 +415,21 @@ fn what_is_left_alone_is_handed_over_by_its_mark() {
             }),
         ],
         &expect![[r#"
-            create-only                                ReMark u1 Created
+            create-only                                TransferOwnership u1 Created
             the same, marked before a crash            Record u1 Created
-            the same, known to the journal alone       ReMark u1 Created
+            the same, known to the journal alone       TransferOwnership u1 Created
             the same, known to both                    Nothing(Unchanged)
-            the same, known to neither                 ReMark u1 Created
-            changed and without its mark               ReMark u1 Created
-            under the mark of a copy                   ReMark u1 Created
+            the same, known to neither                 TransferOwnership u1 Created
+            changed and without its mark               TransferOwnership u1 Created
+            under the mark of a copy                   TransferOwnership u1 Created
             without its mark, known                    Nothing(Unchanged)
-            its watch is lost                          ReMark u1 Created
+            its watch is lost                          TransferOwnership u1 Created
             deleted                                    Create
             being deleted                              Wait(Finalizing)
-            another hub's                              Spare(Conflict)
-            adopted                                    ReMark u1 Adopted
+            another hub's                              Skip(Conflict)
+            adopted                                    TransferOwnership u1 Adopted
             withheld                                   Withhold(Conflict)
-            an implied namespace                       ReMark u1 Created
+            an implied namespace                       TransferOwnership u1 Created
             the same, whose mark could not be written  Nothing(Unchanged)
             the same, of a former target               Nothing(Unchanged)
         "#]],
@@ -520,16 +520,16 @@ fn what_the_journal_does_not_know_is_judged_by_its_mark() {
             ours, the journal was lost                 Verify u1 Created
             ours of an older input, the journal was lost Apply u1 Posted Created
             ours, create-only                          Record u1 Created
-            another hub's                              Spare(Conflict)
-            another hub's, though in the journal       Spare(Conflict)
-            another target's                           Spare(Copy)
-            a copy                                     Spare(Copy)
+            another hub's                              Skip(Conflict)
+            another hub's, though in the journal       Skip(Conflict)
+            another target's                           Skip(Copy)
+            a copy                                     Skip(Copy)
             unmarked                                   Apply u1 Adopt Adopted
-            unmarked, and Helm's                       Spare(Unmanaged)
+            unmarked, and Helm's                       Skip(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
-            unmarked, never to be taken over           Spare(Unmanaged)
-            unmarked, create-only                      ReMark u1 Adopted
-            unmarked, and Helm's, create-only          Spare(Unmanaged)
+            unmarked, never to be taken over           Skip(Unmanaged)
+            unmarked, create-only                      TransferOwnership u1 Adopted
+            unmarked, and Helm's, create-only          Skip(Unmanaged)
             unmarked, create-only, being deleted       Wait(Finalizing)
         "#]],
     );

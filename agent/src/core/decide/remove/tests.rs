@@ -250,13 +250,13 @@ fn what_is_assigned_is_handed_over() {
             }),
         ],
         &expect![[r"
-            to another source, not applied yet             ReMark
+            to another source, not applied yet             TransferOwnership
             to another source, applied                     Forget
-            to another source, withheld                    ReMark
+            to another source, withheld                    TransferOwnership
             to another source, nothing there               Forget
             to the same source again                       Forget
             to another source, and let go of by another removal Forget
-            the same, as far as is known                   ReMark
+            the same, as far as is known                   TransferOwnership
         "]],
     );
 }
@@ -430,16 +430,16 @@ fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
             ("it was to be deleted, which is void", |case| case.policy = RemovalPolicy::Tombstone(SAYS_DELETE)),
         ],
         &expect![[r"
-            not applied yet                                ReMark
+            not applied yet                                TransferOwnership
             adopted                                        Forget
-            adopted, and not listed yet                    ReMark
-            the journal lost                               ReMark
-            to another source                              ReMark
+            adopted, and not listed yet                    TransferOwnership
+            the journal lost                               TransferOwnership
+            to another source                              TransferOwnership
             nothing there                                  Forget
-            nothing there, as far as is known              ReMark
+            nothing there, as far as is known              TransferOwnership
             let go of already                              Forget
             takeover Never                                 Orphan u1
-            takeover Never, of something implied           ReMark
+            takeover Never, of something implied           TransferOwnership
             takeover IfUnmanaged, and others manage it     Orphan u1
             it was to be deleted, which is void            Forget
         "]],

@@ -20,10 +20,10 @@ fn what_waits_is_not_held_whole_because_the_hub_was_told_of_it() {
         let object = objects.at(&key(number));
         (object.queued, object.told) = (Some(20), Some(told));
         if objects.is_wide_open() {
-            objects.fold(&DesiredSet::default(), None);
+            objects.compact(&DesiredSet::default(), None);
         }
     }
-    objects.fold(&DesiredSet::default(), None);
+    objects.compact(&DesiredSet::default(), None);
     assert_eq!(whole(&objects), 0);
     let Object { queued, told: known, .. } = objects.get_mut(&key(500)).unwrap();
     assert_eq!((*queued, *known), (Some(20), Some(told)));
@@ -33,7 +33,7 @@ fn what_waits_is_not_held_whole_because_the_hub_was_told_of_it() {
 fn what_something_is_the_matter_with_stays_as_it_is() {
     let mut objects = Objects::default();
     objects.at(&key(1)).failures = 2;
-    objects.fold(&DesiredSet::default(), None);
+    objects.compact(&DesiredSet::default(), None);
     assert_eq!(whole(&objects), 1);
     assert_eq!(objects.get(&key(1)).unwrap().failures, 2);
 }

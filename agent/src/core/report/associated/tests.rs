@@ -326,7 +326,7 @@ fn who_asks_late_has_everything_listed_again_and_who_stops_asking_is_forgotten()
     assert_eq!(scene.said(), [None, None]);
     let Associates { needs, namespaces, watches, due, spoken, told, .. } = &scene.core.associates;
     let left = (needs.len(), namespaces.len(), watches.len(), due.len(), spoken.len(), told.len());
-    assert_eq!((left, scene.core.associates.fold.size()), ((0, 0, 0, 0, 0, 0), (0, 0)));
+    assert_eq!((left, scene.core.associates.aggregate.size()), ((0, 0, 0, 0, 0, 0), (0, 0)));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn a_watch_that_was_ended_is_not_believed() {
     scene.pass(Duration::from_secs(1));
     assert_ne!(scene.follow[&PODS].run, old);
     scene.step(Event::Followed { kind: PODS, run: old, news: FollowNews::Seen(vec![pod("web", 1, 0)]) });
-    assert_eq!(scene.core.associates.fold.size(), (0, 0));
+    assert_eq!(scene.core.associates.aggregate.size(), (0, 0));
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Agent {
                 Step::Ask => between(hub),
                 Step::NothingNew => return,
                 Step::Complete(change) => return self.accept(*change),
-                Step::Again(flaw) | Step::Refuse(flaw) => panic!("{flaw:?}"),
+                Step::Again(error) | Step::Refuse(error) => panic!("{error:?}"),
             }
         }
         panic!("it never ends");
@@ -188,12 +188,12 @@ fn what_is_older_or_of_another_history_is_refused() {
     let answer = |version, entries: &[Arc<Entry>]| match Gather::everything(Absence::Removal)
         .page(snapshot(version, entries), &held)
     {
-        Step::Refuse(flaw) | Step::Again(flaw) => Some(flaw),
+        Step::Refuse(error) | Step::Again(error) => Some(error),
         Step::Ask | Step::Complete(_) | Step::NothingNew => None,
     };
-    assert_eq!(answer(version(2, 4), &[]), Some(Flaw::Older));
-    assert_eq!(answer(version(1, 9), &[]), Some(Flaw::Older));
-    assert_eq!(answer(version(2, 5), std::slice::from_ref(&other)), Some(Flaw::OtherHistory));
+    assert_eq!(answer(version(2, 4), &[]), Some(SyncError::Older));
+    assert_eq!(answer(version(1, 9), &[]), Some(SyncError::Older));
+    assert_eq!(answer(version(2, 5), std::slice::from_ref(&other)), Some(SyncError::OtherHistory));
     assert_eq!(answer(version(2, 6), &[other]), None);
 }
 
@@ -204,7 +204,7 @@ fn a_set_that_is_not_what_its_digest_says_is_asked_for_again() {
     let all = [1, 2].map(|n| Arc::new(entry(&key("", "ConfigMap", &format!("c{n}")), 1, 1)));
     let mut page = snapshot(Version::default(), &all);
     page.entries.pop();
-    assert!(matches!(Gather::everything(Absence::Removal).page(page, &held), Step::Again(Flaw::Incomplete)));
+    assert!(matches!(Gather::everything(Absence::Removal).page(page, &held), Step::Again(SyncError::Incomplete)));
 }
 
 fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {

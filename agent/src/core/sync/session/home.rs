@@ -15,7 +15,7 @@ use tideline_common::{Monotonic, SessionName};
 use super::state::{HomeReadReason, Link, Next};
 use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::write::{AgentMode, Enrolled};
-use crate::core::sync::gather::Flaw;
+use crate::core::sync::gather::SyncError;
 use crate::core::sync::mode::HubVerdict;
 use crate::core::{Core, Phase};
 
@@ -107,7 +107,7 @@ impl Core {
         }
         match self.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
-                self.session.flaws.found(Flaw::Older);
+                self.session.sync_errors.found(SyncError::Older);
                 self.failed(now, Next::Open, None, out);
             }
             Some(accepted) if epoch > accepted.version.epoch => {

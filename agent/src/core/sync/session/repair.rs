@@ -1,7 +1,7 @@
 //! What the next whole set has to mend: something is missing that only the hub has, or its changes contradicted the accepted
 //! set. Both are known until there is a set that was asked for since.
 
-use crate::core::sync::gather::{Absence, Flaw, Gather};
+use crate::core::sync::gather::{Absence, Gather, SyncError};
 
 #[derive(Debug, Default)]
 pub(super) struct Repair {
@@ -35,8 +35,8 @@ impl Repair {
 
     /// Asks for everything after this came to nothing. Where nothing may be concluded from what the hub does not have, that
     /// outlasts whatever becomes of the next question.
-    pub(super) fn anew(&mut self, gather: &Gather, flaw: Flaw) -> Gather {
-        let anew = gather.anew(flaw);
+    pub(super) fn anew(&mut self, gather: &Gather, error: SyncError) -> Gather {
+        let anew = gather.anew(error);
         if anew.absence() == Absence::Unexplained {
             self.absence = Absence::Unexplained;
             self.distrust();

@@ -7,11 +7,11 @@ use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
 use tideline_common::wire::v1::{Fenced, PollSettings, SessionAnswer, TargetCondition};
 use tideline_common::{Monotonic, SessionName, SessionNumber};
 
-use super::flaws::Flaws;
 use super::repair::Repair;
+use super::sync_errors::SyncErrors;
 use crate::core::interface::effect::{Effect, Effects, RequestId, Timer};
 use crate::core::sync::fetch::Fetch;
-use crate::core::sync::gather::{Flaw, Gather};
+use crate::core::sync::gather::{Gather, SyncError};
 
 /// Wait after the hub said no, doubled each time up to the second: only a person changes that.
 pub(super) const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
@@ -41,7 +41,7 @@ pub(in crate::core) struct Session {
     /// How often a set came to nothing since there was a whole one, whatever else went well meanwhile.
     pub(super) failed_sets: BTreeMap<SetFailure, u32>,
     pub(super) repair: Repair,
-    pub(super) flaws: Flaws,
+    pub(super) sync_errors: SyncErrors,
     /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
     pub(super) strays: bool,
     /// The hub said last that it does not know what this agent is, whoever has fenced it before.
@@ -67,7 +67,7 @@ impl Default for Session {
             failures: 0,
             failed_sets: BTreeMap::new(),
             repair: Repair::default(),
-            flaws: Flaws::default(),
+            sync_errors: SyncErrors::default(),
             strays: false,
             hub_unknown: false,
             ask_at: Monotonic::START,
@@ -98,13 +98,13 @@ pub(super) enum Link {
         paused: bool,
     },
     Switching,
-    Resting(Next),
+    Backoff(Next),
 }
 
 /// Why a set came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SetFailure {
-    Flawed(Flaw),
+    Error(SyncError),
     /// The hub has moved on: changes since what was gathered, or bodies that it names, are not to be had any more.
     Outdated,
     /// Bodies came of which nothing can be made.
@@ -165,8 +165,8 @@ impl Session {
         matches!(self.link, Link::Enrolling(_))
     }
 
-    pub(super) fn rest(&mut self, at: Monotonic, next: Next, out: &mut Effects) {
-        self.link = Link::Resting(next);
+    pub(super) fn back_off(&mut self, at: Monotonic, next: Next, out: &mut Effects) {
+        self.link = Link::Backoff(next);
         out.push(Effect::SetTimer { timer: Timer::Link, at });
     }
 
@@ -178,12 +178,12 @@ impl Session {
     pub(super) fn has_whole_set(&mut self) {
         self.succeeded();
         self.failed_sets.clear();
-        self.flaws = Flaws::default();
+        self.sync_errors = SyncErrors::default();
         self.repair.has_whole_set();
     }
 
     /// What was wrong with the hub's answers, counted.
     pub(in crate::core) fn conditions(&self) -> Vec<TargetCondition> {
-        self.flaws.conditions()
+        self.sync_errors.conditions()
     }
 }

@@ -379,7 +379,7 @@ fn a_kind_that_is_listed_and_may_not_be_watched_is_kept_and_said_steadily() {
     let kind = key.kind;
     let mut said = Vec::new();
     let mut look = |offline: &Offline| {
-        let conditions = offline.core.kinds.conditions(&offline.core.denied);
+        let conditions = offline.core.kinds.conditions(&offline.core.forbidden_kinds);
         said.push(conditions.into_iter().map(|it| (it.reason, it.message)).collect::<Vec<_>>());
     };
     offline.step(Event::Executed { id, result: written("7") });

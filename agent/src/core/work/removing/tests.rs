@@ -159,7 +159,7 @@ fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
         assert!(removing.core.removals.values().all(|removal| removal.state == held));
         // The hub says that nothing is new: what the journal says is how it is.
         removing.core.history_whole(Monotonic::START);
-        removing.step(Event::Pulse { answers: true });
+        removing.step(Event::ApiServerProbe { answers: true });
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
         let core = &removing.core;
         assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));

@@ -269,7 +269,7 @@ impl Server {
             Op::Create { .. } => create,
             Op::DryRunCreate { .. } => dry_run,
             Op::Apply { .. } => apply,
-            Op::ReMark { .. } => mark_anew,
+            Op::TransferOwnership { .. } => mark_anew,
             Op::ReTarget { .. } => unreachable!("this agent was never another target"),
             Op::Delete { .. } => delete,
             Op::Orphan { .. } => orphan,
@@ -288,9 +288,13 @@ impl Server {
             Op::Apply { mark, uid, .. } => {
                 OpResult::Apply(Ok(Applied { observed: marked(mark, uid), conflicts: Vec::new() }))
             }
-            Op::ReMark { .. } if says.is_stale() => OpResult::ReMark(Err(NotDone::Stale)),
-            Op::ReMark { .. } if says == Says::Finalizing => OpResult::ReMark(Ok(ReMarked::Finalizing)),
-            Op::ReMark { mark, uid, .. } => OpResult::ReMark(Ok(ReMarked::Marked(marked(mark, uid)))),
+            Op::TransferOwnership { .. } if says.is_stale() => OpResult::TransferOwnership(Err(NotDone::Stale)),
+            Op::TransferOwnership { .. } if says == Says::Finalizing => {
+                OpResult::TransferOwnership(Ok(OwnershipTransferred::Finalizing))
+            }
+            Op::TransferOwnership { mark, uid, .. } => {
+                OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(marked(mark, uid))))
+            }
             Op::ReTarget { .. } => unreachable!("this agent was never another target"),
             Op::Delete { .. } => OpResult::Delete(match says {
                 Says::Another => Err(NotDone::Stale),
@@ -358,7 +362,7 @@ fn name(op: &Op) -> &'static str {
         Op::Create { .. } => "Create",
         Op::DryRunCreate { .. } => "DryRunCreate",
         Op::Apply { .. } => "Apply",
-        Op::ReMark { .. } => "ReMark",
+        Op::TransferOwnership { .. } => "TransferOwnership",
         Op::ReTarget { .. } => "ReTarget",
         Op::Delete { .. } => "Delete",
         Op::Orphan { .. } => "Orphan",
@@ -545,7 +549,7 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
         (2, &never, false, &["Create", "Orphan", "Create"][..]),
         (2, &never, true, &["Create", "Orphan", "Create"]),
         (2, &always, false, &["Create", "Apply"]),
-        (2, &once, false, &["Create", "ReMark"]),
+        (2, &once, false, &["Create", "TransferOwnership"]),
         (1, &always, false, &["Get", "Create", "Apply"]),
         (1, &always, true, &["Get", "Create", "Apply"]),
         (1, &never, false, &["Get", "Orphan", "Create"]),

@@ -9,7 +9,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{Monotonic, ObjectKey, Reason};
 
 use crate::core::Core;
-use crate::core::interface::effect::{Effect, Effects, Notice};
+use crate::core::interface::effect::{Effect, Effects, KubeEvent};
 use crate::core::model::removal::RemovalState;
 
 /// Tries that must have failed before the first Event: what the next try puts right is no news.
@@ -22,13 +22,13 @@ const REMEMBERED_MAX: usize = 1024;
 const AT_ONCE_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(in crate::core) struct Notices {
+pub(in crate::core) struct KubeEvents {
     told: BTreeMap<(ObjectKey, Reason), Monotonic>,
     oldest: BTreeSet<(Monotonic, ObjectKey, Reason)>,
-    pending: Vec<Notice>,
+    pending: Vec<KubeEvent>,
 }
 
-impl Notices {
+impl KubeEvents {
     /// Whether it is to be told now; remembers that it was.
     fn is_due(&mut self, now: Monotonic, key: &ObjectKey, reason: Reason) -> bool {
         if self.pending.len() >= AT_ONCE_MAX {
@@ -107,18 +107,18 @@ fn is_notable(reason: Reason) -> bool {
 
 impl Core {
     /// An object is to be tried again; if it failed before as well, that is told.
-    pub(in crate::core) fn notice_failure(&mut self, now: Monotonic, key: &ObjectKey) {
+    pub(in crate::core) fn record_failure(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
         let outcome = &object.outcome;
         let (Progress::Failed | Progress::Withheld, Some(reason)) = (outcome.progress, outcome.reason) else { return };
         if object.failures >= TRIES_MIN {
             let message = format!("not kept as its source says: {}", outcome.message);
-            self.notice(now, key, reason, message);
+            self.record_event(now, key, reason, message);
         }
     }
 
     /// A removal is to be tried again; if it is held and was before, that is told.
-    pub(in crate::core) fn notice_held(
+    pub(in crate::core) fn record_held(
         &mut self,
         now: Monotonic,
         key: &ObjectKey,
@@ -136,11 +136,17 @@ impl Core {
             ("", _) => "what is there may not be deleted",
             (message, _) => message,
         };
-        self.notice(now, key, *reason, format!("no longer assigned, and not deleted: {why}"));
+        self.record_event(now, key, *reason, format!("no longer assigned, and not deleted: {why}"));
     }
 
-    pub(in crate::core) fn notice(&mut self, now: Monotonic, key: &ObjectKey, reason: Reason, mut message: String) {
-        if !is_notable(reason) || !self.notices.is_due(now, key, reason) {
+    pub(in crate::core) fn record_event(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        reason: Reason,
+        mut message: String,
+    ) {
+        if !is_notable(reason) || !self.kube_events.is_due(now, key, reason) {
             return;
         }
         let entry = self.desired.get(key);
@@ -154,11 +160,11 @@ impl Core {
             let seen = object.seen.as_ref().map(|seen| seen.uid.clone());
             seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
         });
-        self.notices.pending.push(Notice { key: key.clone(), version, uid, reason, message });
+        self.kube_events.pending.push(KubeEvent { key: key.clone(), version, uid, reason, message });
     }
 
-    pub(in crate::core) fn tell_notices(&mut self, out: &mut Effects) {
-        out.extend(self.notices.pending.drain(..).map(Effect::Tell));
+    pub(in crate::core) fn flush_events(&mut self, out: &mut Effects) {
+        out.extend(self.kube_events.pending.drain(..).map(Effect::RecordEvent));
     }
 }
 
@@ -169,26 +175,26 @@ mod tests {
 
     #[test]
     fn one_object_is_told_of_once_in_a_while_for_each_reason() {
-        let mut notices = Notices::default();
+        let mut kube_events = KubeEvents::default();
         let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
         let start = Monotonic::START;
-        assert!(notices.is_due(start, &a, Reason::Invalid));
-        assert!(!notices.is_due(start + REPEAT_EVERY / 2, &a, Reason::Invalid));
-        assert!(notices.is_due(start, &a, Reason::Forbidden) && notices.is_due(start, &b, Reason::Invalid));
-        assert!(notices.is_due(start + REPEAT_EVERY, &a, Reason::Invalid));
-        assert!(!notices.is_due(start + REPEAT_EVERY, &a, Reason::Invalid));
+        assert!(kube_events.is_due(start, &a, Reason::Invalid));
+        assert!(!kube_events.is_due(start + REPEAT_EVERY / 2, &a, Reason::Invalid));
+        assert!(kube_events.is_due(start, &a, Reason::Forbidden) && kube_events.is_due(start, &b, Reason::Invalid));
+        assert!(kube_events.is_due(start + REPEAT_EVERY, &a, Reason::Invalid));
+        assert!(!kube_events.is_due(start + REPEAT_EVERY, &a, Reason::Invalid));
     }
 
     #[test]
     fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
-        let mut notices = Notices::default();
+        let mut kube_events = KubeEvents::default();
         let keys: Vec<_> = (0..=REMEMBERED_MAX as u64).map(|i| key("", "ConfigMap", &format!("c{i}"))).collect();
         for (at, key) in (0..).zip(&keys) {
-            assert!(notices.is_due(Monotonic::from_millis(at), key, Reason::Invalid));
+            assert!(kube_events.is_due(Monotonic::from_millis(at), key, Reason::Invalid));
         }
-        assert_eq!((notices.told.len(), notices.oldest.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert_eq!((kube_events.told.len(), kube_events.oldest.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         let now = Monotonic::from_millis(2000);
-        assert!(!notices.is_due(now, &keys[1], Reason::Invalid));
-        assert!(notices.is_due(now, &keys[0], Reason::Invalid));
+        assert!(!kube_events.is_due(now, &keys[1], Reason::Invalid));
+        assert!(kube_events.is_due(now, &keys[0], Reason::Invalid));
     }
 }

@@ -47,7 +47,7 @@ fn kind_of(kind: AssociatedKind) -> GroupKind {
 /// A cluster, its watches, and a fold that hears of it through them.
 #[derive(Default)]
 struct Scene {
-    fold: Fold,
+    aggregate: Aggregate,
     asked: BTreeMap<ObjectKey, Follows>,
     /// What stands in the places of roots.
     there: BTreeMap<ObjectKey, Uid>,
@@ -96,7 +96,7 @@ impl Scene {
                 }
             }
             9 => self.relist(kind),
-            10 => self.fold.sweep(),
+            10 => self.aggregate.sweep(),
             _ => {
                 self.hear(usize::from(which));
             }
@@ -137,8 +137,8 @@ impl Scene {
         let follows = follows(&root.kind, &kinds.iter().copied().collect());
         if !follows.is_empty() {
             self.asked.insert(root.clone(), follows.clone());
-            self.fold.ask(root, follows);
-            self.fold.bind(root, self.there.get(root));
+            self.aggregate.ask(root, follows);
+            self.aggregate.bind(root, self.there.get(root));
             for kind in KINDS {
                 self.relist(kind);
             }
@@ -147,31 +147,31 @@ impl Scene {
 
     fn dismiss(&mut self, root: &ObjectKey) {
         self.asked.remove(root);
-        self.fold.dismiss(root);
+        self.aggregate.dismiss(root);
     }
 
     /// A watch breaks: what it had not told yet is in the list.
     fn relist(&mut self, kind: AssociatedKind) {
         self.watches.remove(&kind);
-        self.fold.listing(kind);
+        self.aggregate.listing(kind);
         for object in self.objects.get(&kind).into_iter().flatten().map(|(_, object)| object.clone()) {
-            self.fold.seen(kind, object, &mut Touched::new());
+            self.aggregate.seen(kind, object, &mut Touched::new());
         }
-        self.fold.listed(kind, &mut Touched::new());
+        self.aggregate.listed(kind, &mut Touched::new());
     }
 
     /// One of the watches tells something.
     fn hear(&mut self, which: usize) -> bool {
         if let Some(root) = self.bindings.pop_front() {
-            self.fold.bind(&root, self.there.get(&root));
+            self.aggregate.bind(&root, self.there.get(&root));
             return true;
         }
         self.watches.retain(|_, news| !news.is_empty());
         let Some(kind) = self.watches.keys().nth(which % self.watches.len().max(1)).copied() else { return false };
         let news = self.watches.get_mut(&kind).and_then(VecDeque::pop_front);
         match news {
-            Some((_, Some(object))) => self.fold.seen(kind, object, &mut Touched::new()),
-            Some((uid, None)) => self.fold.gone(kind, &uid, &mut Touched::new()),
+            Some((_, Some(object))) => self.aggregate.seen(kind, object, &mut Touched::new()),
+            Some((uid, None)) => self.aggregate.gone(kind, &uid, &mut Touched::new()),
             None => return false,
         }
         true
@@ -223,7 +223,7 @@ proptest! {
         }
         while scene.hear(3) {}
         for (root, _) in roots() {
-            let made = scene.fold.made(&root);
+            let made = scene.aggregate.made(&root);
             let counts = made.iter().map(|(kind, Made { tally, .. })| (*kind, (tally.total, tally.ready, tally.restarts)));
             prop_assert_eq!(counts.collect::<BTreeMap<_, _>>(), scene.expected(&root), "{}", root);
         }
@@ -234,16 +234,16 @@ proptest! {
             }
         }
         while scene.hear(5) {}
-        prop_assert_eq!(scene.fold.size(), (0, 0));
+        prop_assert_eq!(scene.aggregate.size(), (0, 0));
     }
 }
 
-fn deployment() -> (ObjectKey, Fold) {
+fn deployment() -> (ObjectKey, Aggregate) {
     let root = key("apps", "Deployment", "web");
-    let mut fold = Fold::default();
-    fold.ask(&root, follows(&root.kind, &[AssociatedKind::Pods].into()));
-    fold.bind(&root, Some(&uid("d")));
-    (root, fold)
+    let mut aggregate = Aggregate::default();
+    aggregate.ask(&root, follows(&root.kind, &[AssociatedKind::Pods].into()));
+    aggregate.bind(&root, Some(&uid("d")));
+    (root, aggregate)
 }
 
 fn replica_set(name: &str, of: &str) -> Associate {
@@ -256,92 +256,92 @@ fn pod(nth: u32, of: &str, turn: u8) -> Associate {
     associate(&uid(&format!("p{nth}")), &format!("{of}-{nth}"), Some(set), turn)
 }
 
-fn total(fold: &Fold, root: &ObjectKey) -> u64 {
-    fold.made(root).get(&AssociatedKind::Pods).map_or(0, |made| made.tally.total)
+fn total(aggregate: &Aggregate, root: &ObjectKey) -> u64 {
+    aggregate.made(root).get(&AssociatedKind::Pods).map_or(0, |made| made.tally.total)
 }
 
 #[test]
 fn memory_is_flat_while_68_000_pods_come_and_go() {
-    let (root, mut fold) = deployment();
+    let (root, mut aggregate) = deployment();
     let mut touched = Touched::new();
-    fold.seen(AssociatedKind::ReplicaSets, replica_set("web-1", "web"), &mut touched);
-    let before = fold.size();
+    aggregate.seen(AssociatedKind::ReplicaSets, replica_set("web-1", "web"), &mut touched);
+    let before = aggregate.size();
     // Twenty at a time, each seen as it starts, fails and ends.
     for nth in 0..68_000_u32 {
         for turn in 0..3 {
-            fold.seen(AssociatedKind::Pods, pod(nth, "web-1", turn), &mut touched);
+            aggregate.seen(AssociatedKind::Pods, pod(nth, "web-1", turn), &mut touched);
         }
         if let Some(old) = nth.checked_sub(20) {
-            fold.gone(AssociatedKind::Pods, &uid(&format!("p{old}")), &mut touched);
+            aggregate.gone(AssociatedKind::Pods, &uid(&format!("p{old}")), &mut touched);
         }
-        assert!(fold.size().0 <= before.0 + 21);
+        assert!(aggregate.size().0 <= before.0 + 21);
     }
-    assert_eq!(total(&fold, &root), 20);
+    assert_eq!(total(&aggregate, &root), 20);
     for nth in 67_980..68_000 {
-        fold.gone(AssociatedKind::Pods, &uid(&format!("p{nth}")), &mut touched);
+        aggregate.gone(AssociatedKind::Pods, &uid(&format!("p{nth}")), &mut touched);
     }
-    assert_eq!(fold.size(), before);
+    assert_eq!(aggregate.size(), before);
     assert_eq!(touched.len(), 1);
 }
 
 #[test]
 fn pods_of_others_are_not_kept() {
-    let (root, mut fold) = deployment();
+    let (root, mut aggregate) = deployment();
     let mut touched = Touched::new();
     for nth in 0..68_000 {
-        fold.seen(AssociatedKind::Pods, pod(nth, "shop-1", 0), &mut touched);
+        aggregate.seen(AssociatedKind::Pods, pod(nth, "shop-1", 0), &mut touched);
         let stranger = Associate { namespace: "other".to_owned(), ..pod(nth, "web-1", 0) };
-        fold.seen(AssociatedKind::Pods, stranger, &mut touched);
+        aggregate.seen(AssociatedKind::Pods, stranger, &mut touched);
     }
     let others = Associate { owner: None, ..replica_set("web-1", "web") };
-    fold.seen(AssociatedKind::ReplicaSets, others, &mut touched);
-    assert_eq!((fold.size(), total(&fold, &root), touched.len()), ((0, 0), 0, 0));
+    aggregate.seen(AssociatedKind::ReplicaSets, others, &mut touched);
+    assert_eq!((aggregate.size(), total(&aggregate, &root), touched.len()), ((0, 0), 0, 0));
 }
 
 #[test]
 fn what_comes_before_its_owner_waits_for_it_and_is_not_counted_until_then() {
-    let (root, mut fold) = deployment();
-    fold.bind(&root, None);
+    let (root, mut aggregate) = deployment();
+    aggregate.bind(&root, None);
     let mut touched = Touched::new();
-    fold.seen(AssociatedKind::Pods, pod(1, "web-1", 1), &mut touched);
-    assert_eq!((fold.size().0, total(&fold, &root)), (1, 0));
-    fold.seen(AssociatedKind::ReplicaSets, replica_set("web-1", "web"), &mut touched);
-    assert_eq!((fold.size().0, total(&fold, &root)), (2, 0));
-    assert!(fold.bind(&root, Some(&uid("d"))));
-    assert_eq!(total(&fold, &root), 1);
+    aggregate.seen(AssociatedKind::Pods, pod(1, "web-1", 1), &mut touched);
+    assert_eq!((aggregate.size().0, total(&aggregate, &root)), (1, 0));
+    aggregate.seen(AssociatedKind::ReplicaSets, replica_set("web-1", "web"), &mut touched);
+    assert_eq!((aggregate.size().0, total(&aggregate, &root)), (2, 0));
+    assert!(aggregate.bind(&root, Some(&uid("d"))));
+    assert_eq!(total(&aggregate, &root), 1);
     // The same name, and another object.
-    assert!(fold.bind(&root, Some(&uid("d2"))));
-    assert_eq!(total(&fold, &root), 0);
+    assert!(aggregate.bind(&root, Some(&uid("d2"))));
+    assert_eq!(total(&aggregate, &root), 0);
 }
 
 #[test]
 fn a_list_takes_what_is_not_in_it_and_counts_nothing_twice() {
-    let (root, mut fold) = deployment();
+    let (root, mut aggregate) = deployment();
     let mut touched = Touched::new();
-    fold.seen(AssociatedKind::ReplicaSets, replica_set("web-1", "web"), &mut touched);
+    aggregate.seen(AssociatedKind::ReplicaSets, replica_set("web-1", "web"), &mut touched);
     for nth in 0..3 {
-        fold.seen(AssociatedKind::Pods, pod(nth, "web-1", 1), &mut touched);
+        aggregate.seen(AssociatedKind::Pods, pod(nth, "web-1", 1), &mut touched);
     }
-    fold.listing(AssociatedKind::Pods);
-    fold.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
-    assert_eq!(total(&fold, &root), 3, "nothing is gone before the list is complete");
-    fold.seen(AssociatedKind::Pods, pod(2, "web-1", 1), &mut touched);
+    aggregate.listing(AssociatedKind::Pods);
+    aggregate.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
+    assert_eq!(total(&aggregate, &root), 3, "nothing is gone before the list is complete");
+    aggregate.seen(AssociatedKind::Pods, pod(2, "web-1", 1), &mut touched);
     touched.clear();
-    fold.listed(AssociatedKind::Pods, &mut touched);
-    assert_eq!((total(&fold, &root), touched.len()), (2, 1));
-    fold.stop(AssociatedKind::Pods);
-    assert_eq!(fold.size().0, 1, "the ReplicaSet");
+    aggregate.listed(AssociatedKind::Pods, &mut touched);
+    assert_eq!((total(&aggregate, &root), touched.len()), (2, 1));
+    aggregate.stop(AssociatedKind::Pods);
+    assert_eq!(aggregate.size().0, 1, "the ReplicaSet");
 }
 
 #[test]
 fn what_changes_nothing_that_is_counted_touches_nobody() {
-    let (_, mut fold) = deployment();
+    let (_, mut aggregate) = deployment();
     let mut touched = Touched::new();
-    fold.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
+    aggregate.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
     assert_eq!(std::mem::take(&mut touched).len(), 1);
-    fold.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
+    aggregate.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
     assert_eq!(touched.len(), 0);
-    fold.seen(AssociatedKind::Pods, pod(0, "web-1", 2), &mut touched);
+    aggregate.seen(AssociatedKind::Pods, pod(0, "web-1", 2), &mut touched);
     assert_eq!(touched.len(), 1);
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::super::{Followers, Kinds, Scope, Watches};
+use super::super::{AssociatedWatchers, Kinds, Scope, Watches};
 use super::*;
 use crate::core::{Depth, Event, Follow, FollowNews};
 use crate::namespaces::Namespaces;
@@ -83,22 +83,22 @@ fn silent() -> impl Stream<Item = Result<http_body::Frame<bytes::Bytes>, Infalli
 async fn silence_is_told_after_two_questions_and_so_is_the_first_answer() {
     let server = Server::default();
     let begun = Instant::now();
-    let mut pulse = Box::pin(pulse(server.client()));
-    let quiet = timeout(EVERY * 10, pulse.next()).await;
+    let mut probe = Box::pin(probe_api_server(server.client()));
+    let quiet = timeout(EVERY * 10, probe.next()).await;
     assert!(quiet.is_err(), "while it answers there is no news: {quiet:?}");
     let asked = server.asked("/livez");
     assert!((8..=10).contains(&asked), "{asked}");
 
     server.hang(true);
     let hung = Instant::now();
-    assert!(matches!(pulse.next().await, Some(Pulse::Silent(why)) if why.contains("does not answer")));
+    assert!(matches!(probe.next().await, Some(ApiServerProbe::Silent(why)) if why.contains("does not answer")));
     let took = hung.elapsed();
     assert!(took <= EVERY + ANSWER_MAX + AGAIN + ANSWER_MAX + Duration::from_secs(1), "{took:?}");
-    assert!(matches!(pulse.next().await, Some(Pulse::Silent(_))), "as long as it lasts");
+    assert!(matches!(probe.next().await, Some(ApiServerProbe::Silent(_))), "as long as it lasts");
     server.hang(false);
-    assert_eq!(pulse.next().await, Some(Pulse::Back));
+    assert_eq!(probe.next().await, Some(ApiServerProbe::Back));
     let asked = server.asked("/livez");
-    drop(pulse);
+    drop(probe);
     tokio::time::advance(begun.elapsed()).await;
     assert_eq!(server.asked("/livez"), asked, "nobody asks for what nobody wants to know");
 }
@@ -118,8 +118,8 @@ async fn an_answer_between_makes_silence_begin_anew() {
             Ok::<_, Infallible>(refused)
         }
     });
-    let mut pulse = Box::pin(pulse(Client::new(service, "default")));
-    assert!(timeout(EVERY * 20, pulse.next()).await.is_err());
+    let mut probe = Box::pin(probe_api_server(Client::new(service, "default")));
+    assert!(timeout(EVERY * 20, probe.next()).await.is_err());
     assert!(lost.load(Ordering::SeqCst) > 10);
 }
 
@@ -164,7 +164,7 @@ async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
     let client = server.client();
     let kinds = Arc::new(Kinds::new(client.clone()));
     let mut watches = Watches::new(client.clone(), kinds, sender.clone(), Namespaces::All, tasks.clone(), stop.clone());
-    let mut followers = Followers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
+    let mut followers = AssociatedWatchers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
     let uuid = uuid::Uuid::from_u128;
     let scope = Scope {
         hub: HubId::from_uuid(uuid(1)),
@@ -200,25 +200,25 @@ async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
 #[tokio::test(start_paused = true)]
 async fn credentials_that_are_not_accepted_are_silence_and_after_an_hour_the_end() {
     let server = Server::default();
-    let mut pulse = Box::pin(pulse(server.client()));
-    let mut next = async || timeout(EVERY * 10, pulse.next()).await.expect("it tells").expect("it goes on");
+    let mut probe = Box::pin(probe_api_server(server.client()));
+    let mut next = async || timeout(EVERY * 10, probe.next()).await.expect("it tells").expect("it goes on");
     let begun = Instant::now();
     server.refuses.store(true, Ordering::SeqCst);
     let told = next().await;
-    assert!(matches!(&told, Pulse::Silent(why) if why.contains("credentials")), "{told:?}");
+    assert!(matches!(&told, ApiServerProbe::Silent(why) if why.contains("credentials")), "{told:?}");
     while begun.elapsed() < UNAUTHORIZED_MAX / 2 {
-        assert!(matches!(next().await, Pulse::Silent(_)));
+        assert!(matches!(next().await, ApiServerProbe::Silent(_)));
     }
     // Renewed in time: the hour begins anew with the next refusal.
     server.refuses.store(false, Ordering::SeqCst);
-    assert_eq!(next().await, Pulse::Back);
+    assert_eq!(next().await, ApiServerProbe::Back);
     server.refuses.store(true, Ordering::SeqCst);
     let begun = Instant::now();
     loop {
         match next().await {
-            Pulse::Silent(_) => assert!(begun.elapsed() < UNAUTHORIZED_MAX + EVERY * 2),
-            Pulse::Unauthorized(why) => break assert!(why.contains("Unauthorized"), "{why}"),
-            Pulse::Back => panic!("it is not accepted"),
+            ApiServerProbe::Silent(_) => assert!(begun.elapsed() < UNAUTHORIZED_MAX + EVERY * 2),
+            ApiServerProbe::Unauthorized(why) => break assert!(why.contains("Unauthorized"), "{why}"),
+            ApiServerProbe::Back => panic!("it is not accepted"),
         }
     }
     assert!(begun.elapsed() >= UNAUTHORIZED_MAX);

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use tideline_common::{Entry, ObjectKey};
 
 #[derive(Clone, Debug)]
-pub(in crate::core) enum Name {
+pub(in crate::core) enum KeyRef {
     Of(Arc<Entry>),
     Other(Arc<ObjectKey>),
 }
 
-impl Name {
+impl KeyRef {
     pub(in crate::core) fn key(&self) -> &ObjectKey {
         match self {
             Self::Of(entry) => &entry.key,
@@ -22,34 +22,34 @@ impl Name {
     }
 }
 
-impl From<&ObjectKey> for Name {
+impl From<&ObjectKey> for KeyRef {
     fn from(key: &ObjectKey) -> Self {
         Self::Other(Arc::new(key.clone()))
     }
 }
 
-impl Borrow<ObjectKey> for Name {
+impl Borrow<ObjectKey> for KeyRef {
     fn borrow(&self) -> &ObjectKey {
         self.key()
     }
 }
 
-impl Ord for Name {
+impl Ord for KeyRef {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(other.key())
     }
 }
 
-impl PartialOrd for Name {
+impl PartialOrd for KeyRef {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Name {
+impl PartialEq for KeyRef {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Name {}
+impl Eq for KeyRef {}

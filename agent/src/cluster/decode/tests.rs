@@ -24,13 +24,13 @@ fn resource(group: &str, kind: &str, status: bool) -> Resource {
     }
 }
 
-fn folded(resource: &Resource, metadata: &Value, mut rest: Value) -> Observed {
+fn decoded(resource: &Resource, metadata: &Value, mut rest: Value) -> Observed {
     let mut whole = json!({"name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"});
     if let (Some(whole), Some(metadata)) = (whole.as_object_mut(), metadata.as_object()) {
         whole.extend(metadata.clone());
     }
     let metadata = from_value(whole).expect("metadata");
-    fold(&scope(), resource, &metadata, &mut rest).expect("it has a name and a UID")
+    decode(&scope(), resource, &metadata, &mut rest).expect("it has a name and a UID")
 }
 
 fn managed(time: &str, fields: &Value) -> Value {
@@ -41,7 +41,7 @@ fn managed(time: &str, fields: &Value) -> Value {
 
 #[test]
 fn the_managed_digest_changes_with_our_fields_and_not_with_time() {
-    let of = |metadata: &Value| folded(&resource("", "ConfigMap", false), metadata, Value::Null).managed;
+    let of = |metadata: &Value| decoded(&resource("", "ConfigMap", false), metadata, Value::Null).managed;
     let first = of(&managed("2026-01-01T00:00:00Z", &json!({"f:data": {}})));
     assert!(first.is_some());
     assert_eq!(first, of(&managed("2027-01-01T00:00:00Z", &json!({"f:data": {}}))));
@@ -51,7 +51,7 @@ fn the_managed_digest_changes_with_our_fields_and_not_with_time() {
 
 #[test]
 fn an_object_without_status_is_ready_by_being_there() {
-    let observed = folded(&resource("", "ConfigMap", false), &json!({}), Value::Null);
+    let observed = decoded(&resource("", "ConfigMap", false), &json!({}), Value::Null);
     assert_eq!((observed.health, observed.status.is_none(), observed.generation), (Health::Ready, true, 0));
     assert!(!observed.labelled && observed.mark.is_none() && !observed.deleting && !observed.managed_elsewhere);
 }
@@ -59,7 +59,7 @@ fn an_object_without_status_is_ready_by_being_there() {
 #[test]
 fn status_goes_out_whole_and_a_finished_job_is_terminal() {
     let status = json!({"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1});
-    let observed = folded(&resource("batch", "Job", true), &json!({"generation": 1}), json!({"status": status}));
+    let observed = decoded(&resource("batch", "Job", true), &json!({"generation": 1}), json!({"status": status}));
     assert_eq!(observed.terminal, Some(Terminal::Finished));
     let text = observed.status.expect("it has a status").get().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(status));
@@ -70,7 +70,7 @@ fn a_deployment_behind_its_generation_is_not_ready() {
     let metadata = json!({"generation": 2});
     let status = json!({"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1});
     let observed =
-        folded(&resource("apps", "Deployment", true), &metadata, json!({"spec": {"replicas": 1}, "status": status}));
+        decoded(&resource("apps", "Deployment", true), &metadata, json!({"spec": {"replicas": 1}, "status": status}));
     assert_eq!((observed.health, observed.observed_generation), (Health::Progressing, Some(1)));
 }
 
@@ -78,7 +78,7 @@ fn a_deployment_behind_its_generation_is_not_ready() {
 fn the_label_must_name_this_target() {
     let labelled = |target: TargetId| {
         let metadata = json!({"labels": {"tideline.dev/agent": target.to_string()}});
-        folded(&resource("", "ConfigMap", false), &metadata, Value::Null).labelled
+        decoded(&resource("", "ConfigMap", false), &metadata, Value::Null).labelled
     };
     assert!(labelled(scope().target));
     assert!(!labelled(TargetId::from_uuid(Uuid::from_u128(3))));
@@ -86,7 +86,8 @@ fn the_label_must_name_this_target() {
 
 #[test]
 fn other_declarative_owners_are_seen() {
-    let foreign = |metadata: Value| folded(&resource("", "ConfigMap", false), &metadata, Value::Null).managed_elsewhere;
+    let foreign =
+        |metadata: Value| decoded(&resource("", "ConfigMap", false), &metadata, Value::Null).managed_elsewhere;
     assert!(foreign(json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}})));
     assert!(!foreign(json!({"labels": {"app.kubernetes.io/managed-by": "me"}})));
     assert!(foreign(json!({"annotations": {"argocd.argoproj.io/tracking-id": "a:b"}})));
@@ -99,8 +100,8 @@ fn other_declarative_owners_are_seen() {
     ));
 }
 
-fn sighted(metadata: &Value) -> serde_json::Result<Option<Sighting>> {
-    sight(&scope(), &resource("", "ConfigMap", false), metadata.to_string().into())
+fn listed(metadata: &Value) -> serde_json::Result<Option<ListedItem>> {
+    decode_listed(&scope(), &resource("", "ConfigMap", false), metadata.to_string().into())
 }
 
 #[test]
@@ -112,9 +113,9 @@ fn a_sighting_says_what_a_watch_would() {
     if let (Some(metadata), Value::Object(more)) = (metadata.as_object_mut(), more) {
         metadata.extend(more);
     }
-    let told = folded(&resource("", "ConfigMap", false), &metadata, Value::Null);
-    let found = sighted(&metadata).expect("it can be read").expect("it has a name and a UID");
-    assert_eq!(format!("{:?}", found.details()), format!("{:?}", Sighting::from(told.clone()).details()));
+    let told = decoded(&resource("", "ConfigMap", false), &metadata, Value::Null);
+    let found = listed(&metadata).expect("it can be read").expect("it has a name and a UID");
+    assert_eq!(format!("{:?}", found.details()), format!("{:?}", ListedItem::from(told.clone()).details()));
     assert_eq!(
         (found.key, found.uid, found.resource_version, found.labelled),
         (told.key, told.uid, told.resource_version, true)
@@ -124,8 +125,8 @@ fn a_sighting_says_what_a_watch_would() {
 #[test]
 fn what_cannot_be_read_of_a_sighting_is_nothing_and_not_no_owner() {
     let metadata = json!({"name": "web", "uid": "u-1", "resourceVersion": "9", "managedFields": "none"});
-    let found = sighted(&metadata).expect("so far").expect("it has a name and a UID");
+    let found = listed(&metadata).expect("so far").expect("it has a name and a UID");
     assert!(found.details().is_none());
-    assert!(sighted(&json!({"name": 7})).is_err());
-    assert!(sighted(&json!({"name": "web"})).expect("it can be read").is_none());
+    assert!(listed(&json!({"name": 7})).is_err());
+    assert!(listed(&json!({"name": "web"})).expect("it can be read").is_none());
 }

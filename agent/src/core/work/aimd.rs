@@ -58,7 +58,7 @@ impl Sign {
             OpResult::Create(_)
             | OpResult::DryRunCreate(_)
             | OpResult::Apply(_)
-            | OpResult::ReMark(_)
+            | OpResult::TransferOwnership(_)
             | OpResult::ReTarget(_)
             | OpResult::Delete(_)
             | OpResult::Orphan(_)
@@ -79,7 +79,7 @@ pub(in crate::core) struct Ended {
 
 /// What a person may want to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PaceReading {
+pub struct ConcurrencyReading {
     /// Operations that may be under way at once.
     pub limit: usize,
     /// How often the limit was lowered since the start.
@@ -87,7 +87,7 @@ pub struct PaceReading {
 }
 
 #[derive(Debug)]
-pub(in crate::core) struct Pace {
+pub(in crate::core) struct Aimd {
     limit: usize,
     round: Round,
     /// What writes take, smoothed over rounds.
@@ -114,7 +114,7 @@ struct Round {
     full: bool,
 }
 
-impl Default for Pace {
+impl Default for Aimd {
     fn default() -> Self {
         Self {
             limit: FIRST,
@@ -132,13 +132,13 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl Aimd {
     pub(in crate::core) fn limit(&self) -> usize {
         self.limit
     }
 
-    pub(in crate::core) fn reading(&self) -> PaceReading {
-        PaceReading { limit: self.limit, decreases: self.decreases }
+    pub(in crate::core) fn reading(&self) -> ConcurrencyReading {
+        ConcurrencyReading { limit: self.limit, decreases: self.decreases }
     }
 
     /// Whether something may be begun beside so much.

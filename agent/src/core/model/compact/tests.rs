@@ -32,14 +32,14 @@ fn object(entry: &Entry) -> Object {
             observed_generation: Some(1),
             status: Status::Dropped { failed: 0 },
         },
-        sighted: SurveyId(4),
+        listed_in: ListId(4),
         told: Some(Told { facts: 1, status: Some(2) }),
         ..Object::default()
     }
 }
 
-fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Folded> {
-    Folded::of(object, entry, Some(&Arc::new(me())), &mut Shared::default())
+fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Compact> {
+    Compact::of(object, entry, Some(&Arc::new(me())), &mut Shared::default())
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn what_stands_as_it_was_recorded_is_settled() {
     let settled = |change: fn(&mut Object)| {
         let mut object = object(&entry);
         change(&mut object);
-        fold(&object, &entry).expect("it can be folded").is_settled()
+        fold(&object, &entry).expect("it can be compact").is_settled()
     };
     assert!(settled(|_| {}));
     // Perhaps it is gone.
@@ -59,33 +59,33 @@ fn what_stands_as_it_was_recorded_is_settled() {
 }
 
 /// As a list of metadata says it of what the watch told.
-fn sighting(object: &Object, entry: &Entry) -> Sighting {
+fn item(object: &Object, entry: &Entry) -> ListedItem {
     let Seen { uid, resource_version, labelled, .. } = object.seen.clone().expect("it is seen");
-    Sighting::new(entry.key.clone(), uid, resource_version, labelled, || panic!("nobody asks for more"))
+    ListedItem::new(entry.key.clone(), uid, resource_version, labelled, || panic!("nobody asks for more"))
 }
 
 #[test]
 fn nothing_follows_from_a_sighting_of_what_is_settled_and_as_the_watch_told() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let resighted = |change: fn(&mut Object), other: fn(&mut Sighting), now: &Arc<Entry>| {
+    let listed_again = |change: fn(&mut Object), other: fn(&mut ListedItem), now: &Arc<Entry>| {
         let mut object = object(&entry);
         change(&mut object);
-        let mut sighting = sighting(&object, &entry);
-        other(&mut sighting);
-        let mut folded = fold(&object, &entry).expect("it can be folded");
-        let nothing = folded.resighted(SurveyId(9), &sighting, now);
-        assert_eq!(folded.sighted(), if nothing { SurveyId(9) } else { SurveyId(4) });
+        let mut item = item(&object, &entry);
+        other(&mut item);
+        let mut compact = fold(&object, &entry).expect("it can be compact");
+        let nothing = compact.listed_again(ListId(9), &item, now);
+        assert_eq!(compact.listed_in(), if nothing { ListId(9) } else { ListId(4) });
         nothing
     };
-    assert!(resighted(|_| {}, |_| {}, &entry));
-    assert!(!resighted(|_| {}, |sighting| sighting.uid = Uid::from_uuid(Uuid::from_u128(8)), &entry));
+    assert!(listed_again(|_| {}, |_| {}, &entry));
+    assert!(!listed_again(|_| {}, |item| item.uid = Uid::from_uuid(Uuid::from_u128(8)), &entry));
     // The one that was recorded, of before its status changed; and one that the watch has yet to tell of.
-    assert!(!resighted(|_| {}, |sighting| sighting.resource_version = "5".into(), &entry));
-    assert!(!resighted(|_| {}, |sighting| sighting.resource_version = "18".into(), &entry));
-    assert!(!resighted(|object| object.tried = false, |_| {}, &entry));
-    assert!(!resighted(|object| object.outcome = Outcome::default(), |_| {}, &entry));
+    assert!(!listed_again(|_| {}, |item| item.resource_version = "5".into(), &entry));
+    assert!(!listed_again(|_| {}, |item| item.resource_version = "18".into(), &entry));
+    assert!(!listed_again(|object| object.tried = false, |_| {}, &entry));
+    assert!(!listed_again(|object| object.outcome = Outcome::default(), |_| {}, &entry));
     // Assigned anew since.
-    assert!(!resighted(|_| {}, |_| {}, &Arc::new(Entry::clone(&entry))));
+    assert!(!listed_again(|_| {}, |_| {}, &Arc::new(Entry::clone(&entry))));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn what_is_withheld_is_not_taken_for_what_stands() {
     let state = EntryState::Withheld(Reason::Conflict);
     let entry = Arc::new(Entry { state, ..entry(&key("apps", "Deployment", "web"), 1, 1) });
     let object = object(&entry);
-    let mut folded = fold(&object, &entry).expect("it can be folded");
-    assert!(!folded.resighted(SurveyId(9), &sighting(&object, &entry), &entry));
+    let mut compact = fold(&object, &entry).expect("it can be compact");
+    assert!(!compact.listed_again(ListId(9), &item(&object, &entry), &entry));
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn what_is_unfolded_is_what_was_folded() {
     for (index, change) in changes.iter().enumerate() {
         let mut object = object(&entry);
         change(&mut object);
-        let folded = fold(&object, &entry).unwrap_or_else(|| panic!("change {index} can be folded"));
+        let compact = fold(&object, &entry).unwrap_or_else(|| panic!("change {index} can be compact"));
         // Neither can be compared: a status is text as it came.
-        assert_eq!(format!("{:#?}", folded.unfold()), format!("{object:#?}"), "change {index}");
+        assert_eq!(format!("{:#?}", compact.expand()), format!("{object:#?}"), "change {index}");
     }
 }
 
@@ -163,5 +163,5 @@ fn what_is_not_as_its_entry_says_stays_whole() {
 
 #[test]
 fn a_folded_object_is_small() {
-    assert!(size_of::<Folded>() <= 176, "{}", size_of::<Folded>());
+    assert!(size_of::<Compact>() <= 176, "{}", size_of::<Compact>());
 }

@@ -27,7 +27,7 @@ const UNAUTHORIZED_MAX: Duration = Duration::from_hours(1);
 
 /// What is to be known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pulse {
+pub enum ApiServerProbe {
     /// It does not answer, for this reason. Told again with every question that it leaves open.
     Silent(String),
     /// It answers again.
@@ -38,7 +38,7 @@ pub enum Pulse {
 
 /// Tells when the API server falls silent and when it is back. Asks nothing while it is not polled, and ends when it is
 /// dropped.
-pub fn pulse(client: Client) -> impl Stream<Item = Pulse> + Send {
+pub fn probe_api_server(client: Client) -> impl Stream<Item = ApiServerProbe> + Send {
     futures::stream::unfold((client, Misses::default()), |(client, mut misses)| async move {
         let told = misses.next(&client).await;
         Some((told, (client, misses)))
@@ -61,13 +61,13 @@ enum Missed {
 }
 
 impl Misses {
-    async fn next(&mut self, client: &Client) -> Pulse {
+    async fn next(&mut self, client: &Client) -> ApiServerProbe {
         loop {
             sleep(if self.count == 0 { EVERY } else { AGAIN }).await;
             let missed = match asked(client).await {
                 Ok(()) if self.count >= MISSES_MAX => {
                     *self = Self::default();
-                    return Pulse::Back;
+                    return ApiServerProbe::Back;
                 }
                 Ok(()) => {
                     *self = Self::default();
@@ -84,13 +84,13 @@ impl Misses {
                 Missed::Unauthorized(why) => {
                     let since = *self.unauthorized.get_or_insert_with(Instant::now);
                     if since.elapsed() >= UNAUTHORIZED_MAX {
-                        return Pulse::Unauthorized(why);
+                        return ApiServerProbe::Unauthorized(why);
                     }
                     why
                 }
             };
             if self.count >= MISSES_MAX {
-                return Pulse::Silent(why);
+                return ApiServerProbe::Silent(why);
             }
         }
     }

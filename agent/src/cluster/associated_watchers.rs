@@ -28,13 +28,13 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::failure::Failure;
-use super::watch::{Ended, Folded, Leave, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, folded, silence};
+use super::watch::{Decoded, Ended, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, WatchPermission, decoded, silence};
 use crate::core::{Associate, Depth, Event, Follow, FollowNews};
 use crate::namespaces::Namespaces;
 
-mod lean;
+mod partial_decode;
 
-use lean::{EndpointSlice, Job, Lean, Pod, ReplicaSet, associate, link};
+use partial_decode::{EndpointSlice, Job, PartialDecode, Pod, ReplicaSet, associate, link};
 
 /// Objects of a list that are told at once.
 const TOLD_AT_ONCE: usize = 100;
@@ -42,7 +42,7 @@ const TOLD_AT_ONCE: usize = 100;
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// The watches of all kinds that are followed.
-pub struct Followers {
+pub struct AssociatedWatchers {
     client: Client,
     events: mpsc::Sender<Event>,
     namespaces: Namespaces,
@@ -53,7 +53,7 @@ pub struct Followers {
     running: BTreeMap<AssociatedKind, (Follow, CancellationToken)>,
 }
 
-impl Followers {
+impl AssociatedWatchers {
     /// Tasks are spawned on `tasks` and end with `stop`.
     pub fn new(
         client: Client,
@@ -114,9 +114,9 @@ impl Followers {
     }
 }
 
-impl std::fmt::Debug for Followers {
+impl std::fmt::Debug for AssociatedWatchers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Followers").field("running", &self.running).finish_non_exhaustive()
+        f.debug_struct("AssociatedWatchers").field("running", &self.running).finish_non_exhaustive()
     }
 }
 
@@ -135,9 +135,9 @@ struct Closed;
 impl Task {
     async fn run(self) {
         let mut pauses = Pauses::new();
-        let mut leave = Leave::new(false);
+        let mut permission = WatchPermission::new(false);
         loop {
-            let failure = match self.pass(&mut pauses, &mut leave).await {
+            let failure = match self.pass(&mut pauses, &mut permission).await {
                 Ok(Ended::Lost(failure)) => failure,
                 Ok(Ended::Denied(Failure { message, .. })) => {
                     debug!("it may not be watched: {message}");
@@ -145,7 +145,7 @@ impl Task {
                     if self.tell(FollowNews::Unwatched { message }).await.is_err() {
                         return;
                     }
-                    tokio::time::sleep(leave.denied()).await;
+                    tokio::time::sleep(permission.denied()).await;
                     continue;
                 }
                 Err(Closed) => return,
@@ -164,12 +164,12 @@ impl Task {
 
     /// Lists, then watches, until something fails; where it may look in some namespaces only, in each of them at once. Where
     /// the watch was denied before, all is listed only when the watch is known to be let through or not.
-    async fn pass(&self, pauses: &mut Pauses, leave: &mut Leave) -> Result<Ended, Closed> {
+    async fn pass(&self, pauses: &mut Pauses, permission: &mut WatchPermission) -> Result<Ended, Closed> {
         let streams: Vec<_> = match &self.follow.namespace {
             Some(namespace) => self.stream(Some(namespace)).into_iter().collect(),
             None => self.namespaces.each().filter_map(|namespace| self.stream(namespace)).collect(),
         };
-        let mut watch = Watch::new(streams, leave);
+        let mut watch = Watch::new(streams, permission);
         let mut page = Vec::new();
         self.tell(FollowNews::Listing).await?;
         loop {
@@ -189,13 +189,13 @@ impl Task {
                 }
                 Ok(News::AllListed) => {
                     self.tell(FollowNews::Seen(std::mem::take(&mut page))).await?;
-                    if !leave.is_denied() {
+                    if !permission.is_denied() {
                         pauses.listed();
                         self.tell(FollowNews::Listed).await?;
                     }
                 }
                 Ok(News::Granted) => {
-                    leave.granted();
+                    permission.granted();
                     pauses.listed();
                     self.tell(FollowNews::Listed).await?;
                 }
@@ -210,7 +210,7 @@ impl Task {
         self.events.send(event).await.map_err(|_closed| Closed)
     }
 
-    fn stream(&self, namespace: Option<&str>) -> Option<Folded<Associate>> {
+    fn stream(&self, namespace: Option<&str>) -> Option<Decoded<Associate>> {
         match self.kind {
             AssociatedKind::Pods => Some(self.watch::<Pod>(namespace)),
             AssociatedKind::ReplicaSets => Some(self.watch::<ReplicaSet>(namespace)),
@@ -220,15 +220,15 @@ impl Task {
         }
     }
 
-    fn watch<K: Lean + Clone + Debug + DeserializeOwned + Send + 'static>(
+    fn watch<K: PartialDecode + Clone + Debug + DeserializeOwned + Send + 'static>(
         &self,
         namespace: Option<&str>,
-    ) -> Folded<Associate> {
+    ) -> Decoded<Associate> {
         let config = watcher::Config::default();
         match self.follow.depth {
-            Depth::Whole => folded(self.api::<K>(namespace), config.page_size(PAGE_WHOLE), |object| associate(object)),
+            Depth::Whole => decoded(self.api::<K>(namespace), config.page_size(PAGE_WHOLE), |object| associate(object)),
             Depth::Links => {
-                folded(self.api::<PartialObjectMeta<K>>(namespace), config.page_size(PAGE_METADATA), |object| {
+                decoded(self.api::<PartialObjectMeta<K>>(namespace), config.page_size(PAGE_METADATA), |object| {
                     link(object)
                 })
             }

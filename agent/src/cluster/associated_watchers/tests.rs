@@ -57,7 +57,7 @@ async fn what_can_be_listed_and_whose_watch_fails_is_listed_ever_less_often() {
         let kinds = Arc::new(Kinds::new(client.clone()));
         let mut watches =
             Watches::new(client.clone(), kinds, sender.clone(), Namespaces::All, tasks.clone(), stop.clone());
-        let mut followers = Followers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
+        let mut followers = AssociatedWatchers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
         let uuid = uuid::Uuid::from_u128;
         let scope = Scope {
             hub: HubId::from_uuid(uuid(1)),

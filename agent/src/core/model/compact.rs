@@ -11,13 +11,13 @@ use uuid::Uuid;
 
 use super::object::{Live, Me, Object, Outcome, Seen, Status, Told};
 use super::shared::Shared;
-use crate::core::interface::effect::SurveyId;
-use crate::core::interface::observed::Sighting;
-use crate::core::interface::write::{AppliedRecord, Telltale};
+use crate::core::interface::effect::ListId;
+use crate::core::interface::observed::ListedItem;
+use crate::core::interface::write::{AppliedRecord, ChangeDetector};
 
 /// Some 160 bytes, where an [`Object`] with all that it points to has ten times as many.
 #[derive(Debug)]
-pub(in crate::core) struct Folded {
+pub(in crate::core) struct Compact {
     /// As it was applied.
     entry: Arc<Entry>,
     uid: Uuid,
@@ -41,7 +41,7 @@ pub(in crate::core) struct Folded {
     terminal: Option<Terminal>,
     /// Of the Pods of a Job.
     template: Option<Box<Digest>>,
-    sighted: SurveyId,
+    listed_in: ListId,
     told: Option<Told>,
 }
 
@@ -68,7 +68,7 @@ enum FoldedStatus {
     Unreadable { failed: u8 },
 }
 
-impl Folded {
+impl Compact {
     /// Folds an object that stands as `entry` says; none if there is more to it.
     pub(in crate::core) fn of(
         object: &Object,
@@ -92,7 +92,7 @@ impl Folded {
             outcome: Outcome { progress, reason: None, message: said },
             terminal,
             live: Live { health, message, observed_generation, status },
-            sighted,
+            listed_in,
             drift: None,
             told,
             unexplained: None,
@@ -140,7 +140,7 @@ impl Folded {
             queued: *queued,
             terminal,
             template: record.template.map(Box::new),
-            sighted: *sighted,
+            listed_in: *listed_in,
             told: *told,
         })
     }
@@ -150,30 +150,30 @@ impl Folded {
         self.tried && self.queued.is_none() && self.seen.as_ref().is_some_and(|seen| seen.labelled)
     }
 
-    pub(in crate::core) const fn sighted(&self) -> SurveyId {
-        self.sighted
+    pub(in crate::core) const fn listed_in(&self) -> ListId {
+        self.listed_in
     }
 
-    /// Takes a sighting of what is settled, applied as `entry` says, and as the watch told: nothing follows from it. False
+    /// Takes a listed item of what is settled, applied as `entry` says, and as the watch told: nothing follows from it. False
     /// if it is of something else.
-    pub(in crate::core) fn resighted(&mut self, survey: SurveyId, sighting: &Sighting, entry: &Arc<Entry>) -> bool {
+    pub(in crate::core) fn listed_again(&mut self, list: ListId, item: &ListedItem, entry: &Arc<Entry>) -> bool {
         let told = self.seen.as_ref().map(|seen| seen.resource_version);
         let same = self.is_settled()
             && self.progress == Progress::Applied
             && Arc::ptr_eq(&self.entry, entry)
             && entry.state == EntryState::Apply
-            && sighting.uid.to_uuid() == Some(self.uid)
-            && told.is_some_and(|told| fold_version(&sighting.resource_version) == Some(told));
+            && item.uid.to_uuid() == Some(self.uid)
+            && told.is_some_and(|told| fold_version(&item.resource_version) == Some(told));
         if same {
-            self.sighted = survey;
+            self.listed_in = list;
         }
         same
     }
 
-    pub(in crate::core) fn unfold(&self) -> Object {
-        let Self { entry, queued, tried, progress, sighted, told, .. } = self;
+    pub(in crate::core) fn expand(&self) -> Object {
+        let Self { entry, queued, tried, progress, listed_in, told, .. } = self;
         let record = self.record();
-        let seen = self.seen.as_ref().map(|seen| seen.unfold(&record, entry));
+        let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry));
         let status = match self.status {
             FoldedStatus::None => Status::None,
             FoldedStatus::Dropped { failed } => Status::Dropped { failed },
@@ -193,7 +193,7 @@ impl Folded {
                 observed_generation: unfold_generation(self.observed_generation),
                 status,
             },
-            sighted: *sighted,
+            listed_in: *listed_in,
             told: *told,
             ..Object::default()
         }
@@ -218,7 +218,7 @@ impl Folded {
             wave: waved.then_some(entry.wave),
             impersonate: entry.impersonate.clone(),
             drifted: None,
-            telltale: Telltale::Owner,
+            change_detector: ChangeDetector::Owner,
             left: None,
             local: Arc::default(),
             template: template.as_deref().copied(),
@@ -273,7 +273,7 @@ impl FoldedSeen {
         })
     }
 
-    fn unfold(&self, record: &AppliedRecord, entry: &Entry) -> Seen {
+    fn expand(&self, record: &AppliedRecord, entry: &Entry) -> Seen {
         let Self {
             me,
             prune,
@@ -330,7 +330,7 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         wave,
         impersonate,
         drifted: None,
-        telltale: Telltale::Owner,
+        change_detector: ChangeDetector::Owner,
         left: None,
         local,
         template: _,
@@ -357,8 +357,8 @@ fn fold_version(version: &str) -> Option<u64> {
     canonical.then_some(number)
 }
 
-/// None if it cannot be folded.
-#[expect(clippy::option_option, reason = "whether it can be folded, and whether there is any")]
+/// None if it cannot be compacted.
+#[expect(clippy::option_option, reason = "whether it can be compact, and whether there is any")]
 fn fold_generation(generation: Option<i64>) -> Option<Option<NonZeroU32>> {
     match generation {
         None => Some(None),

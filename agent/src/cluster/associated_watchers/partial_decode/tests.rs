@@ -3,14 +3,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn taken_of<K: Lean + DeserializeOwned>(mut object: Value) -> Associate {
+fn taken_of<K: PartialDecode + DeserializeOwned>(mut object: Value) -> Associate {
     object["metadata"]["name"] = json!("web-1");
     object["metadata"]["namespace"] = json!("shop");
     object["metadata"]["uid"] = json!("u");
     associate(serde_json::from_value::<K>(object).expect("it is read")).expect("it is taken")
 }
 
-fn condition<K: Lean + DeserializeOwned>(object: Value) -> Condition {
+fn condition<K: PartialDecode + DeserializeOwned>(object: Value) -> Condition {
     taken_of::<K>(object).condition
 }
 

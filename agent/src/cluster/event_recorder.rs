@@ -19,7 +19,7 @@ use tracing::debug;
 use super::failure::Refused;
 use super::render::api_version;
 use super::request::{Call, Want, call};
-use crate::core::Notice;
+use crate::core::KubeEvent;
 
 /// Events that wait to be told: what goes wrong for more objects at once is told of some of them.
 const WAITING_MAX: usize = 256;
@@ -34,7 +34,7 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// What became of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Recorded {
     Yes,
     /// The API server did not take it.
     No,
@@ -44,37 +44,37 @@ pub enum Told {
 
 /// Takes notices at any time, and tells them in its own.
 #[derive(Debug, Default)]
-pub struct Teller {
-    waiting: Mutex<VecDeque<Notice>>,
+pub struct EventRecorder {
+    waiting: Mutex<VecDeque<KubeEvent>>,
     more: Notify,
 }
 
-impl Teller {
-    /// Has a notice told. Where too many wait, the oldest is dropped for it, and returned.
-    pub fn tell(&self, notice: Notice) -> Option<Notice> {
+impl EventRecorder {
+    /// Has a kube_event told. Where too many wait, the oldest is dropped for it, and returned.
+    pub fn record(&self, kube_event: KubeEvent) -> Option<KubeEvent> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = if waiting.len() >= WAITING_MAX { waiting.pop_front() } else { None };
-        waiting.push_back(notice);
+        waiting.push_back(kube_event);
         self.more.notify_one();
         dropped
     }
 
     /// Tells what comes, for ever, and says what became of each.
-    pub async fn run(self: Arc<Self>, client: Client, told: impl Fn(Told)) {
+    pub async fn run(self: Arc<Self>, client: Client, told: impl Fn(Recorded)) {
         loop {
             let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(notice) = next else {
+            let Some(kube_event) = next else {
                 self.more.notified().await;
                 continue;
             };
             let mut pause = PAUSE;
-            match put(&client, &notice).await {
-                Ok(()) => told(Told::Yes),
+            match put(&client, &kube_event).await {
+                Ok(()) => told(Recorded::Yes),
                 Err(refused) => {
                     let failure = refused.failure();
-                    debug!(key = %notice.key, reason = %failure.reason, "an event was not taken: {}", failure.message);
+                    debug!(key = %kube_event.key, reason = %failure.reason, "an event was not taken: {}", failure.message);
                     pause = pause.max(failure.retry_after.unwrap_or_default());
-                    told(Told::No);
+                    told(Recorded::No);
                 }
             }
             tokio::time::sleep(pause).await;
@@ -83,8 +83,8 @@ impl Teller {
 }
 
 /// Makes the Event, or counts up the one that is there.
-async fn put(client: &Client, notice: &Notice) -> Result<(), Refused> {
-    let event = event(notice, &now());
+async fn put(client: &Client, kube_event: &KubeEvent) -> Result<(), Refused> {
+    let event = event(kube_event, &now());
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE);
     let collection = format!("/api/v1/namespaces/{namespace}/events");
     let there = format!("{collection}/{}", event["metadata"]["name"].as_str().unwrap_or_default());
@@ -115,8 +115,8 @@ fn now() -> String {
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
-fn event(notice: &Notice, now: &str) -> Value {
-    let Notice { key, version, uid, reason, message } = notice;
+fn event(kube_event: &KubeEvent, now: &str) -> Value {
+    let KubeEvent { key, version, uid, reason, message } = kube_event;
     let namespace = if key.is_namespaced() { &*key.namespace } else { NAMESPACE };
     let uid = uid.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut message = message.clone();
@@ -160,15 +160,15 @@ mod tests {
 
     use super::*;
 
-    fn notice(namespace: &str, name: &str) -> Notice {
+    fn kube_event(namespace: &str, name: &str) -> KubeEvent {
         let key = ObjectKey::new(GroupKind::new("rbac.authorization.k8s.io", "Role"), namespace, name);
         let uid = Some("u1".parse().expect("a UID"));
-        Notice { key, version: "v1".into(), uid, reason: Reason::Forbidden, message: "no".to_owned() }
+        KubeEvent { key, version: "v1".into(), uid, reason: Reason::Forbidden, message: "no".to_owned() }
     }
 
     #[test]
     fn an_event_names_its_object_so_that_describe_finds_it() {
-        let event = event(&notice("shop", "system:reader"), "2026-01-02T03:04:05Z");
+        let event = event(&kube_event("shop", "system:reader"), "2026-01-02T03:04:05Z");
         expect![[r#"
             {
               "apiVersion": "v1",
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn the_oldest_gives_way_when_too_many_wait() {
-        let teller = Teller::default();
+        let recorder = EventRecorder::default();
         for i in 0..WAITING_MAX {
-            assert_eq!(teller.tell(notice("shop", &i.to_string())), None);
+            assert_eq!(recorder.record(kube_event("shop", &i.to_string())), None);
         }
-        assert_eq!(teller.tell(notice("shop", "last")), Some(notice("shop", "0")));
+        assert_eq!(recorder.record(kube_event("shop", "last")), Some(kube_event("shop", "0")));
     }
 }

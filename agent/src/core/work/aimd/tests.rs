@@ -6,9 +6,9 @@ use super::*;
 
 const OP: Duration = Duration::from_millis(50);
 
-/// A pace that is given a stream of operations, all of which end in turn.
+/// A limit that is given a stream of operations, all of which end in turn.
 struct Stream {
-    pace: Pace,
+    aimd: Aimd,
     jitter: Jitter,
     now: Monotonic,
     last: u64,
@@ -16,15 +16,15 @@ struct Stream {
 
 impl Stream {
     fn new() -> Self {
-        Self { pace: Pace::default(), jitter: Jitter::new(1), now: Monotonic::START, last: 0 }
+        Self { aimd: Aimd::default(), jitter: Jitter::new(1), now: Monotonic::START, last: 0 }
     }
 
     fn end(&mut self, took: Duration, sign: Sign) {
         self.last += 1;
         self.now = self.now + Duration::from_millis(1);
-        self.pace.is_full();
+        self.aimd.is_full();
         let ended = Ended { id: OpId(self.last), took, sign, last: OpId(self.last) };
-        self.pace.ended(self.now, ended, &mut self.jitter);
+        self.aimd.ended(self.now, ended, &mut self.jitter);
     }
 
     fn well(&mut self, count: usize) {
@@ -36,11 +36,11 @@ impl Stream {
 fn each_round_that_goes_well_adds_one_up_to_the_most() {
     let mut stream = Stream::new();
     stream.well(FIRST - 1);
-    assert_eq!(stream.pace.limit(), FIRST);
+    assert_eq!(stream.aimd.limit(), FIRST);
     stream.well(1);
-    assert_eq!(stream.pace.limit(), FIRST + 1);
+    assert_eq!(stream.aimd.limit(), FIRST + 1);
     stream.well(MAX * MAX);
-    assert_eq!(stream.pace.limit(), MAX);
+    assert_eq!(stream.aimd.limit(), MAX);
 }
 
 #[test]
@@ -48,13 +48,13 @@ fn it_does_not_grow_while_there_is_no_more_to_do_or_writes_become_slower() {
     let mut stream = Stream::new();
     for _ in 0..10 * FIRST {
         let ended = Ended { id: OpId(1), took: OP, sign: Sign::Well, last: OpId(1) };
-        stream.pace.ended(stream.now, ended, &mut stream.jitter);
+        stream.aimd.ended(stream.now, ended, &mut stream.jitter);
     }
-    assert_eq!(stream.pace.limit(), FIRST, "nothing waited");
+    assert_eq!(stream.aimd.limit(), FIRST, "nothing waited");
     (0..FIRST).for_each(|_| stream.end(OP * 3, Sign::Well));
-    assert_eq!(stream.pace.limit(), FIRST, "a round took three times as long as is usual");
+    assert_eq!(stream.aimd.limit(), FIRST, "a round took three times as long as is usual");
     stream.well(FIRST);
-    assert_eq!(stream.pace.limit(), FIRST + 1);
+    assert_eq!(stream.aimd.limit(), FIRST + 1);
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn what_was_begun_under_the_former_limit_halves_it_once() {
     let last = OpId(32);
     for id in 1..=32 {
         let ended = Ended { id: OpId(id), took: OP, sign: Sign::Strained(None), last };
-        stream.pace.ended(stream.now, ended, &mut stream.jitter);
+        stream.aimd.ended(stream.now, ended, &mut stream.jitter);
     }
-    assert_eq!(stream.pace.reading(), PaceReading { limit: FIRST / 2, decreases: 1 });
+    assert_eq!(stream.aimd.reading(), ConcurrencyReading { limit: FIRST / 2, decreases: 1 });
     stream.last = 32;
     (0..20).for_each(|_| stream.end(OP, Sign::Strained(None)));
-    assert_eq!(stream.pace.limit(), MIN);
+    assert_eq!(stream.aimd.limit(), MIN);
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn nothing_begins_before_a_retry_after_is_over() {
     let mut stream = Stream::new();
     stream.end(OP, Sign::Strained(Some(Duration::from_secs(7))));
     let told = stream.now + Duration::from_secs(7);
-    assert!(!stream.pace.has_room(stream.now, 0));
-    assert_eq!(stream.pace.resume_at(), Some(told));
-    assert!(stream.pace.has_room(told, 0));
-    assert_eq!(stream.pace.resume_at(), None);
+    assert!(!stream.aimd.has_room(stream.now, 0));
+    assert_eq!(stream.aimd.resume_at(), Some(told));
+    assert!(stream.aimd.has_room(told, 0));
+    assert_eq!(stream.aimd.resume_at(), None);
 
     stream.end(OP, Sign::Strained(Some(Duration::from_hours(1))));
-    assert!(stream.pace.has_room(stream.now + HOLD_MAX, 0), "one answer stops everything for no longer than this");
+    assert!(stream.aimd.has_room(stream.now + HOLD_MAX, 0), "one answer stops everything for no longer than this");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn strain_without_a_retry_after_holds_longer_each_time_until_something_succeeds(
     let mut holds = Vec::new();
     for _ in 0..10 {
         stream.end(OP, Sign::Strained(None));
-        let resume = stream.pace.resume_at().expect("a hold");
+        let resume = stream.aimd.resume_at().expect("a hold");
         holds.push(resume.since(stream.now));
         stream.now = resume;
     }
@@ -99,7 +99,7 @@ fn strain_without_a_retry_after_holds_longer_each_time_until_something_succeeds(
     assert!(holds[9] >= HOLD.1 / 2 && holds[9] <= HOLD.1, "{holds:?}");
     stream.end(OP, Sign::Well);
     stream.end(OP, Sign::Strained(None));
-    let hold = stream.pace.resume_at().expect("a hold").since(stream.now);
+    let hold = stream.aimd.resume_at().expect("a hold").since(stream.now);
     assert!(hold <= HOLD.0, "{hold:?}");
 }
 
@@ -122,13 +122,13 @@ struct Tally {
 }
 
 /// Has there always be more to do, for so many seconds.
-fn serve(seats: usize, seconds: u64, seed: u64) -> (Tally, Pace) {
-    let (mut pace, mut jitter, mut tally) = (Pace::default(), Jitter::new(seed), Tally::default());
+fn serve(seats: usize, seconds: u64, seed: u64) -> (Tally, Aimd) {
+    let (mut aimd, mut jitter, mut tally) = (Aimd::default(), Jitter::new(seed), Tally::default());
     let mut seated: BTreeMap<OpId, Monotonic> = BTreeMap::new();
     let mut last = 0;
     let mut now = Monotonic::START;
     while now < Monotonic::START + Duration::from_secs(seconds) {
-        while pace.has_room(now, seated.len()) {
+        while aimd.has_room(now, seated.len()) {
             last += 1;
             if seated.len() < seats {
                 seated.insert(OpId(last), now + OP);
@@ -136,19 +136,19 @@ fn serve(seats: usize, seconds: u64, seed: u64) -> (Tally, Pace) {
                 tally.refused += 1;
                 let sign = Sign::Strained(Some(Duration::from_secs(1)));
                 let ended = Ended { id: OpId(last), took: Duration::from_millis(1), sign, last: OpId(last) };
-                pace.ended(now, ended, &mut jitter);
+                aimd.ended(now, ended, &mut jitter);
             }
         }
-        pace.is_full();
+        aimd.is_full();
         now = now + Duration::from_millis(10);
         let ends: Vec<OpId> = seated.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
         for id in ends {
             seated.remove(&id);
             tally.done += 1;
-            pace.ended(now, Ended { id, took: OP, sign: Sign::Well, last: OpId(last) }, &mut jitter);
+            aimd.ended(now, Ended { id, took: OP, sign: Sign::Well, last: OpId(last) }, &mut jitter);
         }
     }
-    (tally, pace)
+    (tally, aimd)
 }
 
 proptest! {
@@ -158,12 +158,12 @@ proptest! {
     #[test]
     fn an_api_server_with_few_seats_is_kept_busy_and_seldom_asked_too_much(seats in 1_usize..100, seed: u64) {
         const SECONDS: u64 = 100;
-        let (tally, pace) = serve(seats, SECONDS, seed);
+        let (tally, aimd) = serve(seats, SECONDS, seed);
         let used = seats.min(MAX) as u64;
         let possible = used * SECONDS * 1000 / 50;
-        prop_assert!(tally.done * 10 >= possible * 4, "{} of {possible}, {pace:?}", tally.done);
+        prop_assert!(tally.done * 10 >= possible * 4, "{} of {possible}, {aimd:?}", tally.done);
         // Once a minute once it knows them, and some until then.
-        prop_assert!(tally.refused <= FIRST as u64 + SECONDS / 4, "{tally:?}, {pace:?}");
+        prop_assert!(tally.refused <= FIRST as u64 + SECONDS / 4, "{tally:?}, {aimd:?}");
     }
 
     #[test]
@@ -176,8 +176,8 @@ proptest! {
                 _ => Sign::Strained((millis % 2 == 0).then_some(Duration::from_millis(millis))),
             };
             stream.end(Duration::from_millis(millis), sign);
-            prop_assert!((MIN..=MAX).contains(&stream.pace.limit()));
-            let resume = stream.pace.resume_at().unwrap_or_default();
+            prop_assert!((MIN..=MAX).contains(&stream.aimd.limit()));
+            let resume = stream.aimd.resume_at().unwrap_or_default();
             prop_assert!(resume.since(stream.now) <= HOLD_MAX);
         }
     }

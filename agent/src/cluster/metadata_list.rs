@@ -10,28 +10,28 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::Scope;
+use super::decode::decode_listed;
 use super::discovery::{Kinds, Unresolved};
 use super::failure::{Failure, Refused};
-use super::fold::sight;
 use super::pages::{Item, Page, form_escaped};
 use super::request::{Call, Want, answer, read, unreadable};
 use super::resource::Resource;
-use crate::core::{Event, Sighting, SurveyFailure, SurveyId};
+use crate::core::{Event, ListFailure, ListId, ListedItem};
 use crate::namespaces::Namespaces;
 
 /// Objects on one page: some 2 KiB each, so that one page is about two megabytes. A patrol of 5,000 objects is six requests.
 const PAGE: u32 = 1_000;
 
-/// One survey: what is to be listed, and who wants to know.
+/// One list: what is to be listed, and who wants to know.
 #[derive(Clone, Debug)]
-pub struct Survey {
-    pub id: SurveyId,
+pub struct MetadataList {
+    pub id: ListId,
     pub kind: GroupKind,
     pub version: Arc<str>,
     pub scope: Scope,
 }
 
-impl Survey {
+impl MetadataList {
     /// Tells every page, and the end.
     pub async fn run(self, client: &Client, kinds: &Kinds, namespaces: &Namespaces, events: &mpsc::Sender<Event>) {
         let mut result = Ok(());
@@ -43,10 +43,10 @@ impl Survey {
         }
         let result = result.map_err(|Failure { reason, message, .. }| {
             debug!(kind = %self.kind, %reason, "cannot be surveyed: {message}");
-            SurveyFailure { reason, message }
+            ListFailure { reason, message }
         });
         // Closed only when nobody patrols any more.
-        let _ = events.send(Event::Surveyed { survey: self.id, result }).await;
+        let _ = events.send(Event::ListEnded { list: self.id, result }).await;
     }
 
     /// What is of interest on a page, and where the next one is. Metadata stays text until somebody asks: in the many small
@@ -57,14 +57,14 @@ impl Survey {
         resource: &Resource,
         uri: String,
         first: &str,
-    ) -> Result<(Vec<Sighting>, Option<String>), Refused> {
+    ) -> Result<(Vec<ListedItem>, Option<String>), Refused> {
         let answer = answer(client, Call::get(uri, Want::MetadataList)).await?;
         let (items, following) = read::<Page<Item<&RawValue>>>(&answer)?.turn(first);
         let mut objects = Vec::new();
         for Item { metadata } in items {
             let text = answer.slice_ref(metadata.get().as_bytes());
-            let sighted = sight(&self.scope, resource, text).map_err(|error| unreadable(&error))?;
-            objects.extend(sighted.filter(|seen| super::is_of_interest(&self.scope, seen)));
+            let listed = decode_listed(&self.scope, resource, text).map_err(|error| unreadable(&error))?;
+            objects.extend(listed.filter(|seen| super::is_of_interest(&self.scope, seen)));
         }
         Ok((objects, following))
     }
@@ -84,7 +84,7 @@ impl Survey {
         while let Some(uri) = next {
             let (objects, following) =
                 self.page(client, &resource, uri, &first).await.map_err(|refused| refused.failure())?;
-            if !objects.is_empty() && events.send(Event::Sighted { survey: self.id, objects }).await.is_err() {
+            if !objects.is_empty() && events.send(Event::ListPage { list: self.id, objects }).await.is_err() {
                 return Err(Failure::unavailable("the agent stops"));
             }
             next = following;

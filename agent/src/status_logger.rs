@@ -7,11 +7,11 @@ use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{AssociatedKind, GroupKind, Reason};
 use tracing::{debug, info, warn};
 
-use crate::core::{Answer, Event, Failure, FollowNews, LinkFailure, PatrolTally, SurveyFailure};
+use crate::core::{Answer, Event, Failure, FollowNews, LinkFailure, ListFailure, PatrolTally};
 
 /// Whether hub and cluster were well when last heard of.
 #[derive(Debug, Default)]
-pub(crate) struct Outlook {
+pub(crate) struct StatusLogger {
     hub: Side,
     /// The kinds whose watches are lost, with what was said of each.
     lost: BTreeMap<GroupKind, String>,
@@ -32,9 +32,9 @@ enum Side {
     Unwell(String),
 }
 
-impl Outlook {
+impl StatusLogger {
     /// Takes every event on its way to the core.
-    pub(crate) fn notice(&mut self, event: &Event) {
+    pub(crate) fn log(&mut self, event: &Event) {
         match event {
             Event::Answered { result: Ok(answer), .. } => {
                 if let Answer::Enrolled(enrolled) = answer {
@@ -110,13 +110,13 @@ impl Outlook {
                     debug!(%reason, "an operation failed: {message}");
                 }
             }
-            Event::Surveyed { result: Err(SurveyFailure { reason, message }), .. } => {
+            Event::ListEnded { result: Err(ListFailure { reason, message }), .. } => {
                 debug!(%reason, "a kind could not be listed: {message}");
             }
             Event::Stop => info!("finishing what is under way"),
             Event::Started
             | Event::Cluster(_)
-            | Event::Pulse { .. }
+            | Event::ApiServerProbe { .. }
             | Event::Superseded(_)
             | Event::SessionKept { .. }
             | Event::HomeRead { .. }
@@ -125,8 +125,8 @@ impl Outlook {
             | Event::Kind { .. }
             | Event::Observed(_)
             | Event::Vanished { .. }
-            | Event::Sighted { .. }
-            | Event::Surveyed { .. } => {}
+            | Event::ListPage { .. }
+            | Event::ListEnded { .. } => {}
         }
     }
 
@@ -184,7 +184,7 @@ impl Outlook {
     }
 }
 
-impl Outlook {
+impl StatusLogger {
     /// An API server that is away is one piece of news, not one for each kind.
     fn loses(&mut self, kind: &GroupKind, message: &str) -> bool {
         let news = !self.lost.values().any(|said| said == message);
@@ -212,19 +212,19 @@ impl Side {
 mod tests {
     use tideline_common::GroupKind;
 
-    use super::{Outlook, Side};
+    use super::{Side, StatusLogger};
 
     #[test]
     fn what_befalls_all_kinds_is_said_once() {
-        let mut outlook = Outlook::default();
+        let mut status_logger = StatusLogger::default();
         let (a, b) = (GroupKind::new("", "A"), GroupKind::new("", "B"));
         let said = [
-            outlook.loses(&a, "refused"),
-            outlook.loses(&b, "refused"),
-            outlook.loses(&a, "refused"),
-            outlook.loses(&b, "forbidden"),
-            outlook.loses(&a, "refused"),
-            outlook.loses(&b, "forbidden"),
+            status_logger.loses(&a, "refused"),
+            status_logger.loses(&b, "refused"),
+            status_logger.loses(&a, "refused"),
+            status_logger.loses(&b, "forbidden"),
+            status_logger.loses(&a, "refused"),
+            status_logger.loses(&b, "forbidden"),
         ];
         assert_eq!(said, [true, false, false, true, false, false]);
     }

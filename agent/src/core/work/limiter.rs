@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason};
 
-use super::pace::{Ended, Pace, Sign};
+use super::aimd::{Aimd, Ended, Sign};
 use crate::core::interface::effect::OpId;
 use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::jitter::Jitter;
-use crate::core::model::name::Name;
+use crate::core::model::key_ref::KeyRef;
 
 /// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
 /// other. That something succeeds says little: the webhook may not be asked about it.
@@ -43,8 +43,8 @@ pub(in crate::core) enum Does {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::core) struct Slots {
-    pub(in crate::core) pace: Pace,
+pub(in crate::core) struct ConcurrencyLimiter {
+    pub(in crate::core) aimd: Aimd,
     under_way: BTreeMap<GroupKind, usize>,
     /// Writes.
     under_way_in: BTreeMap<Area, usize>,
@@ -81,7 +81,7 @@ struct Stuck {
     failed: BTreeSet<ObjectKey>,
 }
 
-impl Slots {
+impl ConcurrencyLimiter {
     pub(in crate::core) fn began(&mut self, key: &ObjectKey, does: Does) {
         *self.under_way.entry(key.kind.clone()).or_default() += 1;
         if does == Does::Write {
@@ -102,7 +102,7 @@ impl Slots {
 
     pub(in crate::core) fn admits(&self, key: &ObjectKey) -> Admission {
         let under_way = self.under_way.get(&key.kind).copied().unwrap_or_default();
-        let limit = self.pace.limit();
+        let limit = self.aimd.limit();
         let area = (!self.stuck.is_empty()).then(|| Area::from(key));
         if area.is_some_and(|area| self.stuck.contains_key(&area) && self.is_stuck_full(&area)) {
             Admission::Stuck
@@ -114,7 +114,7 @@ impl Slots {
     }
 
     /// The first whose kind has not its share under way.
-    pub(in crate::core) fn first_admitted(&mut self, names: &BTreeSet<Name>) -> Option<ObjectKey> {
+    pub(in crate::core) fn first_admitted(&mut self, names: &BTreeSet<KeyRef>) -> Option<ObjectKey> {
         let mut from = Bound::Unbounded;
         loop {
             let key = names.range::<ObjectKey, _>((from.as_ref(), Bound::Unbounded)).next()?.key();
@@ -122,13 +122,13 @@ impl Slots {
                 return Some(key.clone());
             }
             from = Bound::Included(first_after(&key.kind));
-            self.pace.is_full();
+            self.aimd.is_full();
         }
     }
 
     fn is_stuck_full(&self, area: &Area) -> bool {
         let there = self.under_way_in.get(area).copied().unwrap_or_default();
-        there >= STUCK_MAX || self.stuck_under_way >= (self.pace.limit() / STUCK_SHARE).max(1)
+        there >= STUCK_MAX || self.stuck_under_way >= (self.aimd.limit() / STUCK_SHARE).max(1)
     }
 
     /// What became of an operation that has landed. Returns what need not wait any longer.
@@ -142,7 +142,7 @@ impl Slots {
     ) -> BTreeSet<ObjectKey> {
         let (id, key, does, took) = op;
         let sign = Sign::of(result, took);
-        self.pace.ended(now, Ended { id, took, sign, last }, jitter);
+        self.aimd.ended(now, Ended { id, took, sign, last }, jitter);
         if does == Does::Read {
             return BTreeSet::new();
         }

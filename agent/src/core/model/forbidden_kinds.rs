@@ -10,7 +10,7 @@ use tideline_common::{GroupKind, ObjectKey};
 const PROBES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(in crate::core) struct Denied {
+pub(in crate::core) struct ForbiddenKinds {
     kinds: BTreeMap<GroupKind, Kind>,
 }
 
@@ -21,7 +21,7 @@ struct Kind {
     message: String,
 }
 
-impl Denied {
+impl ForbiddenKinds {
     fn refused(&mut self, key: &ObjectKey, message: &str) {
         let kind = self.kinds.entry(key.kind.clone());
         let kind = kind.or_insert_with(|| Kind { objects: BTreeSet::new(), message: message.to_owned() });
@@ -61,7 +61,7 @@ impl Denied {
     }
 
     /// By how much the waits of each object of a kind are longer, so that the kind as a whole is not asked for too often.
-    pub(in crate::core) fn patience(&self, kind: &GroupKind) -> u32 {
+    pub(in crate::core) fn wait_factor(&self, kind: &GroupKind) -> u32 {
         let objects = self.kinds.get(kind).map_or(0, |kind| kind.objects.len());
         u32::try_from(objects.div_ceil(PROBES_MAX)).unwrap_or(u32::MAX).max(1)
     }
@@ -83,27 +83,27 @@ mod tests {
 
     #[test]
     fn what_lets_one_through_has_those_beside_it_tried_and_one_of_each_other_namespace() {
-        let mut denied = Denied::default();
+        let mut forbidden = ForbiddenKinds::default();
         for (namespace, name) in [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2"), ("c", "1"), ("c", "2")] {
-            denied.refused(&in_namespace(namespace, name), "no");
+            forbidden.refused(&in_namespace(namespace, name), "no");
         }
         let granted = in_namespace("b", "1");
-        assert!(denied.clear(&granted));
-        let beside: Vec<_> = denied.beside(&granted).iter().map(ToString::to_string).collect();
+        assert!(forbidden.clear(&granted));
+        let beside: Vec<_> = forbidden.beside(&granted).iter().map(ToString::to_string).collect();
         assert_eq!(beside, ["Secret b/2", "Secret a/1", "Secret c/1"]);
     }
 
     #[test]
     fn a_kind_is_told_until_nothing_of_it_is_refused_and_many_objects_are_patient() {
-        let mut denied = Denied::default();
+        let mut forbidden = ForbiddenKinds::default();
         let keys: Vec<_> = (0..200).map(|i| key("", "Secret", &format!("s{i}"))).collect();
         for key in &keys {
-            denied.refused(key, "no");
+            forbidden.refused(key, "no");
         }
-        assert_eq!(denied.kinds().collect::<Vec<_>>(), [(&GroupKind::new("", "Secret"), "no")]);
-        assert_eq!(denied.patience(&keys[0].kind), 4);
-        assert!(keys.iter().all(|key| denied.clear(key)));
-        assert!(!denied.clear(&keys[0]));
-        assert_eq!((denied.kinds().count(), denied.patience(&keys[0].kind)), (0, 1));
+        assert_eq!(forbidden.kinds().collect::<Vec<_>>(), [(&GroupKind::new("", "Secret"), "no")]);
+        assert_eq!(forbidden.wait_factor(&keys[0].kind), 4);
+        assert!(keys.iter().all(|key| forbidden.clear(key)));
+        assert!(!forbidden.clear(&keys[0]));
+        assert_eq!((forbidden.kinds().count(), forbidden.wait_factor(&keys[0].kind)), (0, 1));
     }
 }

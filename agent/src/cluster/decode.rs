@@ -13,7 +13,7 @@ use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectK
 use super::Scope;
 use super::fields;
 use super::resource::Resource;
-use crate::core::{Details, Observed, Sighting};
+use crate::core::{Details, ListedItem, Observed};
 
 /// Labels by which other tools say that they manage an object; the value, if it must be one.
 const FOREIGN_LABELS: [(&str, Option<&str>); 4] = [
@@ -24,9 +24,9 @@ const FOREIGN_LABELS: [(&str, Option<&str>); 4] = [
 ];
 const FOREIGN_ANNOTATIONS: [&str; 2] = ["meta.helm.sh/release-name", "argocd.argoproj.io/tracking-id"];
 
-/// Folds an object. `rest` is all of it but the metadata, or null where only the metadata was asked for. None for what no
+/// Decodes an object. `rest` is all of it but the metadata, or null where only the metadata was asked for. None for what no
 /// API server sends: an object without name or UID.
-pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, rest: &mut Value) -> Option<Observed> {
+pub(super) fn decode(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, rest: &mut Value) -> Option<Observed> {
     let key = key_of(resource, metadata)?;
     let uid = Uid::try_from(metadata.uid.clone()?).ok()?;
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
@@ -53,15 +53,19 @@ pub(super) fn fold(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, re
     })
 }
 
-/// Folds metadata alone: what tells whether it is news at once, the rest for whom it is. None as with [`fold`].
-pub(super) fn sight(scope: &Scope, resource: &Resource, metadata: Bytes) -> serde_json::Result<Option<Sighting>> {
+/// Decodes metadata alone: what tells whether it is news at once, the rest for whom it is. None as with [`decode`].
+pub(super) fn decode_listed(
+    scope: &Scope,
+    resource: &Resource,
+    metadata: Bytes,
+) -> serde_json::Result<Option<ListedItem>> {
     let Glance { name, namespace, uid, resource_version, labels } = serde_json::from_slice(&metadata)?;
     let Some((name, uid)) = name.zip(uid.and_then(|uid| Uid::try_from(uid).ok())) else { return Ok(None) };
     let key = ObjectKey::new(resource.kind.clone(), namespace.unwrap_or_default(), name);
     let target = labels.unwrap_or_default().remove(MARK_LABEL);
     let labelled = target.is_some_and(|value| super::is_ours(scope, &value));
     let version = resource_version.unwrap_or_default().into();
-    Ok(Some(Sighting::new(key, uid, version, labelled, move || {
+    Ok(Some(ListedItem::new(key, uid, version, labelled, move || {
         serde_json::from_slice(&metadata).ok().as_ref().map(details)
     })))
 }

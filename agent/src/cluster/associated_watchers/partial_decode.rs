@@ -20,7 +20,7 @@ const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// An object as it is read.
-pub(super) trait Lean: Resource<DynamicType = (), Scope = NamespaceResourceScope> {
+pub(super) trait PartialDecode: Resource<DynamicType = (), Scope = NamespaceResourceScope> {
     fn into_metadata(self) -> ObjectMeta;
     fn condition(&self) -> Condition;
 }
@@ -28,7 +28,7 @@ pub(super) trait Lean: Resource<DynamicType = (), Scope = NamespaceResourceScope
 /// What is read of metadata. What others manage in it (`managedFields`) is most of it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct LeanMeta {
+struct PartialMeta {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -45,9 +45,9 @@ struct LeanLabels {
     service: Option<String>,
 }
 
-fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let LeanMeta { name, namespace, uid, resource_version, labels, owner_references, deletion_timestamp } =
-        LeanMeta::deserialize(deserializer)?;
+fn partial_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let PartialMeta { name, namespace, uid, resource_version, labels, owner_references, deletion_timestamp } =
+        PartialMeta::deserialize(deserializer)?;
     let labels = labels.service.map(|service| [(SERVICE_NAME_LABEL.to_owned(), service)].into());
     Ok(ObjectMeta {
         name,
@@ -101,7 +101,7 @@ found_at!(Job, "batch", "jobs");
 found_at!(EndpointSlice, "discovery.k8s.io", "endpointslices");
 
 /// What is taken of an object. None for what no API server sends: an object without name or UID.
-pub(super) fn associate<K: Lean>(object: K) -> Option<Associate> {
+pub(super) fn associate<K: PartialDecode>(object: K) -> Option<Associate> {
     let mut condition = object.condition();
     if object.meta().deletion_timestamp.is_some() {
         condition.reason = Some("Terminating".into());
@@ -157,7 +157,7 @@ fn or_none<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserialize
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Pod {
-    #[serde(deserialize_with = "lean")]
+    #[serde(deserialize_with = "partial_meta")]
     metadata: ObjectMeta,
     spec: PodSpec,
     status: PodStatus,
@@ -209,7 +209,7 @@ struct Terminated {
     exit_code: i64,
 }
 
-impl Lean for Pod {
+impl PartialDecode for Pod {
     fn into_metadata(self) -> ObjectMeta {
         self.metadata
     }
@@ -255,7 +255,7 @@ impl Pod {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReplicaSet {
-    #[serde(deserialize_with = "lean")]
+    #[serde(deserialize_with = "partial_meta")]
     metadata: ObjectMeta,
     spec: ReplicaSetSpec,
     status: ReplicaSetStatus,
@@ -282,7 +282,7 @@ struct ReplicaSetStatus {
     conditions: Vec<Aspect>,
 }
 
-impl Lean for ReplicaSet {
+impl PartialDecode for ReplicaSet {
     fn into_metadata(self) -> ObjectMeta {
         self.metadata
     }
@@ -303,7 +303,7 @@ impl Lean for ReplicaSet {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Job {
-    #[serde(deserialize_with = "lean")]
+    #[serde(deserialize_with = "partial_meta")]
     metadata: ObjectMeta,
     spec: JobSpec,
     status: JobStatus,
@@ -323,7 +323,7 @@ struct JobStatus {
     conditions: Vec<Aspect>,
 }
 
-impl Lean for Job {
+impl PartialDecode for Job {
     fn into_metadata(self) -> ObjectMeta {
         self.metadata
     }
@@ -350,7 +350,7 @@ impl Lean for Job {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct EndpointSlice {
-    #[serde(deserialize_with = "lean")]
+    #[serde(deserialize_with = "partial_meta")]
     metadata: ObjectMeta,
     #[serde(deserialize_with = "or_none")]
     endpoints: Vec<Endpoint>,
@@ -369,7 +369,7 @@ struct EndpointConditions {
     ready: Option<bool>,
 }
 
-impl Lean for EndpointSlice {
+impl PartialDecode for EndpointSlice {
     fn into_metadata(self) -> ObjectMeta {
         self.metadata
     }

@@ -1,4 +1,4 @@
-//! The fold: of each object that belongs to something placed, what is counted of it, and by whom it is owned. Counts are
+//! The aggregate: of each object that belongs to something placed, what is counted of it, and by whom it is owned. Counts are
 //! made by walking down from what is placed, so that no order of events can make them wrong.
 //!
 //! ```text
@@ -26,7 +26,7 @@ use crate::core::interface::observed::{Associate, Condition, Owner};
 pub(super) const KEPT_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(super) struct Aggregate {
     roots: BTreeMap<Arc<ObjectKey>, Root>,
     /// Roots by the UID that is there now.
     bound: BTreeMap<Uid, Arc<ObjectKey>>,
@@ -72,7 +72,7 @@ enum Parent {
 /// The roots whose counts may have changed.
 pub(super) type Touched = BTreeSet<Arc<ObjectKey>>;
 
-impl Fold {
+impl Aggregate {
     /// Follows what is made of an object, which need not be there yet.
     pub(super) fn ask(&mut self, key: &ObjectKey, follows: Follows) {
         let key = self.roots.get_key_value(key).map_or_else(|| Arc::new(key.clone()), |(key, _)| Arc::clone(key));
@@ -83,7 +83,7 @@ impl Fold {
         self.roots.insert(key, Root { follows, uid });
     }
 
-    /// Does not follow it any more. What is kept for it goes with the next [`Fold::sweep`].
+    /// Does not follow it any more. What is kept for it goes with the next [`Aggregate::sweep`].
     pub(super) fn dismiss(&mut self, key: &ObjectKey) {
         self.bind(key, None);
         let Some((key, _)) = self.roots.remove_entry(key) else { return };

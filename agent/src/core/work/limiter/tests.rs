@@ -1,0 +1,130 @@
+use super::*;
+use crate::core::tests::key;
+
+const WELL: OpResult = OpResult::DryRunCreate(Ok(()));
+
+fn failed(reason: Reason) -> OpResult {
+    OpResult::DryRunCreate(Err(Failure::new(reason, "failed calling webhook \"a.b\"")))
+}
+
+fn judge(limiter: &mut ConcurrencyLimiter, key: &ObjectKey, took: Duration, result: &OpResult) -> Vec<String> {
+    let mut jitter = Jitter::new(1);
+    let woken = limiter.judge(Monotonic::START, (OpId(1), key, Does::Write, took), result, OpId(1), &mut jitter);
+    woken.into_iter().map(|key| key.name.to_string()).collect()
+}
+
+fn in_namespace(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { namespace: namespace.into(), ..key("", "ConfigMap", name) }
+}
+
+#[test]
+fn no_kind_gets_everything() {
+    let mut limiter = ConcurrencyLimiter::default();
+    let (config, secret) = (key("", "ConfigMap", "a"), key("", "Secret", "a"));
+    let mut begun = 0;
+    while limiter.admits(&config) == Admission::Free {
+        limiter.began(&config, Does::Write);
+        begun += 1;
+    }
+    assert_eq!((begun, limiter.aimd.limit()), (32, 40));
+    assert_eq!(limiter.admits(&in_namespace("other", "a")), Admission::Full, "wherever it is");
+    assert_eq!(limiter.admits(&secret), Admission::Free);
+    limiter.landed(&config, Does::Write);
+    assert_eq!(limiter.admits(&config), Admission::Free);
+}
+
+#[test]
+fn where_a_webhook_does_not_answer_next_to_nothing_is_begun_until_one_succeeds() {
+    let mut limiter = ConcurrencyLimiter::default();
+    let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
+    judge(&mut limiter, &a, Duration::from_millis(1), &failed(Reason::Webhook));
+    (0..STUCK_MAX).for_each(|_| limiter.began(&a, Does::Write));
+    assert_eq!(limiter.admits(&a), Admission::Free, "one that answers at once is in nobody's way");
+    judge(&mut limiter, &a, Duration::from_secs(2), &failed(Reason::Webhook));
+    assert_eq!(limiter.admits(&a), Admission::Stuck);
+    assert_eq!(limiter.admits(&key("", "Secret", "a")), Admission::Free);
+    let elsewhere = in_namespace("elsewhere", "a");
+    assert_eq!(limiter.admits(&elsewhere), Admission::Free);
+    assert!(judge(&mut limiter, &elsewhere, Duration::from_secs(1), &WELL).is_empty());
+    assert_eq!(limiter.admits(&a), Admission::Stuck, "it was not asked about the other");
+
+    assert!(limiter.wait(&b).is_some_and(|message| message.contains("a.b")));
+    assert!(judge(&mut limiter, &elsewhere, Duration::from_secs(2), &failed(Reason::Invalid)).is_empty());
+    assert_eq!(judge(&mut limiter, &a, Duration::from_secs(1), &WELL), ["b"]);
+    assert_eq!(limiter.admits(&a), Admission::Free);
+}
+
+/// What takes long to say no takes as many places as what says nothing.
+#[test]
+fn a_webhook_that_denies_after_long_is_in_the_way_like_one_that_does_not_answer() {
+    let (soon, late) = (Duration::from_millis(1), Duration::from_secs(2));
+    for (reason, took, expected) in [
+        (Reason::Webhook, late, Admission::Stuck),
+        (Reason::Denied, late, Admission::Stuck),
+        (Reason::Webhook, soon, Admission::Free),
+        (Reason::Denied, soon, Admission::Free),
+        (Reason::Invalid, late, Admission::Free),
+    ] {
+        let mut limiter = ConcurrencyLimiter::default();
+        let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
+        judge(&mut limiter, &a, took, &failed(reason));
+        (0..STUCK_MAX).for_each(|_| limiter.began(&a, Does::Write));
+        assert_eq!(limiter.admits(&b), expected, "{reason:?} after {took:?}");
+    }
+}
+
+#[test]
+fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
+    let mut limiter = ConcurrencyLimiter::default();
+    let (a, b, c) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"), key("", "ConfigMap", "c"));
+    judge(&mut limiter, &a, Duration::from_secs(2), &failed(Reason::Webhook));
+    for waiting in [&b, &c] {
+        assert!(limiter.wait(waiting).is_some());
+    }
+    assert_eq!(judge(&mut limiter, &a, Duration::from_secs(2), &failed(Reason::Webhook)), ["b"]);
+    limiter.failed(&a);
+    limiter.failed(&b);
+    // Nobody is asked about a read.
+    limiter.began(&c, Does::Read);
+    limiter.landed(&c, Does::Read);
+    let read = (OpId(1), &c, Does::Read, Duration::ZERO);
+    assert!(limiter.judge(Monotonic::START, read, &OpResult::Get(Ok(None)), OpId(1), &mut Jitter::new(1)).is_empty());
+    // That one which nobody asks about succeeds does not let all of them begin.
+    assert_eq!(judge(&mut limiter, &key("", "ConfigMap", "free"), Duration::from_millis(1), &WELL), ["a", "c"]);
+    limiter.began(&a, Does::Write);
+    limiter.began(&c, Does::Write);
+    assert_eq!(limiter.admits(&b), Admission::Stuck);
+    assert_eq!(judge(&mut limiter, &a, Duration::from_millis(1), &WELL), ["b"]);
+    assert_eq!(limiter.admits(&b), Admission::Free, "nothing is left");
+}
+
+#[test]
+fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
+    let mut limiter = ConcurrencyLimiter::default();
+    let stuck: Vec<_> = (0..20).map(|nth| in_namespace(&format!("n{nth:02}"), "a")).collect();
+    // What was under way before it was known counts as well.
+    limiter.began(&stuck[0], Does::Write);
+    limiter.began(&stuck[0], Does::Write);
+    limiter.began(&stuck[0], Does::Write);
+    for key in &stuck {
+        judge(&mut limiter, key, Duration::from_secs(2), &failed(Reason::Webhook));
+    }
+    let mut begun = vec![&stuck[0]; 3];
+    for key in &stuck {
+        while limiter.admits(key) == Admission::Free {
+            limiter.began(key, Does::Write);
+            begun.push(key);
+        }
+    }
+    assert_eq!((begun.len(), limiter.aimd.limit()), (10, 40));
+    assert_eq!(limiter.admits(&in_namespace("well", "a")), Admission::Free);
+
+    // One that is answered for is none of them any more, and leaves its places to the others.
+    judge(&mut limiter, &stuck[0], Duration::from_secs(1), &WELL);
+    assert_eq!(limiter.admits(&stuck[19]), Admission::Free);
+    for key in begun {
+        limiter.landed(key, Does::Write);
+    }
+    assert_eq!(limiter.stuck_under_way, 0);
+    assert!(limiter.under_way.is_empty() && limiter.under_way_in.is_empty());
+}
