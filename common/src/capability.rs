@@ -184,6 +184,8 @@ pub fn needs(entry: &Entry, policy: &ApplyPolicy) -> BTreeSet<Capability> {
         prune: _,
         prune_adopted: _,
         approve_deletions: _,
+        // Who does not know of it tells everything, which the hub takes in as well.
+        report: _,
     } = policy;
     let job = &*key.kind.group == "batch" && &*key.kind.kind == "Job";
     let runs = match state {
@@ -206,10 +208,11 @@ pub fn needs(entry: &Entry, policy: &ApplyPolicy) -> BTreeSet<Capability> {
 }
 
 /// The entry as it is told to whom it is withheld from, the same whatever that agent lacks: it names the place, its source and
-/// what becomes of it when it goes.
+/// what becomes of it when it goes, and how much is told of it.
 pub fn withheld(entry: &Entry, policy: &ApplyPolicy) -> WithheldEntry {
     let ApplyPolicy { prune, prune_adopted, approve_deletions, .. } = *policy;
-    let policy = ApplyPolicy { prune, prune_adopted, approve_deletions, ..ApplyPolicy::default() };
+    let report = policy.report.clone();
+    let policy = ApplyPolicy { prune, prune_adopted, approve_deletions, report, ..ApplyPolicy::default() };
     let state = EntryState::Withheld(Reason::AgentTooOld);
     let entry = Entry { state, policy: policy.digest(), impersonate: None, ..entry.clone() };
     WithheldEntry { entry, policy }

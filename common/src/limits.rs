@@ -32,6 +32,13 @@ const _: () = assert!(STATUS_BYTES_MAX * 2 < REPORT_PAGE_BYTES_MAX);
 /// six. What parses JSON here reads 127, and who owns each field is kept six levels deeper than the field.
 pub const STATUS_LEVELS_MAX: usize = 64;
 const _: () = assert!(STATUS_LEVELS_MAX + 6 < 127);
+/// Paths of a status that one policy asks for; where it would be more, it asks for the whole. The rules of an aggregate read
+/// about ten, and three of them may be merged.
+pub const REPORT_PATHS_MAX: usize = 32;
+/// Bytes of one such path. Twice what the longest in the status of a built-in kind takes with a filter; all of one policy are
+/// 8 KiB.
+pub const REPORT_PATH_BYTES_MAX: usize = 256;
+const _: () = assert!(REPORT_PATHS_MAX * REPORT_PATH_BYTES_MAX <= 8 << 10);
 /// Examples named of what was made of one object, for each resource. More than a person reads at a glance.
 pub const ASSOCIATED_WORST_MAX: usize = 5;
 /// Reasons counted by name of what was made of one object, for each resource. Kubernetes itself has about twenty in all.

@@ -9,10 +9,12 @@ use crate::digest::{Digest, Hasher};
 mod gate;
 mod path;
 mod prune;
+mod report;
 
 pub use gate::Gate;
 pub use path::{FieldPath, FieldPathError, Place, Way};
 pub use prune::PrunePolicy;
+pub use report::{ReportClass, StatusPathError, StatusPaths};
 
 /// Declares a closed enum of the wire, written in CamelCase, least destructive value first: the derived order is
 /// the order in which [`ApplyPolicy::merge`] prefers, and a value that this build does not know is read as the first.
@@ -220,10 +222,14 @@ pub struct ApplyPolicy {
     /// What is to be counted of what is made of it at its target.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub associated: BTreeSet<AssociatedKind>,
+    /// How much of its state is to come back.
+    #[serde(skip_serializing_if = "ReportClass::is_status")]
+    pub report: ReportClass,
 }
 
 impl ApplyPolicy {
-    /// What holds where two Placements assign one object: per field, the least destructive value.
+    /// What holds where two Placements assign one object: per field, the least destructive value, and the most that is asked
+    /// of it.
     ///
     /// Associative, commutative and idempotent, so that the order in which Placements are read does not matter.
     #[must_use]
@@ -245,6 +251,7 @@ impl ApplyPolicy {
             fields: fields.into_iter().map(|(path, mode)| FieldPolicy { path: path.to_owned(), mode }).collect(),
             gates: Gate::merge(&self.gates, &other.gates),
             associated: &self.associated | &other.associated,
+            report: self.report.merge(&other.report),
         }
     }
 
@@ -274,6 +281,7 @@ impl ApplyPolicy {
             fields,
             gates,
             associated,
+            report,
         } = self;
         let mut hasher = Hasher::new("tideline/policy/v1");
         for text in [
@@ -303,7 +311,17 @@ impl ApplyPolicy {
         for kind in associated {
             hasher.field(b"associated").field(kind.as_str().as_bytes());
         }
+        report.hash_into(&mut hasher);
         hasher.finish()
+    }
+
+    /// What names this policy in marks and decides whether something is written anew: as [`ApplyPolicy::digest`], without what
+    /// only decides what is told of an object.
+    pub fn written_digest(&self) -> Digest {
+        if self.associated.is_empty() && self.report.is_status() {
+            return self.digest();
+        }
+        Self { associated: BTreeSet::new(), report: ReportClass::Status, ..self.clone() }.digest()
     }
 }
 

@@ -71,21 +71,88 @@ impl FieldPath {
         }
         found.into_iter().map(|(way, _)| way).collect()
     }
+
+    /// Whether it names something in this field of an object, and not the field itself.
+    pub(super) fn is_below(&self, field: &str) -> bool {
+        match self.0.split_first() {
+            Some((Step::Segment(name) | Step::Name(name), rest)) => name == field && !rest.is_empty(),
+            Some((Step::Index(_) | Step::Every | Step::Where { .. }, _)) | None => false,
+        }
+    }
+
+    /// As much of an object as shows the same along this path; none if it names nothing there.
+    pub(super) fn kept(&self, object: &Value) -> Option<Value> {
+        kept(&self.0, object)
+    }
+}
+
+fn kept(steps: &[Step], node: &Value) -> Option<Value> {
+    let Some((step, rest)) = steps.split_first() else { return Some(node.clone()) };
+    let mut all = None;
+    for (place, child) in step.children(node) {
+        let Some(mut part) = kept(rest, child) else { continue };
+        if let Step::Where { path, value } = step {
+            // By this the item is found again.
+            let chosen_by = path
+                .iter()
+                .rev()
+                .fold(value.clone(), |inner, name| Value::Object([(name.clone(), inner)].into_iter().collect()));
+            merge(&mut part, chosen_by);
+        }
+        let slot = match place {
+            Place::Field(name) => all
+                .get_or_insert_with(|| Value::Object(Map::new()))
+                .as_object_mut()
+                .map(|map| map.entry(name).or_insert(Value::Null)),
+            Place::Item(nth) => all.get_or_insert_with(|| Value::Array(Vec::new())).as_array_mut().and_then(|items| {
+                // The places before it are others', or nobody's.
+                items.resize(items.len().max(nth + 1), Value::Null);
+                items.get_mut(nth)
+            }),
+        };
+        if let Some(slot) = slot {
+            merge(slot, part);
+        }
+    }
+    all
+}
+
+/// Joins two parts of one value; null stands for what a part lacks.
+pub(super) fn merge(these: &mut Value, those: Value) {
+    match (these, those) {
+        (Value::Object(these), Value::Object(those)) => {
+            for (name, value) in those {
+                merge(these.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(these), Value::Array(those)) => {
+            these.resize(these.len().max(those.len()), Value::Null);
+            for (this, that) in these.iter_mut().zip(those) {
+                merge(this, that);
+            }
+        }
+        (_, Value::Null) => {}
+        (this, that) => *this = that,
+    }
 }
 
 impl Step {
     fn below<'v>(&self, way: &Way, node: &'v Value) -> Vec<(Way, &'v Value)> {
-        let with = |place: Place, child: &'v Value| {
+        let with = |(place, child): (Place, &'v Value)| {
             let mut way = way.clone();
             way.0.push(place);
             (way, child)
         };
-        let name = |name: &String| node.as_object()?.get(name).map(|child| with(Place::Field(name.clone()), child));
-        let item = |nth: usize| node.as_array()?.get(nth).map(|child| with(Place::Item(nth), child));
+        self.children(node).into_iter().map(with).collect()
+    }
+
+    fn children<'v>(&self, node: &'v Value) -> Vec<(Place, &'v Value)> {
+        let name = |name: &String| node.as_object()?.get(name).map(|child| (Place::Field(name.clone()), child));
+        let item = |nth: usize| node.as_array()?.get(nth).map(|child| (Place::Item(nth), child));
         let all = || match node {
-            Value::Object(map) => map.iter().map(|(key, child)| with(Place::Field(key.clone()), child)).collect(),
+            Value::Object(map) => map.iter().map(|(key, child)| (Place::Field(key.clone()), child)).collect(),
             Value::Array(items) => {
-                items.iter().enumerate().map(|(nth, child)| with(Place::Item(nth), child)).collect::<Vec<_>>()
+                items.iter().enumerate().map(|(nth, child)| (Place::Item(nth), child)).collect::<Vec<_>>()
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
         };

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::report::tests::class;
 use super::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy, Gate,
     Prune, PruneAdopted, Recreate, Takeover,
@@ -29,7 +30,7 @@ pub(crate) fn policy() -> impl Strategy<Value = ApplyPolicy> {
         one_of(PruneAdopted::ALL),
         one_of(DriftPolicy::ALL),
         one_of(ApproveDeletions::ALL),
-        (fields, gates, prop::collection::btree_set(one_of(&AssociatedKind::ALL), 0..3)),
+        (fields, gates, prop::collection::btree_set(one_of(&AssociatedKind::ALL), 0..3), class()),
     )
         .prop_map(
             |(
@@ -42,7 +43,7 @@ pub(crate) fn policy() -> impl Strategy<Value = ApplyPolicy> {
                 prune_adopted,
                 drift,
                 approve_deletions,
-                (fields, gates, associated),
+                (fields, gates, associated, report),
             )| ApplyPolicy {
                 additions,
                 mode,
@@ -56,6 +57,7 @@ pub(crate) fn policy() -> impl Strategy<Value = ApplyPolicy> {
                 fields,
                 gates,
                 associated,
+                report,
             },
         )
 }
@@ -71,6 +73,14 @@ proptest! {
     #[test]
     fn digest_tells_policies_apart(a in policy(), b in policy()) {
         prop_assert_eq!(a == b, a.digest() == b.digest());
+    }
+
+    #[test]
+    fn what_is_only_told_does_not_change_what_is_written(a in policy(), b in policy()) {
+        let told_as_b = ApplyPolicy { associated: b.associated.clone(), report: b.report.clone(), ..a.clone() };
+        prop_assert_eq!(a.written_digest(), told_as_b.written_digest());
+        let alike = ApplyPolicy { associated: a.associated.clone(), report: a.report.clone(), ..b.clone() } == a;
+        prop_assert_eq!(a.written_digest() == b.written_digest(), alike);
     }
 }
 

@@ -394,8 +394,9 @@ impl From<ApplyPolicy> for common::ApplyPolicy {
                 .collect(),
             // It is the Placement as a whole that has one.
             gates: Vec::new(),
-            // It is not about how the objects are kept.
+            // They are not about how the objects are kept.
             associated: BTreeSet::new(),
+            report: common::ReportClass::default(),
         };
         unordered.merge(&unordered)
     }

@@ -548,5 +548,6 @@ pub(super) fn implied_policy() -> ApplyPolicy {
         fields: Vec::new(),
         gates: Vec::new(),
         associated: std::collections::BTreeSet::new(),
+        report: tideline_common::ReportClass::default(),
     }
 }

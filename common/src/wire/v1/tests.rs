@@ -12,7 +12,7 @@ use super::*;
 use crate::associated::{AssociatedKind, Example, Made, Phase, Tally};
 use crate::{
     Additions, ApplyPolicy, ApproveDeletions, EntryState, FieldMode, FieldPolicy, GroupKind, Prune, PruneAdopted,
-    PrunePolicy, Revision, RevisionPoint, SourceRef, Takeover,
+    PrunePolicy, ReportClass, Revision, RevisionPoint, SourceRef, StatusPaths, Takeover,
 };
 
 /// Writing gives the golden file, and reading the golden file gives the message.
@@ -309,6 +309,10 @@ fn policies_are_stable() {
     golden("policy-additions", &policy);
     let associated = [AssociatedKind::Pods, AssociatedKind::ReplicaSets].into();
     golden("policy-associated", &ApplyPolicy { associated, ..ApplyPolicy::default() });
+    golden("policy-report-health", &ApplyPolicy { report: ReportClass::Health, ..ApplyPolicy::default() });
+    let paths = ["/status/readyReplicas", "$.status.conditions[?(@.type=='Available')].status"];
+    let report = ReportClass::Paths(StatusPaths::new(paths).unwrap());
+    golden("policy-report-paths", &ApplyPolicy { report, ..ApplyPolicy::default() });
 }
 
 #[test]

@@ -79,6 +79,7 @@ fn every_value_reaches_the_wire_under_its_own_name() {
         fields: Vec::new(),
         gates: Vec::new(),
         associated: BTreeSet::new(),
+        report: common::ReportClass::Status,
     };
     assert_eq!(wire, expected);
 }
