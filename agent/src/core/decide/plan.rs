@@ -113,7 +113,8 @@ pub(in crate::core) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, orig
         local: entry.key.clone(),
         generation: entry.generation,
         input: entry.input,
-        policy: Some(entry.policy),
+        // What is told of it is no part of what is written: to ask for more or less of that writes nothing anew.
+        policy: Some(policy.written_digest()),
         // An implied namespace is nobody's to delete.
         prune: if entry.implied { Prune::Orphan } else { policy.prune },
         prune_adopted: if entry.implied { PruneAdopted::Orphan } else { policy.prune_adopted },
@@ -412,6 +413,16 @@ pub(in crate::core) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> 
         && record.source == entry.source.uid
         && record.source_generation == entry.generation
         && !record.letting_go
+}
+
+/// Whether what was applied last, under another policy, would be written alike under this one.
+pub(in crate::core) fn is_written_alike(
+    record: &AppliedRecord,
+    former: &ApplyPolicy,
+    entry: &Entry,
+    policy: &ApplyPolicy,
+) -> bool {
+    record.policy != entry.policy && former.written_digest() == policy.written_digest()
 }
 
 /// What the journal shall know after a write, or of what was found to be right.

@@ -39,8 +39,8 @@ pub(in crate::core) struct Compact {
     progress: Progress,
     queued: Option<i32>,
     terminal: Option<Terminal>,
-    /// Of the Pods of a Job.
-    template: Option<Box<Digest>>,
+    /// What few objects have.
+    rare: Option<Box<Rare>>,
     listed_in: ListId,
     told: Option<Told>,
 }
@@ -58,6 +58,14 @@ struct FoldedSeen {
     observed_generation: Option<NonZeroU32>,
     labelled: bool,
     managed_elsewhere: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rare {
+    /// Of the Pods of a Job.
+    template: Option<Digest>,
+    /// The policy that the mark names, where it is not that of the entry: what is written is the same.
+    written_as: Option<Digest>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +110,8 @@ impl Compact {
         };
         let record = record.as_ref()?;
         let resource_version = follows(record, entry)?;
+        let named = seen.as_ref().and_then(|seen| seen.mark.as_ref()?.policy);
+        let rare = Rare { template: record.template, written_as: named.filter(|policy| *policy != entry.policy) };
         let seen = match seen {
             Some(seen) => Some(FoldedSeen::of(seen, record, entry, me?)?),
             None => None,
@@ -139,7 +149,7 @@ impl Compact {
             progress: *progress,
             queued: *queued,
             terminal,
-            template: record.template.map(Box::new),
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
             listed_in: *listed_in,
             told: *told,
         })
@@ -173,7 +183,7 @@ impl Compact {
     pub(in crate::core) fn expand(&self) -> Object {
         let Self { entry, queued, tried, progress, listed_in, told, .. } = self;
         let record = self.record();
-        let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry));
+        let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry, self.rare().written_as));
         let status = match self.status {
             FoldedStatus::None => Status::None,
             FoldedStatus::Dropped { failed } => Status::Dropped { failed },
@@ -199,8 +209,12 @@ impl Compact {
         }
     }
 
+    fn rare(&self) -> Rare {
+        self.rare.as_deref().copied().unwrap_or_default()
+    }
+
     fn record(&self) -> AppliedRecord {
-        let Self { entry, uid, managed, generation, resource_version, origin, posted, waved, template, .. } = self;
+        let Self { entry, uid, managed, generation, resource_version, origin, posted, waved, .. } = self;
         AppliedRecord {
             uid: Uid::from_uuid(*uid),
             version: Arc::clone(&entry.version),
@@ -221,7 +235,7 @@ impl Compact {
             change_detector: ChangeDetector::Owner,
             left: None,
             local: Arc::default(),
-            template: template.as_deref().copied(),
+            template: self.rare().template,
         }
     }
 }
@@ -258,7 +272,6 @@ impl FoldedSeen {
             && *local == entry.key
             && *marked == entry.generation
             && *input == entry.input
-            && policy.is_none_or(|policy| policy == entry.policy)
             && *origin == record.origin;
         same.then_some(())?;
         Some(Self {
@@ -273,7 +286,7 @@ impl FoldedSeen {
         })
     }
 
-    fn expand(&self, record: &AppliedRecord, entry: &Entry) -> Seen {
+    fn expand(&self, record: &AppliedRecord, entry: &Entry, written_as: Option<Digest>) -> Seen {
         let Self {
             me,
             prune,
@@ -297,7 +310,7 @@ impl FoldedSeen {
                 local: entry.key.clone(),
                 generation: entry.generation,
                 input: entry.input,
-                policy: names_policy.then_some(entry.policy),
+                policy: names_policy.then(|| written_as.unwrap_or(entry.policy)),
                 prune: *prune,
                 prune_adopted: *prune_adopted,
                 origin: record.origin,

@@ -376,11 +376,12 @@ impl Core {
     fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
         let Some(entry) = self.desired.get(key).cloned() else { return };
         let policy = self.policies.get(&entry.policy).cloned();
-        let Some(object) = self.objects.get_mut(key) else { return };
-        if object.flight.is_some() {
+        if self.objects.get(key).is_none_or(|object| object.flight.is_some()) {
             // It is looked at again when that ends.
             return;
         }
+        self.rename_policy(&entry, policy.as_deref());
+        let Some(object) = self.objects.get_mut(key) else { return };
         let probe = object.probe.take();
         let live = probe.is_some();
         let Some(object) = self.objects.get(key) else { return };
@@ -426,6 +427,17 @@ impl Core {
             return;
         }
         self.carry_out(now, me, &entry, policy, seen, decision, out);
+    }
+
+    /// Where another policy has the same written, the journal learns its name, and nothing is done about the object: only what
+    /// is told of it is another.
+    fn rename_policy(&mut self, entry: &Entry, policy: Option<&ApplyPolicy>) {
+        let record = self.objects.get(&entry.key).and_then(|object| object.record.clone());
+        let Some((record, policy)) = record.zip(policy) else { return };
+        let former = self.policies.get(&record.policy);
+        if former.is_some_and(|former| plan::is_written_alike(&record, former, entry, policy)) {
+            self.set_record(&entry.key, AppliedRecord { policy: entry.policy, ..record });
+        }
     }
 
     /// What a decision about an object is made from, if this is what is seen of it.

@@ -100,8 +100,14 @@ fn what_is_withheld_is_not_taken_for_what_stands() {
 #[test]
 fn what_is_unfolded_is_what_was_folded() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let changes: [fn(&mut Object); 10] = [
+    let changes: [fn(&mut Object); 12] = [
         |_| {},
+        // Told of otherwise than by default, and of a Job.
+        |object| {
+            let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
+            Arc::make_mut(mark).policy = Some(Digest::of(b"written alike"));
+        },
+        |object| object.record.as_mut().expect("it has one").template = Some(Digest::of(b"template")),
         |object| object.seen = None,
         |object| object.tried = false,
         |object| object.queued = Some(-3),
