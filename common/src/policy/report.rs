@@ -33,7 +33,7 @@ pub struct StatusPaths(BTreeSet<StatusPath>);
 
 /// A [`FieldPath`] below `.status`, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StatusPath(String);
+pub(super) struct StatusPath(String);
 
 /// Why paths do not name parts of a status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -187,11 +187,6 @@ impl Kinds {
         forbidden.kinds().chain(unseen).collect()
     }
 
-    /// Those whose objects have a status of their own.
-    pub(in crate::core) fn with_status(&self) -> Vec<GroupKind> {
-        self.kinds.iter().filter(|(_, kind)| kind.has_status()).map(|(name, _)| name.clone()).collect()
-    }
-
     pub(in crate::core) fn has_status(&self, kind: &GroupKind) -> bool {
         self.kinds.get(kind).is_some_and(Kind::has_status)
     }

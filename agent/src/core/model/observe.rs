@@ -97,6 +97,7 @@ impl Core {
     pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let source = self.desired.get(key).map(|entry| entry.source.uid.clone());
         let set_back = self.shows_set_back(key, observed.mark.as_deref());
+        let asked = self.report_class(key).has_body();
         let object = self.objects.at(key);
         let seen = Seen::from(&observed);
         if object.seen.as_ref().is_some_and(|former| seen.is_older_than(former)) {
@@ -114,7 +115,11 @@ impl Core {
         }
         object.live.health = observed.health;
         object.live.message = observed.health_message;
-        object.live.status = observed.status.map_or(Status::None, Status::Known);
+        object.live.status = match observed.status {
+            Some(status) if asked => Status::Known(status),
+            Some(_) => Status::Dropped { failed: 0 },
+            None => Status::None,
+        };
         object.translate_generation();
         self.tell_gates(key);
         self.tell_associates(key);

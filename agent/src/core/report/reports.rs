@@ -1,40 +1,52 @@
 //! Says how things are. What changed gathers for a moment and goes out in pages; what the hub acknowledged is remembered
 //! by its digests, so that nothing is said twice.
+//!
+//! How much is told of an object is for its policy to say (`class`). What a watch showed of it, and nothing else, waits where
+//! something was said of it a moment ago (`rate`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tideline_common::health::{Health, truncate};
 use tideline_common::limits::{
     ASSOCIATED_BYTES_MAX, MESSAGE_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_PAGE_OBJECTS_MAX, STATUS_BYTES_MAX,
-    STATUS_LEVELS_MAX,
 };
 use tideline_common::wire::v1::{
     Accepted, AssociatedReport, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest,
     TargetCondition, TerminalFact,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version, nesting};
+use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
 use crate::core::decide::remove::{Evidence, Verdict, may_delete};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
 use crate::core::model::key_ref::KeyRef;
-use crate::core::model::object::{Object, Status, Told};
+use crate::core::model::object::{Object, Outcome, Status, Told};
 use crate::core::model::removal::RemovalState;
 use crate::core::work::doing::ReadFor;
 use crate::core::{Core, Phase};
+
+mod class;
+mod rate;
+
+use rate::Rate;
 
 /// Changes gather this long before they are sent.
 const GATHER: Duration = Duration::from_millis(50);
 /// Parts of the time after which the hub calls a target stale, at the end of each of which it hears from it.
 const HEARTBEATS: u32 = 3;
+/// Between two words about one object that say nothing but what a watch showed: twelve in a minute of one whose status changes
+/// all the time. A rollout of a minute is followed as well as a person can.
+const OBSERVED_EVERY_SECONDS: u64 = 5;
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Reports {
     dirty: BTreeSet<KeyRef>,
+    /// What was said of objects within that time, by a digest of what came of our own operations, and of which there
+    /// is more to say. At the end of the process it is said with the last report.
+    rate: Rate<KeyRef, u64, OBSERVED_EVERY_SECONDS>,
     removed: BTreeSet<Tombstone>,
     /// Removals that came to nothing, because the same source is assigned there again.
     overtaken: BTreeSet<Tombstone>,
@@ -146,6 +158,14 @@ impl Reports {
         self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty() && self.associated.is_empty()
     }
 
+    /// What has waited for its turn is news now; everything, if this is the last report.
+    fn wake(&mut self, now: Monotonic, phase: Phase) {
+        let due = if phase == Phase::Running { self.rate.take_due(now) } else { self.rate.take_waiting() };
+        if !due.is_empty() {
+            self.everything(due.iter(), now);
+        }
+    }
+
     pub(in crate::core) fn due(&mut self, now: Monotonic) {
         self.timer = None;
         self.since = self.since.map(|since| since.min(now));
@@ -189,6 +209,7 @@ impl Core {
         if self.reports.flight.is_some() {
             return;
         }
+        self.reports.wake(now, self.phase);
         let facts = self.facts();
         if self.reports.told.as_ref() != Some(&facts) {
             self.reports.since.get_or_insert(now);
@@ -197,7 +218,7 @@ impl Core {
         let beat = self.session.stale_after() / HEARTBEATS;
         let heartbeat = self.reports.last_sent.map(|sent| sent + beat);
         let change = self.reports.since.map(|since| since + gather);
-        let Some(due) = [heartbeat, change].into_iter().flatten().min() else { return };
+        let Some(due) = [heartbeat, change, self.reports.rate.next_due()].into_iter().flatten().min() else { return };
         let due = self.reports.not_before.map_or(due, |not_before| due.max(not_before));
         if due > now {
             if self.reports.timer != Some(due) {
@@ -206,14 +227,15 @@ impl Core {
             }
             return;
         }
-        let page = self.report_page();
+        let page = self.report_page(now);
         let beat_due = heartbeat.is_none_or(|at| at <= now);
         let silent = page.objects.is_empty() && page.associated.is_empty();
         let silent = silent && page.removed.is_empty() && page.overtaken.is_empty();
         let news = !silent || self.reports.told.as_ref() != Some(&facts);
         self.reports.since = (!self.reports.is_empty()).then_some(now);
         if !news && !beat_due {
-            if let Some(at) = heartbeat.filter(|_| self.reports.since.is_none()) {
+            let next = [heartbeat, self.reports.rate.next_due()].into_iter().flatten().min();
+            if let Some(at) = next.filter(|_| self.reports.since.is_none()) {
                 self.reports.timer = Some(at);
                 out.push(Effect::SetTimer { timer: Timer::Report, at });
             }
@@ -339,12 +361,17 @@ impl Core {
     /// The hub does not know what it was told.
     pub(in crate::core) fn resend(&mut self, now: Monotonic, out: &mut Effects) {
         let names: Vec<KeyRef> = self.objects.names().cloned().collect();
+        let mut awaited: BTreeSet<GroupKind> = BTreeSet::new();
         for name in &names {
+            let asked = self.report_class(name.key()).has_body();
             if let Some(object) = self.objects.get_mut(name.key()) {
                 object.told = None;
                 // The list brings it again.
-                if matches!(object.live.status, Status::Dropped { .. }) {
+                if asked && matches!(object.live.status, Status::Dropped { .. }) {
                     object.live.status = Status::Awaited { failed: 0 };
+                    if !awaited.contains(&name.key().kind) {
+                        awaited.insert(name.key().kind.clone());
+                    }
                 }
             }
             self.compact_if_many();
@@ -357,9 +384,8 @@ impl Core {
             done.into_iter().partition(|tombstone| self.is_assigned_again(tombstone));
         self.reports.removed.extend(removed);
         self.reports.overtaken.extend(overtaken);
-        let kinds = self.kinds.with_status();
-        if !kinds.is_empty() {
-            out.push(Effect::Relist(kinds));
+        if !awaited.is_empty() {
+            out.push(Effect::Relist(awaited.into_iter().collect()));
         }
     }
 
@@ -390,7 +416,7 @@ impl Core {
     }
 
     /// Takes as many changed objects as one message holds.
-    fn report_page(&mut self) -> Page {
+    fn report_page(&mut self, now: Monotonic) -> Page {
         let mut page = Page::default();
         while page.removed.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REMOVALS_BYTES_MAX
@@ -412,7 +438,7 @@ impl Core {
             && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
             && let Some(name) = self.reports.dirty.pop_first()
         {
-            self.add_report(name.key().clone(), &mut page);
+            self.add_report(now, name, &mut page);
         }
         while page.associated.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - ASSOCIATED_BYTES_MAX
@@ -431,7 +457,8 @@ impl Core {
         }
     }
 
-    fn add_report(&mut self, key: ObjectKey, page: &mut Page) {
+    fn add_report(&mut self, now: Monotonic, name: KeyRef, page: &mut Page) {
+        let key = name.key().clone();
         let Some(object) = self.objects.get(&key) else { return };
         // What was done is not said before the journal knows it; then the key comes again.
         if object.unrecorded > 0 {
@@ -462,53 +489,66 @@ impl Core {
                 self.reports.vanished(former);
             }
         }
+        let class = self.report_class(&key).clone();
+        if !class.has_body()
+            && let Some(object) = self.objects.get_mut(&key)
+        {
+            object.drop_status();
+        }
         let Some(object) = self.objects.get(&key) else { return };
-        let facts = short(&serde_json::to_vec(&report).unwrap_or_default());
-        let mut told = Told { facts, status: None };
+        let own = short(&serde_json::to_vec(&report).unwrap_or_default());
+        self.add_observed(&mut report, &object, &class);
+        let marked = |report: &ObjectReport| {
+            let said = [serde_json::to_vec(report).unwrap_or_default(), class::mark(&class)];
+            short(&said.concat())
+        };
+        let mut told = Told { facts: marked(&report), status: None };
+        let mut unread = None;
         match &object.live.status {
             Status::None => {}
-            Status::Known(status) if is_too_large(status) => {
-                report.reason = report.reason.or(Some(Reason::StatusTooLarge));
-                told = Told { facts: short(&serde_json::to_vec(&report).unwrap_or_default()), status: None };
-            }
             Status::Known(status) => {
-                told.status = Some(short(status.get().as_bytes()));
-                report.status = Some(status.clone());
-            }
-            Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == facts) => return,
-            Status::Dropped { failed } => {
-                let failed = *failed;
-                if let Some(object) = self.objects.get_mut(&key) {
-                    object.live.status = Status::Awaited { failed };
+                if let Some(status) = class::cut(&class, status) {
+                    told.status = Some(short(status.get().as_bytes()));
+                    report.status = Some(status);
+                } else {
+                    report.reason = report.reason.or(Some(Reason::StatusTooLarge));
+                    told.facts = marked(&report);
                 }
-                self.work.read(key, ReadFor::Status);
-                return;
             }
+            Status::Dropped { .. } if !class.has_body() => {}
+            Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == told.facts) => return,
+            Status::Dropped { failed } => unread = Some(Status::Awaited { failed: *failed }),
             // The read marks it changed again.
             Status::Awaited { .. } => return,
-            Status::Unreadable { failed } => {
-                let failed = *failed;
-                if let Some(object) = self.objects.get_mut(&key) {
-                    object.live.status = Status::Dropped { failed };
-                    // What it was told before with a status is not what it knows any more.
-                    object.told = None;
-                }
-                page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
-                page.objects.push(report);
-                return;
-            }
+            Status::Unreadable { failed } => unread = Some(Status::Dropped { failed: *failed }),
         }
-        if object.told == Some(told) {
-            if let Some(object) = self.objects.get_mut(&key)
-                && matches!(object.live.status, Status::Known(_))
-            {
-                object.live.status = Status::Dropped { failed: 0 };
-            }
+        let same = object.told == Some(told) && unread.is_none();
+        let held = !same && object.told.is_some() && self.phase == Phase::Running;
+        if held && self.reports.rate.holds(now, &name, &own) {
             return;
         }
+        let Some(object) = self.objects.get_mut(&key) else { return };
+        match unread {
+            Some(status @ Status::Awaited { .. }) => {
+                object.live.status = status;
+                return self.work.read(key, ReadFor::Status);
+            }
+            Some(status) => {
+                object.live.status = status;
+                // What it was told before with a status is not what it knows any more.
+                object.told = None;
+            }
+            None if same => {
+                if matches!(object.live.status, Status::Known(_)) {
+                    object.live.status = Status::Dropped { failed: 0 };
+                }
+                return;
+            }
+            None => page.told.push((key, told)),
+        }
+        self.reports.rate.said(now, name, own);
         page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
         page.objects.push(report);
-        page.told.push((key, told));
     }
 
     /// Notes what the hub is told of an object that nothing explains, if anything, and returns what it was told before. As
@@ -534,15 +574,11 @@ impl Core {
         assigned || self.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
     }
 
-    /// How things are with one object, but for its status; none if there is nothing to say.
+    /// What came of our own operations on one object; none if there is nothing to say.
     fn object_report(&self, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
         let (source_uid, progress, reason, message) = if let Some(entry) = self.desired.get(key) {
-            let outcome = &object.outcome;
-            let message = match outcome.message.as_str() {
-                "" => &object.live.message,
-                message => message,
-            };
-            (entry.source.uid.clone(), outcome.progress, outcome.reason, message.to_owned())
+            let Outcome { progress, reason, message } = &object.outcome;
+            (entry.source.uid.clone(), *progress, *reason, message.clone())
         } else {
             self.leaving(key, object)?
         };
@@ -554,12 +590,8 @@ impl Core {
             reason,
             message: bounded(message),
             input: object.record.as_ref().map(|record| record.input),
-            health: if object.seen.is_some() && !self.kinds.is_forbidden(&key.kind) {
-                object.live.health
-            } else {
-                Health::Unknown
-            },
-            observed_generation: object.live.observed_generation,
+            health: Health::Unknown,
+            observed_generation: None,
             terminal,
             status: None,
         })
@@ -630,11 +662,6 @@ struct Page {
     terminal: Vec<TerminalFact>,
     overtaken: Vec<Tombstone>,
     bytes: usize,
-}
-
-/// Whether the hub would refuse it, and say that this agent says too much.
-fn is_too_large(status: &RawValue) -> bool {
-    status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
 }
 
 /// The first eight bytes of the digest.

@@ -54,6 +54,9 @@ pub(in crate::core) struct Cluster {
     pub(in crate::core) unreadable: BTreeSet<ObjectKey>,
     /// How often one was asked for.
     pub(in crate::core) refused_reads: u64,
+    /// How often something else was read, and how often a kind was listed.
+    pub(in crate::core) reads: u64,
+    pub(in crate::core) lists: u64,
     /// Whose metadata may not be written.
     pub(in crate::core) unwritable: BTreeSet<ObjectKey>,
     /// Whose removal is done, and not answered, the next time.
@@ -95,6 +98,7 @@ impl Cluster {
     }
 
     pub(in crate::core) fn list(&mut self, kind: &GroupKind) {
+        self.lists += 1;
         if self.unreadable.iter().any(|key| key.kind == *kind) {
             let (reason, message) = (Reason::Forbidden, "no".to_owned());
             return self.feed.push_back(Event::WatchLost { kind: kind.clone(), reason, message });
@@ -227,7 +231,10 @@ impl Cluster {
                 self.refused_reads += 1;
                 op.failed(Failure::new(Reason::Forbidden, "no"))
             }
-            Op::Get { key, .. } => OpResult::Get(Ok(self.objects.get(key).map(|local| Box::new(local.observed(key))))),
+            Op::Get { key, .. } => {
+                self.reads += 1;
+                OpResult::Get(Ok(self.objects.get(key).map(|local| Box::new(local.observed(key)))))
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Hub {
     pub(crate) in_sync: Option<bool>,
     /// What a person approved.
     pub(crate) approved: Vec<Tombstone>,
+    /// How many words about objects it was told.
+    pub(crate) told_objects: usize,
     /// What a person released.
     pub(crate) released: Vec<Tombstone>,
     /// How long the agent is told that it may make use of that.
@@ -340,6 +342,7 @@ impl Hub {
     fn reported(&mut self, request: ReportedRequest) -> ReportedAnswer {
         self.conditions = request.conditions.clone();
         self.in_sync = Some(request.in_sync);
+        self.told_objects += request.objects.len();
         for report in request.objects {
             let newer = (request.session, request.seq);
             if self.reports.get(&report.key).is_none_or(|(session, seq, _)| (*session, *seq) < newer) {

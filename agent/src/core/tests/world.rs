@@ -44,6 +44,8 @@ pub(in crate::core) struct World {
     pub(in crate::core) full_home: bool,
     /// Nothing can be written.
     pub(in crate::core) no_journal: bool,
+    /// The process is to end.
+    stopping: bool,
 }
 
 /// The fuse has tests of its own.
@@ -108,6 +110,7 @@ impl World {
             decommissioned: None,
             full_home: false,
             no_journal: false,
+            stopping: false,
         };
         world.step(Event::Started);
         world
@@ -255,6 +258,30 @@ impl World {
         }
     }
 
+    /// As long as that and no longer, whatever is due next.
+    pub(in crate::core) fn run_just(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            let news = self.waiting.iter().any(|(_, _, request)| !self.hub.would_wait(request));
+            let busy = news || !self.cluster.feed.is_empty() || !self.pending.is_empty();
+            let due = self.timers.values().chain(self.waiting.iter().map(|(at, ..)| at)).any(|at| *at <= until);
+            if !busy && !due {
+                self.now = until;
+                return;
+            }
+            self.advance();
+        }
+    }
+
+    /// The process ends in order, with whatever it says before.
+    pub(in crate::core) fn stop(&mut self) {
+        self.stopping = true;
+        self.step(Event::Stop);
+        while !self.pending.is_empty() {
+            self.advance();
+        }
+    }
+
     /// Until a patrol has looked once, and has its suspects.
     pub(in crate::core) fn until_patrol_pauses(&mut self) {
         while !self.core.patrol.pauses() {
@@ -393,7 +420,7 @@ impl World {
                 }
                 Effect::Watch(kinds) => self.cluster.watch(kinds),
                 Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.cluster.list(kind)),
-                Effect::Stopped => panic!("nobody asked for it"),
+                Effect::Stopped => assert!(self.stopping, "nobody asked for it"),
                 Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => self.standings.push(format!("{effect:?}")),
                 Effect::Execute { ref op, .. } => {
                     self.check_op(op);
@@ -403,7 +430,9 @@ impl World {
                 Effect::Patrolled(tally) => self.patrols.push(tally),
                 Effect::RecordEvent(_) => {}
                 Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
-                Effect::Follow(follow) => assert!(follow.is_empty(), "nobody asks for it"),
+                Effect::Follow(follow) => {
+                    assert_eq!(follow.is_empty(), self.hub.policy.associated.is_empty(), "as is asked for");
+                }
                 Effect::Send { .. }
                 | Effect::Persist { .. }
                 | Effect::KeepSession { .. }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use tideline_common::{ApplyPolicy, EntryState, Gate};
+use serde_json::value::RawValue;
+use tideline_common::limits::STATUS_LEVELS_MAX;
+use tideline_common::{ApplyPolicy, EntryState, Gate, ReportClass, StatusPaths};
 
+use super::class::is_too_large;
 use super::*;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{attested, key};
@@ -81,6 +84,158 @@ fn on_a_quiet_cluster_what_is_said_anew_waits_for_nothing() {
     world.run_for(Duration::from_secs(2));
     let (_, _, report) = &world.hub.reports[&deployment];
     assert_eq!(report.reason, Some(Reason::AgentTooOld));
+}
+
+/// As many statuses as seconds, each another than the one before.
+fn flip(world: &mut World, deployment: &ObjectKey, seconds: u64) {
+    for second in 0..seconds {
+        world.cluster.set_status(deployment, second + 1);
+        world.run_just(Duration::from_secs(1));
+    }
+}
+
+fn status(world: &World, key: &ObjectKey) -> Option<String> {
+    world.hub.reports[key].2.status.as_ref().map(|status| status.get().to_owned())
+}
+
+/// From now on as much is asked for of what is placed, and nothing else changes.
+fn ask(world: &mut World, key: &ObjectKey, report: ReportClass) {
+    world.hub.policy = ApplyPolicy { report, ..ApplyPolicy::default() };
+    world.hub.put(key, 1, 1);
+}
+
+fn paths(paths: &[&str]) -> ReportClass {
+    ReportClass::Paths(StatusPaths::new(paths.iter().copied()).unwrap())
+}
+
+#[test]
+fn a_status_that_flips_all_the_time_is_told_at_once_and_then_every_five_seconds() {
+    let (mut world, deployment) = placed();
+    world.hub.told_objects = 0;
+    world.cluster.set_status(&deployment, 100);
+    world.run_just(Duration::from_secs(1));
+    assert_eq!(world.hub.told_objects, 1);
+    flip(&mut world, &deployment, 60);
+    assert!((11..=14).contains(&world.hub.told_objects), "{}", world.hub.told_objects);
+    // What came last is told, and then it is quiet, and nothing is remembered of it.
+    world.quiesce();
+    assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":60}"#));
+    assert!(world.core.reports.rate.is_empty());
+    let told = world.hub.told_objects;
+    world.quiesce();
+    assert_eq!(world.hub.told_objects, told);
+}
+
+#[test]
+fn what_was_done_is_told_at_once_whatever_was_told_before() {
+    let (mut world, deployment) = placed();
+    world.cluster.set_status(&deployment, 100);
+    world.run_just(Duration::from_secs(1));
+    world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
+    world.run_just(Duration::from_secs(1));
+    assert_eq!(world.hub.reports[&deployment].2.reason, Some(Reason::AgentTooOld));
+    world.hub.remove(&deployment);
+    world.run_just(Duration::from_secs(1));
+    assert!(!world.hub.reports.contains_key(&deployment));
+}
+
+#[test]
+fn a_hub_that_forgot_is_told_again_at_once() {
+    let (mut world, deployment) = placed();
+    world.cluster.set_status(&deployment, 100);
+    world.run_just(Duration::from_secs(1));
+    world.hub.forget_reports();
+    // It is noticed with the next report, of something else.
+    world.hub.put(&key("", "ConfigMap", "c0"), 1, 1);
+    world.run_just(Duration::from_secs(2));
+    assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":100}"#));
+}
+
+#[test]
+fn what_waits_is_told_before_the_process_ends() {
+    let (mut world, deployment) = placed();
+    for n in [100, 101] {
+        world.cluster.set_status(&deployment, n);
+        world.run_just(Duration::from_secs(1));
+    }
+    assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":100}"#));
+    world.stop();
+    assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":101}"#));
+}
+
+/// With each class: what is told, that nothing is written for it at the cluster, and read only where a status is missing.
+#[test]
+fn another_class_is_told_once_and_nothing_is_applied_again() {
+    let (mut world, deployment) = placed();
+    world.cluster.set_status(&deployment, 7);
+    world.quiesce();
+    let before = (world.cluster.versions(), world.cluster.reads);
+    let classes = [
+        (ReportClass::Health, None, Health::Ready, 0),
+        (ReportClass::Nothing, None, Health::Unknown, 0),
+        (paths(&["/status/n"]), Some(r#"{"n":7}"#), Health::Ready, 1),
+        (paths(&["/status/none"]), Some("{}"), Health::Ready, 2),
+        (ReportClass::Status, Some(r#"{"n":7}"#), Health::Ready, 3),
+    ];
+    for (class, expected, health, reads) in classes {
+        world.hub.told_objects = 0;
+        ask(&mut world, &deployment, class.clone());
+        world.quiesce();
+        let report = &world.hub.reports[&deployment].2;
+        assert_eq!((report.progress, report.health), (Progress::Applied, health), "{class:?}");
+        assert_eq!(status(&world, &deployment).as_deref(), expected, "{class:?}");
+        assert_eq!((world.cluster.versions(), world.cluster.reads), (before.0, before.1 + reads), "{class:?}");
+        assert_eq!(world.hub.told_objects, 1, "{class:?}");
+        // A restart finds it as it is, and so does an agent without its journal.
+        world.crash();
+        world.quiesce();
+        world.lose_journal();
+        world.quiesce();
+        assert_eq!(world.cluster.versions(), before.0, "{class:?}");
+        world.cluster.reads = before.1 + reads;
+    }
+}
+
+#[test]
+fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
+    let (mut world, deployment) = placed();
+    world.cluster.set_status(&deployment, 7);
+    for (class, other) in [(ReportClass::Health, 8), (paths(&["/status/none"]), 9)] {
+        ask(&mut world, &deployment, class.clone());
+        world.quiesce();
+        (world.hub.told_objects, world.cluster.reads) = (0, 0);
+        world.cluster.set_status(&deployment, other);
+        world.quiesce();
+        assert_eq!((world.hub.told_objects, world.cluster.reads), (0, 0), "{class:?}");
+        let object = world.core.objects.get(&deployment).unwrap();
+        assert!(matches!(object.live.status, Status::Dropped { .. }), "{class:?}");
+    }
+    // A hub that forgot everything has nothing read either.
+    ask(&mut world, &deployment, ReportClass::Health);
+    world.quiesce();
+    (world.cluster.reads, world.cluster.lists) = (0, 0);
+    world.hub.forget_reports();
+    world.quiesce();
+    assert_eq!((status(&world, &deployment), world.cluster.reads, world.cluster.lists), (None, 0, 0));
+    assert_eq!(world.hub.reports[&deployment].2.health, Health::Ready);
+    // Nor is anything kept while nobody can be told.
+    world.hub_is_away();
+    world.cluster.set_status(&deployment, 10);
+    world.run_for(Duration::from_secs(1));
+    let object = world.core.objects.get(&deployment).unwrap();
+    assert!(matches!(object.live.status, Status::Dropped { .. }), "{:?}", object.live.status);
+}
+
+#[test]
+fn what_is_counted_is_no_reason_to_write_anything() {
+    let (mut world, deployment) = placed();
+    let before = world.cluster.versions();
+    let associated = [tideline_common::AssociatedKind::Pods].into();
+    world.hub.policy = ApplyPolicy { associated, ..ApplyPolicy::default() };
+    world.hub.put(&deployment, 1, 1);
+    world.quiesce();
+    assert_eq!(world.cluster.versions(), before);
+    assert_eq!(world.hub.reports[&deployment].2.progress, Progress::Applied);
 }
 
 /// Webhooks say much, and the hub takes what is longer than it should be for somebody else's word.

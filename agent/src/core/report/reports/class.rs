@@ -1,0 +1,74 @@
+//! How much is told of an object, as its policy asks.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_common::limits::{STATUS_BYTES_MAX, STATUS_LEVELS_MAX};
+use tideline_common::wire::v1::ObjectReport;
+use tideline_common::{Hasher, ObjectKey, ReportClass, nesting};
+
+use super::bounded;
+use crate::core::Core;
+use crate::core::model::object::{Object, Status};
+
+impl Core {
+    /// How much is told of an object: what its entry says, or the one that it was written for last.
+    pub(in crate::core) fn report_class(&self, key: &ObjectKey) -> &ReportClass {
+        let recorded = || self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.policy));
+        let policy = self.desired.get(key).map(|entry| entry.policy).or_else(recorded);
+        policy.and_then(|policy| self.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
+    }
+
+    /// Adds what a watch showed of the object, but for its status.
+    pub(super) fn add_observed(&self, report: &mut ObjectReport, object: &Object, class: &ReportClass) {
+        if !class.has_health() {
+            return;
+        }
+        if object.seen.is_some() && !self.kinds.is_forbidden(&report.key.kind) {
+            report.health = object.live.health;
+        }
+        if report.message.is_empty() && self.desired.get(&report.key).is_some() {
+            report.message = bounded(object.live.message.clone());
+        }
+        report.observed_generation = object.live.observed_generation;
+    }
+}
+
+impl Object {
+    /// Keeps nothing of a status that nobody asks for, and waits for none. Once it is asked for, it is read.
+    pub(super) fn drop_status(&mut self) {
+        match self.live.status {
+            Status::None | Status::Dropped { .. } => {}
+            Status::Known(_) | Status::Awaited { .. } | Status::Unreadable { .. } => {
+                self.live.status = Status::Dropped { failed: 0 };
+            }
+        }
+    }
+}
+
+/// As much of a status as is told; none if the hub would refuse that, and say that this agent says too much.
+pub(super) fn cut(class: &ReportClass, status: &Arc<RawValue>) -> Option<Arc<RawValue>> {
+    let cut = match class {
+        ReportClass::Paths(paths) => {
+            let cut = paths.cut(serde_json::from_str(status.get()).ok()?);
+            Arc::from(serde_json::value::to_raw_value(&cut).ok()?)
+        }
+        ReportClass::Status | ReportClass::Health | ReportClass::Nothing => Arc::clone(status),
+    };
+    (!is_too_large(&cut)).then_some(cut)
+}
+
+pub(super) fn is_too_large(status: &RawValue) -> bool {
+    status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
+}
+
+/// What tells the words of one class from those of another: whoever is asked for more has more to say, though nothing else
+/// changed.
+pub(super) fn mark(class: &ReportClass) -> Vec<u8> {
+    if *class == ReportClass::Status {
+        return Vec::new();
+    }
+    let mut hasher = Hasher::new("tideline/report/v1");
+    class.hash_into(&mut hasher);
+    hasher.finish().as_bytes().to_vec()
+}

@@ -1,0 +1,98 @@
+//! How often something is said of each of many: at once where nothing was said of it for a while, and when that time is over
+//! otherwise. What changes meanwhile is not kept: whoever is due is looked at again, and its newest state is said.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tideline_common::Monotonic;
+
+/// Of each of which something was said within so many seconds: when, and what came with it that is never to wait.
+#[derive(Debug)]
+pub(in crate::core) struct Rate<K, V, const SECONDS: u64> {
+    said: BTreeMap<K, (Monotonic, V)>,
+    /// The same, the oldest first.
+    oldest: BTreeSet<(Monotonic, K)>,
+    /// When those are due of which there is more to say. That moment never moves, so that what changes all the time is said.
+    due: BTreeSet<(Monotonic, K)>,
+}
+
+impl<K, V, const SECONDS: u64> Default for Rate<K, V, SECONDS> {
+    fn default() -> Self {
+        Self { said: BTreeMap::new(), oldest: BTreeSet::new(), due: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Clone, V: PartialEq, const SECONDS: u64> Rate<K, V, SECONDS> {
+    const EVERY: Duration = Duration::from_secs(SECONDS);
+
+    /// Something is said of it now.
+    pub(in crate::core) fn said(&mut self, now: Monotonic, key: K, value: V) {
+        self.forget(&key);
+        self.oldest.insert((now, key.clone()));
+        self.said.insert(key, (now, value));
+    }
+
+    /// Whether what there is to say of it waits, since nothing changed in it but what may wait. Then it is due later.
+    pub(in crate::core) fn holds(&mut self, now: Monotonic, key: &K, value: &V) -> bool {
+        let Some((said, former)) = self.said.get(key) else { return false };
+        let at = *said + Self::EVERY;
+        let holds = at > now && former == value;
+        if holds {
+            self.due.insert((at, key.clone()));
+        }
+        holds
+    }
+
+    /// There is something to say of it: it is due now, or when its time is over.
+    pub(in crate::core) fn news(&mut self, now: Monotonic, key: K) {
+        let at = self.said.get(&key).map_or(now, |(said, _)| now.max(*said + Self::EVERY));
+        self.due.insert((at, key));
+    }
+
+    pub(in crate::core) fn forget<Q: Ord + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some((key, (said, _))) = self.said.remove_entry(key) {
+            self.due.remove(&(said + Self::EVERY, key.clone()));
+            self.oldest.remove(&(said, key));
+        }
+    }
+
+    /// Takes whatever is due, and forgets whose time is over.
+    pub(in crate::core) fn take_due(&mut self, now: Monotonic) -> BTreeSet<K> {
+        while let Some((said, _)) = self.oldest.first()
+            && *said + Self::EVERY <= now
+            && let Some((_, key)) = self.oldest.pop_first()
+        {
+            self.said.remove(&key);
+        }
+        let mut due = BTreeSet::new();
+        while let Some((at, _)) = self.due.first()
+            && *at <= now
+            && let Some((_, key)) = self.due.pop_first()
+        {
+            due.insert(key);
+        }
+        due
+    }
+
+    /// Takes whatever waits: nothing is to wait any more.
+    pub(in crate::core) fn take_waiting(&mut self) -> BTreeSet<K> {
+        std::mem::take(&mut self.due).into_iter().map(|(_, key)| key).collect()
+    }
+
+    #[cfg(test)]
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.said.is_empty() && self.oldest.is_empty() && self.due.is_empty()
+    }
+
+    /// When the next is due.
+    pub(in crate::core) fn next_due(&self) -> Option<Monotonic> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests;
