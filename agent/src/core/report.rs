@@ -2,4 +2,5 @@
 
 pub(super) mod associated;
 pub(super) mod kube_events;
+mod rate;
 pub(super) mod reports;

@@ -4,7 +4,7 @@
 //! ```text
 //!  entries, what stands in their place ─▶ wishes ─▶ Effect::Follow
 //!                                            │
-//!  Followed: Listing, Seen, Gone, Listed ─▶ aggregate ─▶ due, at most every ten seconds ─▶ report
+//!  Followed: Listing, Seen, Gone, Listed ─▶ aggregate ─▶ due, at most every 30 seconds ─▶ report
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,7 @@ use tideline_common::associated::Made;
 use tideline_common::wire::v1::{AssociatedReport, TargetCondition};
 use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
+use super::rate::Rate;
 use crate::core::Core;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
 use crate::core::interface::event::FollowNews;
@@ -26,8 +27,8 @@ use aggregate::{Aggregate, KEPT_MAX, Touched};
 use wish::{follows, is_link};
 
 /// Between two reports of what was made of one object, however often it changes: a Pod that crashes all the time makes
-/// six reports in a minute, of less than a kilobyte each.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+/// two reports in a minute, of less than a kilobyte each.
+const SAY_EVERY_SECONDS: u64 = 30;
 /// Between two lists of a kind that are made because something was asked for late.
 const LIST_EVERY: Duration = Duration::from_mins(1);
 /// What nobody asks for any more is forgotten after so long, all at once.
@@ -48,19 +49,11 @@ pub(in crate::core) struct Associates {
     missed: BTreeSet<AssociatedKind>,
     list_at: Option<Monotonic>,
     sweep_at: Option<Monotonic>,
-    /// When there is news of an object, and which.
-    due: BTreeSet<(Monotonic, Arc<ObjectKey>)>,
-    spoken: BTreeMap<Arc<ObjectKey>, Spoken>,
+    /// Of which objects something was said lately, and of which there is news.
+    rate: Rate<Arc<ObjectKey>, (), SAY_EVERY_SECONDS>,
     told: BTreeMap<ObjectKey, Told>,
     runs: u32,
     timer: Option<Monotonic>,
-}
-
-/// When something was said of an object last, and when it is next.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spoken {
-    last: Option<Monotonic>,
-    next: Option<Monotonic>,
 }
 
 /// What the hub acknowledged, and for which source; no digest if it may have forgotten.
@@ -160,18 +153,7 @@ impl Associates {
         if self.aggregate.follows(key).is_none() {
             return;
         }
-        let spoken = self.spoken.entry(Arc::clone(key)).or_default();
-        if spoken.next.is_none() {
-            let at = spoken.last.map_or(now, |last| now.max(last + SAY_EVERY));
-            spoken.next = Some(at);
-            self.due.insert((at, Arc::clone(key)));
-        }
-    }
-
-    fn hush(&mut self, key: &ObjectKey) {
-        if let Some((key, Spoken { next: Some(at), .. })) = self.spoken.remove_entry(key) {
-            self.due.remove(&(at, key));
-        }
+        self.rate.news(now, Arc::clone(key));
     }
 
     /// The kinds that cannot be watched, counted by reason, with one of them named.
@@ -275,7 +257,7 @@ impl Core {
     fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wish::Follows) {
         self.associates.unneed(key, former);
         self.associates.aggregate.dismiss(key);
-        self.associates.hush(key);
+        self.associates.rate.forget(key);
         self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
         if self.associates.told.contains_key(key) {
             self.reports.associated(key, now);
@@ -337,14 +319,10 @@ impl Core {
         if let Some(follow) = self.associates.take_change(now) {
             out.push(Effect::Follow(follow));
         }
-        while let Some((at, _)) = self.associates.due.first()
-            && *at <= now
-        {
-            let Some((_, key)) = self.associates.due.pop_first() else { break };
+        for key in self.associates.rate.take_due(now) {
             self.reports.associated(&key, now);
-            self.associates.spoken.insert(key, Spoken { last: Some(now), next: None });
         }
-        let due = self.associates.due.first().map(|(at, _)| *at);
+        let due = self.associates.rate.next_due();
         let list = self.associates.list_at.filter(|_| !self.associates.missed.is_empty());
         let next = [due, list, self.associates.sweep_at].into_iter().flatten().min();
         if let Some(at) = next
@@ -353,6 +331,11 @@ impl Core {
             self.associates.timer = Some(at);
             out.push(Effect::SetTimer { timer: Timer::Associated, at });
         }
+    }
+
+    /// A report of it goes out; that nothing was known yet is none.
+    pub(in crate::core) fn associated_said(&mut self, now: Monotonic, key: &ObjectKey) {
+        self.associates.rate.said(now, Arc::new(key.clone()), ());
     }
 
     pub(in crate::core) fn associated_due(&mut self) {

@@ -18,6 +18,7 @@ use tideline_common::wire::v1::{
 };
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
+use super::rate::Rate;
 use crate::core::decide::remove::{Evidence, Verdict, may_delete};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
@@ -29,9 +30,6 @@ use crate::core::work::doing::ReadFor;
 use crate::core::{Core, Phase};
 
 mod class;
-mod rate;
-
-use rate::Rate;
 
 /// Changes gather this long before they are sent.
 const GATHER: Duration = Duration::from_millis(50);
@@ -444,13 +442,14 @@ impl Core {
             && page.bytes < REPORT_PAGE_BYTES_MAX - ASSOCIATED_BYTES_MAX
             && let Some(key) = self.reports.associated.pop_first()
         {
-            self.add_associated(key, &mut page);
+            self.add_associated(now, key, &mut page);
         }
         page
     }
 
-    fn add_associated(&self, key: ObjectKey, page: &mut Page) {
+    fn add_associated(&mut self, now: Monotonic, key: ObjectKey, page: &mut Page) {
         if let Some((report, digest)) = self.associated_report(&key) {
+            self.associated_said(now, &key);
             page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
             page.associated_told.push((key, report.source_uid.clone(), digest));
             page.associated.push(report);
