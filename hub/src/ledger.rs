@@ -60,7 +60,8 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_common::{
-    Capabilities, Capability, Entry, Epoch, GroupKind, ObjectKey, Revision, Shown, SourceRef, SpaceName, TargetId, Uid,
+    Capabilities, Capability, Entry, Epoch, GroupKind, ObjectKey, ReportClass, Revision, Shown, SourceRef, SpaceName,
+    TargetId, Uid,
 };
 
 use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
@@ -247,6 +248,11 @@ impl<'a> SourceView<'a> {
     /// Its entries and the targets that each is for, whether it holds the destination there or not.
     pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> + use<'a> {
         self.claim.forms.iter().map(|form| (&form.entry, &form.targets))
+    }
+
+    /// Whether the whole status is to come back from one of its targets.
+    pub fn returns_status(&self, target: TargetIndex) -> bool {
+        self.claim.form(target).is_some_and(|form| form.policy.report == ReportClass::Status)
     }
 
     /// What the agent of one of its targets does not understand, and would have to; empty where it is told.

@@ -227,8 +227,9 @@ pub enum FieldMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusPolicy {
-    /// What is written into the status of the source. Auto: the status of the target where there is exactly one, a
-    /// summary where there are several. Never: nothing; rollups and reports tell.
+    /// What is written into the status of the source. Auto: the status of the target where there is exactly one, and
+    /// nothing where there are several. Never: nothing, and agents send none; rollups and reports tell how the object does.
+    /// Where several clauses or Placements assign one object, Auto holds if any of them says so.
     pub r#return: StatusReturn,
     /// What happens to a status whose target is stale. Keep leaves it as last seen; Unknown turns its Ready and Available
     /// conditions to Unknown.
@@ -273,6 +274,15 @@ pub enum StatusReturn {
     #[default]
     Auto,
     Never,
+}
+
+impl From<StatusReturn> for common::ReportClass {
+    fn from(status: StatusReturn) -> Self {
+        match status {
+            StatusReturn::Auto => Self::Status,
+            StatusReturn::Never => Self::Health,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -79,13 +79,16 @@ impl Engine {
         self.ledger.kinds_of(space)
     }
 
-    /// The status that a source should have in its space: its one target's, or none. Outer none: it is not known yet.
+    /// The status that a source should have in its space: its one target's where it is to come back, or none. Outer none: it
+    /// is not known yet.
     pub fn status_of(&self, id: &SourceId) -> Option<Option<Value>> {
         let views: Vec<_> = self.ledger.source(id).collect();
         let places = views.iter().flat_map(|view| view.assigned().into_iter().map(move |target| (view, target)));
         let mut places = places.take(2);
         match (places.next(), places.next()) {
             (None, _) | (Some(_), Some(_)) => Some(None),
+            // An agent that is too old to know sends it all the same.
+            (Some((view, only)), None) if !view.returns_status(only) => Some(None),
             (Some((view, only)), None) => {
                 let target = self.ledger.target_at(only)?;
                 let report = self.summary.report(target, view.key(), &view.source().uid)?;

@@ -1,6 +1,6 @@
 //! The hub as a whole, without its edges.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tideline_api::{Allow, Placement};
 use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
 use tideline_common::signature::SigningKey;
@@ -23,6 +23,7 @@ mod capabilities;
 mod clock;
 mod history;
 mod keys;
+mod returning;
 mod stolen_key;
 mod unreadable;
 
@@ -90,11 +91,16 @@ impl Hub {
     }
 
     fn place(&mut self, name: &str, tier: &str) {
+        self.place_with(name, tier, &json!({}));
+    }
+
+    /// The same, and what returns of the status.
+    fn place_with(&mut self, name: &str, tier: &str, status: &Value) {
         let object = json!({
             "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": name},
             "spec": {
                 "targets": [{"matchLabels": {"tier": tier}}],
-                "objects": [{"resources": ["configmaps"]}],
+                "objects": [{"resources": ["configmaps"], "status": status}],
             },
         });
         let placement: Placement = tideline_api::decode(object).unwrap();

@@ -156,7 +156,7 @@ impl Clause {
             object_selectors,
             names,
             apply,
-            status: StatusPolicy { r#return: _, when_stale: _, collectors: _, associated },
+            status: StatusPolicy { r#return, when_stale: _, collectors: _, associated },
         } = clause;
         let invalid =
             |field| move |(selector, source)| RuleError::ClauseSelector { clause: nth, field, nth: selector, source };
@@ -177,6 +177,7 @@ impl Clause {
             policy: ApplyPolicy {
                 additions: additions.clone(),
                 associated: associated.iter().map(|resource| (*resource).into()).collect(),
+                report: (*r#return).into(),
                 ..apply.clone().into()
             },
         })

@@ -317,8 +317,10 @@ fn object_problems(space: &Space, object: &Object, name: &str) -> Vec<(Reason, S
             continue;
         }
         if policy.disagrees_with(its_policy) {
-            let message =
-                format!("Placement {other:?} asks for it otherwise; where both assign it the least destructive holds");
+            let message = format!(
+                "Placement {other:?} asks for it otherwise; where both assign it the least destructive holds, and its status \
+                 returns if either says so"
+            );
             problems.push((Reason::Conflict, message));
         }
         if its_rule.mapping != rule.mapping && refers_to_namespaces(&object.key.kind) {

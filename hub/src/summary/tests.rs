@@ -213,6 +213,18 @@ fn confirmed_removal_takes_the_report_of_that_source_only() {
 }
 
 #[test]
+fn of_whom_nothing_is_asked_but_progress_it_is_known_that_it_is_applied_and_no_more() {
+    let mut summary = Summary::default();
+    summary.take(target(1), request(vec![report(Progress::Applied, Health::Unknown, "v1")], Vec::new()));
+    let counts = sum(&summary, &[Freshness::Fresh], "v1").counts;
+    assert_eq!((counts.reported, counts.applied, counts.unknown, counts.ready), (1, 1, 1, 0));
+    let failed = ObjectReport { reason: Some(Reason::Denied), ..report(Progress::Failed, Health::Unknown, "v1") };
+    summary.take(target(1), request(vec![failed], Vec::new()));
+    let Overview { counts, worst, .. } = sum(&summary, &[Freshness::Fresh], "v1");
+    assert_eq!((counts.failed, worst[0].reason), (1, Reason::Denied));
+}
+
+#[test]
 fn exact_status_speaks_of_source_generations() {
     let local = json!({
         "observedGeneration": 14, "readyReplicas": 2, "collisionCount": 1,

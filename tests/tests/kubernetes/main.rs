@@ -27,6 +27,7 @@ mod processes;
 mod quickstart;
 mod refusals;
 mod restored;
+mod returning;
 mod rights;
 mod scenarios;
 mod shut_out;

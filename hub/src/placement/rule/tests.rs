@@ -3,7 +3,7 @@ use std::error::Error as _;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tideline_api::Placement;
-use tideline_common::AssociatedKind;
+use tideline_common::{AssociatedKind, ReportClass};
 
 use super::*;
 
@@ -40,6 +40,17 @@ fn what_is_to_be_counted_is_part_of_its_clauses_policy() {
     let rule = read(&json!({"objects": [{"status": {"associated": associated}}, {}]})).expect("it is a rule");
     let asked: Vec<Vec<_>> = rule.objects.iter().map(|clause| clause.policy.associated.iter().collect()).collect();
     assert_eq!(asked, [vec![&AssociatedKind::ReplicaSets, &AssociatedKind::Pods], vec![]]);
+}
+
+#[test]
+fn what_returns_is_part_of_its_clauses_policy_and_who_wants_the_status_gets_it() {
+    let rule = read(&json!({"objects": [{"status": {"return": "Never"}}, {}, {"status": {"return": "Auto"}}]}));
+    let clauses = rule.expect("it is a rule").objects;
+    let classes: Vec<_> = clauses.iter().map(|clause| clause.policy.report.clone()).collect();
+    assert_eq!(classes, [ReportClass::Health, ReportClass::Status, ReportClass::Status]);
+    let both = clauses[0].policy.merge(&clauses[1].policy);
+    assert_eq!(both.report, ReportClass::Status);
+    assert!(clauses[0].policy.disagrees_with(&clauses[1].policy));
 }
 
 #[test]
