@@ -19,39 +19,17 @@ use super::slot::Slot;
 /// Bodies that are remembered to have been refused, of 32 bytes each. Others are refused again until there is room.
 const REFUSED_MAX: usize = 1_000;
 
-/// What is known of a body without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Place {
-    At {
-        /// Bytes that it takes, compressed.
-        len: usize,
-        at: u64,
-    },
-    /// As schema 1 began: the bytes; it lies under its digest.
-    ByDigest(usize),
+/// What is known of a body without reading it: where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) at: u64,
+    /// Bytes that it takes, compressed.
+    pub(super) len: usize,
 }
 
 impl Place {
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::At { len, .. } | Self::ByDigest(len) => len,
-        }
-    }
-
-    /// The number that follows, if it has one.
-    pub(super) fn next(self) -> u64 {
-        match self {
-            Self::At { at, .. } => at + 1,
-            Self::ByDigest(_) => 0,
-        }
-    }
-
-    pub(super) fn key(self, input: Digest) -> Vec<u8> {
-        match self {
-            Self::At { at, .. } => at.to_be_bytes().to_vec(),
-            Self::ByDigest(_) => input.as_bytes().to_vec(),
-        }
+    pub(super) fn key(self) -> Vec<u8> {
+        self.at.to_be_bytes().to_vec()
     }
 }
 
@@ -90,17 +68,11 @@ impl<'a> Ahead<'a> {
     ) -> Result<(), Error> {
         let former = self.place(input)?;
         let body = record::deflate(text.as_bytes());
-        let at = match former {
-            Some(Place::At { at, .. }) => at,
-            Some(Place::ByDigest(_)) | None => self.slot.numbers().take(),
-        };
-        let place = Place::At { len: body.len(), at };
+        let at = former.map_or_else(|| self.slot.numbers().take(), |former| former.at);
+        let place = Place { at, len: body.len() };
         self.changed.insert(input, Some(place));
-        each(record::put_bytes(Table::Bodies, place.key(input), &[input.as_bytes().as_slice(), &body].concat()))?;
+        each(record::put_bytes(Table::Bodies, place.key(), &[input.as_bytes().as_slice(), &body].concat()))?;
         each(record::put(Table::Inputs, input.as_bytes().to_vec(), &place))?;
-        if let Some(Place::ByDigest(_)) = former {
-            each(record::take(Table::Bodies, input.as_bytes().to_vec()))?;
-        }
         Ok(())
     }
 
@@ -115,10 +87,10 @@ impl<'a> Ahead<'a> {
         for input in inputs {
             going.extend(self.place(input)?.map(|place| (place, input)));
         }
-        going.sort_unstable_by_key(|(place, _)| place.next());
+        going.sort_unstable();
         for (place, input) in going {
             self.changed.insert(input, None);
-            each(record::take(Table::Bodies, place.key(input)))?;
+            each(record::take(Table::Bodies, place.key()))?;
             each(record::take(Table::Inputs, input.as_bytes().to_vec()))?;
         }
         Ok(())
@@ -168,15 +140,12 @@ impl Refused {
 /// Reads a body.
 pub(super) fn read(slot: &Slot, input: Digest) -> Result<Arc<str>, Error> {
     let place = place(slot, input)?.ok_or(Error::NoBody(input))?;
-    let key = place.key(input);
+    let key = place.key();
     let value = slot.get(Table::Bodies, &key)?.ok_or(Error::NoBody(input))?;
     let bytes = record::checked(Table::Bodies, &key, &value)?;
-    let compressed = match place {
-        Place::At { .. } => bytes
-            .strip_prefix(input.as_bytes())
-            .ok_or_else(|| Error::Damaged(format!("another body lies in the place of {input}")))?,
-        Place::ByDigest(_) => bytes,
-    };
+    let compressed = bytes
+        .strip_prefix(input.as_bytes())
+        .ok_or_else(|| Error::Damaged(format!("another body lies in the place of {input}")))?;
     let mut text = String::new();
     DeflateDecoder::new(compressed)
         .take(BODY_BYTES_MAX as u64)

@@ -10,8 +10,8 @@ use super::bodies::{Numbers, Place};
 use super::change::{Change, Table};
 use super::engine::Engine;
 use super::record::{
-    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, FORMER_SCHEMA, HISTORY_KEY, HOLDING_KEY,
-    MODE_KEY, SCHEMA, SCHEMA_KEY,
+    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, HISTORY_KEY, HOLDING_KEY, MODE_KEY, SCHEMA,
+    SCHEMA_KEY,
 };
 use super::stage;
 use crate::core::{AppliedRecord, Held, Loaded, Shared};
@@ -71,8 +71,8 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     engine.scan(Table::Inputs, |key, value| {
         count(key, value);
         let place: Place = record::read(Table::Inputs, key, value)?;
-        bodies += (key.len() + place.bytes()) as u64;
-        next_body = next_body.max(place.next());
+        bodies += (key.len() + place.len) as u64;
+        next_body = next_body.max(place.at + 1);
         loaded.bodies.insert(record::digest(key)?);
         Ok(())
     })?;
@@ -124,7 +124,6 @@ fn meta<T: DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, E
 fn check_schema(engine: &Engine, existed: bool) -> Result<(), Error> {
     match meta::<String>(engine, SCHEMA_KEY)? {
         Some(found) if found == SCHEMA => Ok(()),
-        Some(found) if found == FORMER_SCHEMA => write_schema(engine),
         Some(found) => Err(Error::Newer { found }),
         // sled takes a directory whose log is gone for a new one.
         None if existed => Err(Error::Damaged("what it held is gone".to_owned())),

@@ -15,8 +15,6 @@ use crate::core::Write;
 
 /// The layout of everything below. Raised when an older build could not read it any more.
 pub(super) const SCHEMA: &str = "2";
-/// In which bodies lay under their digests. What of it is left is read, and becomes of this schema when it is written.
-pub(super) const FORMER_SCHEMA: &str = "1";
 
 pub(super) const SCHEMA_KEY: &[u8] = b"schema";
 /// What the build understands that wrote last: an older one would read over what is in its sets.
@@ -24,7 +22,7 @@ pub(super) const CAPABILITIES_KEY: &[u8] = b"capabilities";
 pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
 pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
 pub(super) const HISTORY_KEY: &[u8] = b"history";
-/// Under the name that it always had on disk.
+/// Named as in the golden data directory.
 pub(super) const MODE_KEY: &[u8] = b"standing";
 pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
 pub(super) const HOLDING_KEY: &[u8] = b"holding";

@@ -303,10 +303,10 @@ impl Slot {
             self.touch(Table::Meta, value.len() as u64);
             Ok(())
         })?;
-        places.sort_unstable_by_key(|(place, _)| place.next());
+        places.sort_unstable();
         let (mut lost, mut part, mut bytes) = (BTreeSet::new(), Vec::new(), 0);
         for (place, input) in places {
-            let key = place.key(input);
+            let key = place.key();
             let mut found = self.get(Table::Bodies, &key);
             if matches!(&found, Err(error @ Error::Io { .. }) if error.is_of_damage()) {
                 found = self.get(Table::Bodies, &key);

@@ -363,43 +363,6 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
     Ok(())
 }
 
-/// Schema 1 had bodies under their digests.
-#[tokio::test]
-async fn a_journal_of_the_former_schema_is_read_and_becomes_one_of_this() -> Result<(), anyhow::Error> {
-    use super::change::Table;
-    use super::engine::Engine;
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("journal");
-    filled(&path, 3).await?;
-    let engine = Engine::open(&path)?;
-    let mut former = vec![record::put(Table::Meta, record::SCHEMA_KEY.to_vec(), "1")];
-    for n in 0..3 {
-        let (key, text) = (entry(n).input.as_bytes().to_vec(), format!("body {n}"));
-        former.push(record::take(Table::Bodies, u64::from(n).to_be_bytes().to_vec()));
-        former.push(record::put(Table::Inputs, key.clone(), &record::deflate(text.as_bytes()).len()));
-        former.push(record::put_bytes(Table::Bodies, key, &record::deflate(text.as_bytes())));
-    }
-    engine.commit(&cut(former))?;
-    drop(engine);
-    let (journal, loaded) = Journal::open(&path)?;
-    assert_eq!(loaded.bodies.len(), 3);
-    assert_eq!(&*journal.body(entry(1).input)?, "body 1");
-    let rewritten = Write::Body { input: entry(1).input, text: "body 1, again".into() };
-    journal.write(vec![rewritten, Write::DropBodies(vec![entry(2).input])]).await?;
-    assert_eq!(&*journal.body(entry(0).input)?, "body 0");
-    assert_eq!(&*journal.body(entry(1).input)?, "body 1, again");
-    assert!(matches!(journal.body(entry(2).input), Err(Error::NoBody(_))));
-    drop(journal);
-    let engine = Engine::open(&path)?;
-    let mut keys = Vec::new();
-    engine.scan(Table::Bodies, |key, _| {
-        keys.push(key.len());
-        Ok(())
-    })?;
-    assert_eq!(keys, [8, 32], "nothing is left behind: the rewritten one by number, the first by digest");
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_journal_that_starts_died_over_is_moved_aside() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
