@@ -58,30 +58,31 @@ impl<'a> Ahead<'a> {
         Self { slot, changed: BTreeMap::new() }
     }
 
-    /// Calls `each` with what puts a body in its place, of which nothing need be written together: what says that it is there
-    /// comes last.
+    /// Calls `each` with a body and what says that it is there: a log that is written anew leaves out what nothing says that
+    /// it is there.
     pub(super) fn put(
         &mut self,
         input: Digest,
         text: &str,
-        each: &mut impl FnMut(Change) -> Result<(), Error>,
+        each: &mut impl FnMut([Change; 2]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let former = self.place(input)?;
         let body = record::deflate(text.as_bytes());
         let at = former.map_or_else(|| self.slot.numbers().take(), |former| former.at);
         let place = Place { at, len: body.len() };
         self.changed.insert(input, Some(place));
-        each(record::put_bytes(Table::Bodies, place.key(), &[input.as_bytes().as_slice(), &body].concat()))?;
-        each(record::put(Table::Inputs, input.as_bytes().to_vec(), &place))?;
-        Ok(())
+        each([
+            record::put_bytes(Table::Bodies, place.key(), &[input.as_bytes().as_slice(), &body].concat()),
+            record::put(Table::Inputs, input.as_bytes().to_vec(), &place),
+        ])
     }
 
-    /// Likewise for bodies that go: a crash on the way leaves what says that one is there, by which it is dropped again. They go
-    /// in the order in which they lie, for each brings those beside it into memory and the log.
+    /// Likewise for bodies that go. They go in the order in which they lie, for each brings those beside it into memory and
+    /// the log.
     pub(super) fn drop_all(
         &mut self,
         inputs: impl IntoIterator<Item = Digest>,
-        each: &mut impl FnMut(Change) -> Result<(), Error>,
+        each: &mut impl FnMut([Change; 2]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut going = Vec::new();
         for input in inputs {
@@ -90,8 +91,7 @@ impl<'a> Ahead<'a> {
         going.sort_unstable();
         for (place, input) in going {
             self.changed.insert(input, None);
-            each(record::take(Table::Bodies, place.key()))?;
-            each(record::take(Table::Inputs, input.as_bytes().to_vec()))?;
+            each([record::take(Table::Bodies, place.key()), record::take(Table::Inputs, input.as_bytes().to_vec())])?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::change::Change;
 
 /// Changes of one group. Of the five kilobytes that each takes, as measured with sled 0.34.7, one or two megabytes.
 pub(super) const GROUP_CHANGES_MAX: usize = 256;
-/// Bytes of one group, for bodies are large. A change that is larger is a group of its own.
+/// Bytes of one group, for bodies are large. What is larger and cannot be parted is a group of its own.
 pub(super) const GROUP_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of groups that reach the disk together, at least where there are more: what is in memory of a large set at once.
 const COMMIT_BYTES_MAX: u64 = 4 << 20;
@@ -23,15 +23,15 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Adds a change, or gives it back where there is no room for it beside the others.
-    pub(super) fn add(&mut self, change: Change) -> Result<(), Change> {
-        let bytes = self.bytes + change.bytes();
-        let fits = self.changes.len() < GROUP_CHANGES_MAX && bytes <= GROUP_BYTES_MAX;
+    /// Adds changes that cannot be parted, or gives them back where there is no room for them beside the others.
+    pub(super) fn add<const N: usize>(&mut self, changes: [Change; N]) -> Result<(), [Change; N]> {
+        let bytes = self.bytes + bytes_of(&changes);
+        let fits = self.changes.len() + N <= GROUP_CHANGES_MAX && bytes <= GROUP_BYTES_MAX;
         if !fits && !self.changes.is_empty() {
-            return Err(change);
+            return Err(changes);
         }
         self.bytes = bytes;
-        self.changes.push(change);
+        self.changes.extend(changes);
         Ok(())
     }
 
@@ -48,10 +48,14 @@ impl Group {
     }
 }
 
-impl From<Change> for Group {
-    fn from(change: Change) -> Self {
-        Self { bytes: change.bytes(), changes: vec![change] }
+impl<const N: usize> From<[Change; N]> for Group {
+    fn from(changes: [Change; N]) -> Self {
+        Self { bytes: bytes_of(&changes), changes: changes.into() }
     }
+}
+
+fn bytes_of(changes: &[Change]) -> u64 {
+    changes.iter().map(Change::bytes).sum()
 }
 
 /// Cuts changes that need not be written together into groups, in their order. One group is in memory.
@@ -65,10 +69,11 @@ impl<W: FnMut(Group) -> Result<(), Error>> Cutter<W> {
         Self { group: Group::default(), write }
     }
 
-    pub(super) fn push(&mut self, change: Change) -> Result<(), Error> {
-        match self.group.add(change) {
+    /// Adds changes that cannot be parted.
+    pub(super) fn push<const N: usize>(&mut self, changes: [Change; N]) -> Result<(), Error> {
+        match self.group.add(changes) {
             Ok(()) => Ok(()),
-            Err(change) => (self.write)(std::mem::replace(&mut self.group, Group::from(change))),
+            Err(changes) => (self.write)(std::mem::replace(&mut self.group, Group::from(changes))),
         }
     }
 
@@ -82,7 +87,7 @@ impl<W: FnMut(Group) -> Result<(), Error>> Cutter<W> {
 pub(super) fn cut(changes: impl IntoIterator<Item = Change>) -> Vec<Group> {
     let mut groups = vec![Group::default()];
     for change in changes {
-        if let Some(Err(change)) = groups.last_mut().map(|group| group.add(change)) {
+        if let Some(Err(change)) = groups.last_mut().map(|group| group.add([change])) {
             groups.push(Group::from(change));
         }
     }

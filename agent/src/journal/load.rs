@@ -9,6 +9,7 @@ use super::Error;
 use super::bodies::{Numbers, Place};
 use super::change::{Change, Table};
 use super::engine::Engine;
+use super::group::{Gathered, Group};
 use super::record::{
     self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, HISTORY_KEY, HOLDING_KEY, MODE_KEY, SCHEMA,
     SCHEMA_KEY,
@@ -34,7 +35,9 @@ pub(super) struct Contents {
 pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
     check_schema(engine, existed)?;
     check_capabilities(engine)?;
-    stage::finish(engine)?;
+    let mut finishing = Gathered::new(|groups: &[Group]| engine.commit(groups).map(drop));
+    stage::finish(engine, &mut |group| finishing.push(group).map(drop))?;
+    finishing.commit()?;
     let mut loaded = Loaded {
         enrolled: meta(engine, ENROLLED_KEY)?,
         accepted: meta(engine, ACCEPTED_KEY)?,
@@ -141,11 +144,11 @@ fn check_capabilities(engine: &Engine) -> Result<(), Error> {
     if found.as_ref() == Some(&own) {
         return Ok(());
     }
-    engine.commit(&[record::put(Table::Meta, CAPABILITIES_KEY.to_vec(), &own).into()]).map(drop)
+    engine.commit(&[[record::put(Table::Meta, CAPABILITIES_KEY.to_vec(), &own)].into()]).map(drop)
 }
 
 fn write_schema(engine: &Engine) -> Result<(), Error> {
-    engine.commit(&[record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA).into()]).map(drop)
+    engine.commit(&[[record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)].into()]).map(drop)
 }
 
 /// Reads the policies that entries name, or that objects stand under, and returns the others.

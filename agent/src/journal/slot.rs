@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use super::bodies::{self, Numbers};
 use super::change::{Change, Table};
 use super::engine::Engine;
-use super::group::{Group, cut};
+use super::group::{Gathered, Group, cut};
 use super::{Error, record, space, stage};
 
 /// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
@@ -163,7 +163,10 @@ impl Slot {
         }
         if self.unfinished.load(Ordering::Acquire) {
             space::require_for_write(&self.path, 0)?;
-            self.written(stage::finish(&*self.engine()?))?;
+            let engine = self.engine()?;
+            let mut finishing = Gathered::new(|groups: &[Group]| self.written(engine.commit(groups)));
+            stage::finish(&engine, &mut |group| finishing.push(group).map(drop))?;
+            finishing.commit()?;
             self.unfinished.store(false, Ordering::Release);
         }
         Ok(())

@@ -6,7 +6,8 @@
 //!                   │ else: its parts, staged ─▶ switch ─▶ put in place │
 //! ```
 //!
-//! A body is there before anything names it, and goes after nothing does, so that bodies need not be written together. All else
+//! A body is there before anything names it, and goes after nothing does, so that bodies need not be written together: each
+//! comes and goes with what says that it is there. All else
 //! in a batch belongs together: a set with its removals, above all. What of it is too much for one group is written in parts
 //! beside what is in force, each compressed; then one small group says that they are all there, which is the switch; then they
 //! are put in place. What a crash leaves of that is put in place at the next start, or dropped, if it came before the switch.
@@ -20,7 +21,7 @@ use super::Error;
 use super::bodies::Ahead;
 use super::change::{Change, Table};
 use super::engine::Engine;
-use super::group::{Cutter, Gathered, Group};
+use super::group::{Cutter, Group};
 use super::record;
 use crate::core::Write;
 
@@ -41,20 +42,20 @@ pub(super) fn groups(
     let mut coming = Cutter::new(&mut *write);
     for write in writes {
         if let Write::Body { input, text } = write {
-            bodies.put(*input, text, &mut |change| coming.push(change))?;
+            bodies.put(*input, text, &mut |changes| coming.push(changes))?;
         }
     }
     coming.finish()?;
     let others = || writes.iter().filter(|write| !matches!(write, Write::Body { .. } | Write::DropBodies(_)));
     if others().all(stands_alone) {
         let mut cutter = Cutter::new(&mut *write);
-        changes(writes, |change| cutter.push(change))?;
+        changes(writes, |change| cutter.push([change]))?;
         cutter.finish()?;
     } else {
         whole(writes, write)?;
     }
     let mut going = Cutter::new(write);
-    bodies.drop_all(dropped(writes), &mut |change| going.push(change))?;
+    bodies.drop_all(dropped(writes), &mut |changes| going.push(changes))?;
     going.finish()
 }
 
@@ -106,7 +107,7 @@ fn changes(writes: &[Write], mut each: impl FnMut(Change) -> Result<(), Error>) 
 fn whole(writes: &[Write], write: &mut impl FnMut(Group) -> Result<(), Error>) -> Result<(), Error> {
     let (mut part, mut parts) = (Group::default(), 0);
     changes(writes, |change| {
-        if let Err(change) = part.add(change) {
+        if let Err(change) = part.add([change]) {
             write(staged(parts, &std::mem::replace(&mut part, Group::from(change))))?;
             parts += 1;
         }
@@ -117,52 +118,41 @@ fn whole(writes: &[Write], write: &mut impl FnMut(Group) -> Result<(), Error>) -
     }
     write(staged(parts, &part))?;
     parts += 1;
-    write(record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { parts }).into())?;
+    write([record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { parts })].into())?;
     let mut cutter = Cutter::new(write);
-    changes(writes, |change| cutter.push(change))?;
-    cutter.push(record::take(Table::Meta, SWITCH_KEY.to_vec()))?;
+    changes(writes, |change| cutter.push([change]))?;
+    cutter.push([record::take(Table::Meta, SWITCH_KEY.to_vec())])?;
     for number in 0..parts {
-        cutter.push(record::take(Table::Staged, part_key(number)))?;
+        cutter.push([record::take(Table::Staged, part_key(number))])?;
     }
     cutter.finish()
 }
 
-/// Puts the parts in place that a crash left, or a disk that refused the rest; drops those that were not switched to. Returns by
-/// how many bytes there is more then.
-pub(super) fn finish(engine: &Engine) -> Result<i64, Error> {
-    let mut grown = 0;
-    let mut gathered = Gathered::new(|groups: &[Group]| {
-        grown += engine.commit(groups)?;
-        Ok(())
-    });
+/// Hands to `write` the groups that put in place what a crash left, or a disk that refused the rest, and that drop what was
+/// not switched to. As in [`whole`], no part goes before the switch does: while that is there, a part that is not is damage.
+pub(super) fn finish(engine: &Engine, write: &mut impl FnMut(Group) -> Result<(), Error>) -> Result<(), Error> {
+    let mut cutter = Cutter::new(write);
     let switch = engine.get(Table::Meta, SWITCH_KEY)?;
     let switch: Option<Switch> = switch.map(|value| record::read(Table::Meta, SWITCH_KEY, &value)).transpose()?;
     if let Some(Switch { parts }) = switch {
-        let mut cutter = Cutter::new(|group| gathered.push(group).map(drop));
         for key in (0..parts).map(part_key) {
-            // Those that are gone are in place.
-            let Some(value) = engine.get(Table::Staged, &key)? else { continue };
+            let missing = || Error::Damaged("a part of what was switched to is missing".to_owned());
+            let value = engine.get(Table::Staged, &key)?.ok_or_else(missing)?;
             for change in part(&key, &value)? {
-                cutter.push(change)?;
+                cutter.push([change])?;
             }
-            cutter.push(record::take(Table::Staged, key))?;
         }
-        cutter.push(record::take(Table::Meta, SWITCH_KEY.to_vec()))?;
-        cutter.finish()?;
-        gathered.commit()?;
+        cutter.push([record::take(Table::Meta, SWITCH_KEY.to_vec())])?;
     }
-    let mut cutter = Cutter::new(|group| gathered.push(group).map(drop));
     let mut left = Vec::new();
     engine.scan(Table::Staged, |key, _| {
         left.push(key.to_vec());
         Ok(())
     })?;
     for key in left {
-        cutter.push(record::take(Table::Staged, key))?;
+        cutter.push([record::take(Table::Staged, key)])?;
     }
-    cutter.finish()?;
-    gathered.commit()?;
-    Ok(grown)
+    cutter.finish()
 }
 
 fn part_key(number: u32) -> Vec<u8> {
@@ -180,7 +170,7 @@ fn staged(number: u32, group: &Group) -> Group {
             bytes.extend_from_slice(some.unwrap_or_default());
         }
     }
-    record::put_bytes(Table::Staged, part_key(number), &record::deflate(&bytes)).into()
+    [record::put_bytes(Table::Staged, part_key(number), &record::deflate(&bytes))].into()
 }
 
 const NO_VALUE: u32 = u32::MAX;

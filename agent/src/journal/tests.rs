@@ -328,7 +328,7 @@ async fn a_newer_journal_is_set_aside_and_a_new_one_begun() -> Result<(), anyhow
     let path = directory.path().join("journal");
     filled(&path, 1).await?;
     let engine = super::engine::Engine::open(&path)?;
-    engine.commit(&[record::put(super::change::Table::Meta, record::SCHEMA_KEY.to_vec(), "99").into()])?;
+    engine.commit(&[[record::put(super::change::Table::Meta, record::SCHEMA_KEY.to_vec(), "99")].into()])?;
     drop(engine);
     assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
     let aside = directory.path().join("journal.newer");
@@ -351,7 +351,7 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
     let write = |names: &[&str]| -> Result<(), Error> {
         let engine = super::engine::Engine::open(&path)?;
         let key = record::CAPABILITIES_KEY.to_vec();
-        engine.commit(&[record::put(super::change::Table::Meta, key, names).into()]).map(drop)
+        engine.commit(&[[record::put(super::change::Table::Meta, key, names)].into()]).map(drop)
     };
     // One that understood less wrote nothing that this one does not.
     write(&["gates"])?;

@@ -307,7 +307,7 @@ async fn an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again() ->
     let noise = |n: u32| (0..200_u32).map(|k| Digest::of(&(n + k).to_be_bytes()).to_string()).collect::<String>();
     let changes =
         (0..200).map(|n| record::put(super::super::change::Table::Bodies, n.to_string().into_bytes(), &noise(n)));
-    let groups: Vec<_> = changes.map(super::super::group::Group::from).collect();
+    let groups: Vec<_> = changes.map(|change| super::super::group::Group::from([change])).collect();
     let (done, outcome) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn({
         let engine = Arc::clone(&engine);
